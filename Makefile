@@ -4,7 +4,7 @@ PYTHON ?= python3
 # Tests wait for processes, so two workers keep one core busy. Four of them delayed each other: on two
 # cores `make test` took 11 minutes with 4 workers and 15 minutes with 8. The long matrices wait more.
 WORKERS ?= $(shell echo $$(($$(nproc) * 2)))
-CRASH_WORKERS ?= $(shell echo $$(($$(nproc) * 3)))
+CRASH_WORKERS ?= $(shell echo $$(($$(nproc) * 4)))
 # A folder for the demo to make; empty: a new one here.
 DIR ?=
 
@@ -14,6 +14,8 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # Who is done takes over tests from the others: one slow folder must not be left to one of them.
 PYTEST := $(BIN)/python -m pytest --dist worksteal --durations 10 --totals
 PACKAGE := build/package
+# The manual page: hatch_build.py adds it to the wheel. It is deleted then, before it is outdated.
+PAGE := build/wfctl.1
 EXAMPLES := build/examples
 
 .DEFAULT_GOAL := help
@@ -21,7 +23,7 @@ EXAMPLES := build/examples
 # Several targets install into one virtual environment.
 .NOTPARALLEL:
 
-.PHONY: help demo test test-root quick crash soak examples check house format bench pictures package clean tools test-tools
+.PHONY: help demo test test-root quick crash soak examples check house generated core without format bench pictures package clean tools test-tools
 
 help: ## list the tasks
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' Makefile
@@ -79,9 +81,26 @@ check: $(VENV)/.dev ## formatting, lint, types, layers, words
 house: $(VENV)/.dev ## print the size of the house, and what stands in it twice
 	@$(BIN)/python -m tests.house
 
+# The events on file need the new schemas, and the schemas name the new events: schemas run twice.
+GENERATED := tests.golden.schemas_on_file tests.golden.events_on_file tests.golden.schemas_on_file \
+  tests.golden.fold_on_file tests.reference_pages tests.machines.reference tests.machines.pages \
+  tests.cli.help_examples \
+  tests.cli.imports tests.history.on_file tests.exports.golden
+
+generated: $(VENV)/.dev ## write again the files that the code determines: schemas, goldens, pages
+	@for module in $(GENERATED); do \
+	  echo "$$module" && $(BIN)/python -m "$$module" >/dev/null || exit 1; \
+	done
+
 format: $(VENV)/.dev ## rewrite the code as `make check` wants it
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+core: $(VENV)/.dev ## check and test a copy without extensions
+	$(BIN)/python -m tests.extensions.core
+
+without: $(VENV)/.dev ## check and test a copy without one extension: make without NAME=exports
+	$(BIN)/python -m tests.extensions.core $(NAME)
 
 bench: $(VENV)/.bench ## measure speed beside other event stores
 	$(BIN)/python -m benchmarks
@@ -90,11 +109,15 @@ bench: $(VENV)/.bench ## measure speed beside other event stores
 pictures: $(VENV)/.dev tools ## take pictures of the pages and of reports
 	$(BIN)/python -m tests.pages.pictures build/pictures --readme
 
-package: $(VENV)/.made tools ## build the wheel, install it in both ways of the README, run the demo
+package: $(VENV)/.app tools ## build the wheel, install it in both ways of the README, run the demo
 	rm -rf $(PACKAGE)
+	mkdir -p $(dir $(PAGE))
+	$(BIN)/wfctl help --man >$(PAGE)
 	$(BIN)/python -m pip --disable-pip-version-check --quiet wheel --no-deps -w $(PACKAGE) .
+	rm $(PAGE)
 	$(BIN)/python -m venv $(PACKAGE)/venv
 	$(PACKAGE)/venv/bin/python -m pip --disable-pip-version-check --quiet install $(PACKAGE)/*.whl
+	test -s $(PACKAGE)/venv/share/man/man1/wfctl.1
 	PIPX_HOME="$(CURDIR)/$(PACKAGE)/pipx" PIPX_BIN_DIR="$(CURDIR)/$(PACKAGE)/bin" \
 	  pipx install --python $(PYTHON) $(PACKAGE)/*.whl && $(PACKAGE)/bin/wfctl --version
 	cd $(PACKAGE) && PATH="$(CURDIR)/$(PACKAGE)/venv/bin:$$PATH" wfctl demo
@@ -110,11 +133,11 @@ tools:
 	  echo "make: no tmux, which is optional; jobs run detached by setsid instead" >&2
 
 test-tools:
-	@for tool in git tmux gcc ps openssl ssh-keygen slurmctld slurmd munged sshd chromium pdftoppm ip; do \
+	@for tool in git tmux gcc ps openssl ssh-keygen slurmctld slurmd munged sshd chromium pdftoppm ip pgbouncer; do \
 	  PATH="$$PATH:/usr/sbin" command -v $$tool >/dev/null || \
 	  echo "make: $$tool is missing; tests that need it are skipped (Debian: apt install git tmux" \
 	    "gcc procps openssl openssh-client slurm-wlm munge openssh-server chromium" \
-	    "poppler-utils iproute2)" >&2; \
+	    "poppler-utils iproute2 pgbouncer)" >&2; \
 	done
 
 $(VENV)/.made:

@@ -1,4 +1,4 @@
-"""Print every table of docs/develop/performance.md, measured here and now.
+"""Measure the speeds that docs/develop/performance.md lists, and print them as tables.
 
 `python -m benchmarks [--rounds N] [--disk DIR] [--only WORK …] [--long]`
 """

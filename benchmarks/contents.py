@@ -11,7 +11,7 @@ from eventstore.event import Actor, NewEvent
 from eventstore.sqlite.store import SqliteStore, open_store
 from eventstore.store import Claim, Expected
 from lifecycle.rules.decide import payload_of
-from migrations.upgrade import upgrade
+from migrations.upgrade import upgrade_database
 from service.root.disk import system_instant
 
 SCHEMA = Schema({"note.logged": 1})
@@ -55,7 +55,7 @@ def event(said: dict[str, Any]) -> NewEvent:
 
 def made(path: Path, journal: str | None = None) -> SqliteStore:
     """A store of ours on a new database."""
-    upgrade(path)
+    upgrade_database(path)
     return opened(path, journal)
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.measurement import in_fresh_folder
-from migrations.upgrade import upgrade
+from migrations.upgrade import upgrade_database
 
 # Twenty-five appends by each of forty, and so many that how each begins and ends weighs little.
 TOTALS = (1000, 20_000)
@@ -71,7 +71,7 @@ def _line(journal: str, crowd: Crowd, rates: list[float], waits: list[float], on
 
 def _run(journal: str, crowd: Crowd, total: int, folder: Path) -> tuple[float, float]:
     path = folder / "events.db"
-    upgrade(path)
+    upgrade_database(path)
     numbers = (crowd.writers, total // crowd.writers, crowd.streams, 0, REHEARSALS)
     arguments = [str(path), journal, *map(str, numbers)]
     command = [sys.executable, "-m", "tests.eventstore.crowd", *arguments]

@@ -17,9 +17,9 @@ from pathlib import Path
 
 from benchmarks.running_stages import jobs_of, make_root, record
 from lifecycle.payload import models as p
-from lifecycle.plan.document import create as command_of
+from lifecycle.plan.document import build_creation_payload as command_of
 from service.root.disk import system_clock, utc_text
-from service.root.root import identity
+from service.root.root import read_identity
 
 _OUTPUTS, _ROUNDS = 10, 5
 _CONTENT = b"42\n"
@@ -39,7 +39,9 @@ def make(path: Path, count: int) -> None:
             (path / name).write_bytes(_CONTENT)
     now = system_clock() + timedelta(seconds=2)
     plan = {"workflow_id": "many-stages", "stages": stages}
-    make_root(path, command_of(plan, created=utc_text(now), root=identity(path), consent="trust"))
+    make_root(
+        path, command_of(plan, created=utc_text(now), root=read_identity(path), consent="trust")
+    )
     with jobs_of(path) as jobs:
         done = [_completed(number) for number in range(1, count + 1)]
         record(jobs.service, tuple((event, utc_text(now)) for event in done))
@@ -59,8 +61,8 @@ def _completed(number: int) -> p.StageCompleted:
 
 def seconds(root: Path, command: str, *, compares: bool) -> float:
     """Return the processor's seconds of a whole process that looks; it must go well."""
-    without = "" if compares else f"import {_MODULE} as f; f.deviations = lambda *_, **__: []; "
-    code = f"{without}from cli.main import main; main()"
+    skip = f"import {_MODULE} as f; f.find_deviations = lambda *_, **__: []; "
+    code = f"{'' if compares else skip}from cli.main import main; main()"
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     words = [sys.executable, "-c", code, "--root", str(root), "-o", "json", command]
     subprocess.run(words, stdout=subprocess.DEVNULL, check=True)

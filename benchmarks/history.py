@@ -12,14 +12,14 @@ from cli.frame.workspace import SCHEMA
 from eventstore.event import Actor, NewEvent
 from eventstore.sqlite.store import SqliteStore, open_store
 from eventstore.store import Claim, Expected
+from extensions.history.sql_tables import SQL_PATIENCE, HistoryTables, open_inquiry
 from lifecycle.payload import models as p
 from lifecycle.payload.models import Payload
-from lifecycle.plan.document import create
-from migrations.upgrade import upgrade
+from lifecycle.plan.document import build_creation_payload
+from migrations.upgrade import upgrade_database
 from service.reading.log import WorkflowLog
 from service.reading.stream_log import FOLD_EVERY
 from service.root.disk import new_id, system_instant
-from service.sql.tables import SQL_PATIENCE, HistoryTables, inquiry
 
 STREAM = "workflow-w"
 LENGTHS = (1_000, 10_000, 100_000)
@@ -42,7 +42,7 @@ def report(longest: int, disk: Path) -> str:
 def measured(folder: Path, lengths: list[int]) -> list[str]:
     """A row of the table for each length."""
     path = folder / "events.db"
-    upgrade(path)
+    upgrade_database(path)
     numbers = count(1)
     with closing(open_store(path, schema=SCHEMA, clock=system_instant)) as store:
         begin(store)
@@ -65,7 +65,7 @@ def _at(store: SqliteStore, tables: HistoryTables, length: int, numbers: "count[
 
 def begin(store: SqliteStore) -> None:
     """Record the workflow whose stage is tried again and again."""
-    _append(store, [create(_PLAN, created=_now())])
+    _append(store, [build_creation_payload(_PLAN, created=_now())])
 
 
 def fill(store: SqliteStore, length: int, numbers: "count[int]") -> None:
@@ -75,7 +75,7 @@ def fill(store: SqliteStore, length: int, numbers: "count[int]") -> None:
 
 
 def _ask(tables: HistoryTables, after: int) -> None:
-    with inquiry(tables.address, tables.log) as desk:
+    with open_inquiry(tables.address, tables.log) as desk:
         list(desk.ask(_ASKED, {"version": after}, SQL_PATIENCE).rows)
 
 

@@ -14,12 +14,12 @@ import time
 from contextlib import closing
 from pathlib import Path
 
-from cli.frame.workspace import opened
+from cli.frame.workspace import open_root_log
 from eventstore.event import Actor
-from lifecycle.machines import payload as p
+from extensions.machines.rules import payload as p
+from extensions.machines.service.log import MachineLog
+from extensions.machines.service.service import MachineService
 from lifecycle.words.document import layout_of
-from service.machines.log import MachineLog
-from service.machines.service import MachineService
 from service.root.root import open_root
 
 _HERE = Path(__file__).parents[1]
@@ -37,7 +37,7 @@ sys.exit(code)
 def grow(root: Path, events: int) -> None:
     """Bring the machine ``m-1`` of a root to a version, in this process."""
     found, _ = open_root(root, None)
-    with closing(opened(found, read_only=False)) as store:
+    with closing(open_root_log(found, read_only=False)) as store:
         log = MachineLog(store, "m-1", root)
         service = MachineService(found, log, Actor("user", "ada"))
         for number in range(log.current().head, events):

@@ -19,10 +19,10 @@ from benchmarks.measurement import interleaved, table
 from benchmarks.processes import PLAN
 from benchmarks.server import Server
 from cli.main import run
-from eventstore.postgres.store import PostgresStore, open_server
-from eventstore.private import conninfo
+from eventstore.private import libpq_url
 from eventstore.store import Expected
-from migrations.upgrade import upgrade
+from extensions.postgres.store import PostgresStore, open_server
+from migrations.upgrade import upgrade_database
 from service.root.disk import system_instant
 
 SINGLES = 300
@@ -41,7 +41,7 @@ hash, body FROM events, generate_series(%s::bigint, %s::bigint) copy WHERE strea
 def made(server: Server) -> tuple[str, PostgresStore]:
     """A store of ours on a new log."""
     url = server.schema()
-    upgrade(url)
+    upgrade_database(url)
     return url, open_server(url, schema=SCHEMA, clock=system_instant)
 
 
@@ -59,7 +59,7 @@ def singles(server: Server) -> float:
 def raw_singles(server: Server) -> float:
     """INSERT and COMMIT, one row each, as psycopg does by itself."""
     rows = raw.rows(SINGLES)
-    with psycopg.connect(conninfo(server.schema())) as connection:
+    with psycopg.connect(libpq_url(server.schema())) as connection:
         connection.execute(_TABLE)
         connection.commit()
         start = time.perf_counter()
@@ -83,7 +83,7 @@ def batches(server: Server) -> float:
 def raw_batches(server: Server) -> float:
     """COPY of a thousand rows a transaction."""
     rows = raw.rows(BATCH * BATCHES)
-    with psycopg.connect(conninfo(server.schema())) as connection:
+    with psycopg.connect(libpq_url(server.schema())) as connection:
         connection.execute(_TABLE)
         connection.commit()
         start = time.perf_counter()
@@ -120,7 +120,7 @@ def _filled(server: Server, size: int) -> PostgresStore:
     url, store = made(server)
     new = [event(data(number)) for number in range(100)]
     store.append("seed", new, expected=0, claim=fresh_claim())
-    with psycopg.connect(conninfo(url), autocommit=True) as connection:
+    with psycopg.connect(libpq_url(url), autocommit=True) as connection:
         connection.execute(_MULTIPLY, (1, size // 100 - 1, "seed"))
         connection.execute("VACUUM ANALYZE")
     return store
@@ -134,7 +134,7 @@ def status(server: Server, disk: Path, workflows: int, rounds: int) -> str:
         (folder / "plan.toml").write_text(PLAN)
         line = ["--root", str(folder), "--database-url", url]
         _run([*line, "init", str(folder / "plan.toml"), "--consent", "trust"])
-        with psycopg.connect(conninfo(url), autocommit=True) as connection:
+        with psycopg.connect(libpq_url(url), autocommit=True) as connection:
             connection.execute(_MULTIPLY, (1, workflows - 1, "workflow-bench"))
             connection.execute("VACUUM ANALYZE")
         _run([*line, "status"])

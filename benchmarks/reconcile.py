@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.running_stages import finish, jobs_of, make, monitored
-from reconciler.control.reconcile import reconcile
+from reconciler.control.reconcile import reconcile_stages
 
 _COUNTS = (250, 500, 1_000)
 
@@ -23,7 +23,7 @@ def measure(path: Path) -> tuple[float, float]:
     """Reconcile once; return seconds of the clock and of work."""
     with jobs_of(path) as jobs:
         clock, work = time.perf_counter(), time.process_time()
-        reconcile(jobs)
+        reconcile_stages(jobs)
         return time.perf_counter() - clock, time.process_time() - work
 
 

@@ -14,11 +14,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from cli.frame.workspace import create
+from cli.frame.workspace import create_log
 from eventstore.event import Actor
 from eventstore.store import Claim, Expected
 from lifecycle.payload import models as p
-from lifecycle.plan.document import create as command_of
+from lifecycle.plan.document import build_creation_payload as command_of
 from reconciler.attempt.paths import AttemptPaths
 from reconciler.context import Jobs
 from reconciler.dpdispatcher.runner import DPDispatcherRunner
@@ -27,7 +27,7 @@ from reconciler.submission import build as submission
 from reconciler.submission.build import StageJob
 from service.reading.log import WorkflowLog
 from service.root.disk import new_id, system_clock, utc_text
-from service.root.root import identity
+from service.root.root import read_identity
 from service.writing.initialise import initialise, root_at
 from service.writing.stream_writer import Planned, WriteOptions
 from service.writing.workflow_service import Service
@@ -53,7 +53,7 @@ def make(path: Path, count: int) -> None:
     }
     path.mkdir(parents=True)
     now = utc_text(system_clock())
-    make_root(path, command_of(plan, created=now, root=identity(path), consent="trust"))
+    make_root(path, command_of(plan, created=now, root=read_identity(path), consent="trust"))
     with jobs_of(path) as jobs:
         attempts = [_attempt(jobs.root, n) for n in range(1, count + 1)]
         for attempt in attempts:
@@ -66,7 +66,7 @@ def make_root(path: Path, command: p.WorkflowCreated) -> None:
     initialise(
         root_at(path),
         command,
-        connect=create,
+        connect=create_log,
         actor=_ACTOR,
         clock=system_clock,
         options=WriteOptions(),
@@ -77,7 +77,7 @@ def make_root(path: Path, command: p.WorkflowCreated) -> None:
 def jobs_of(path: Path) -> Iterator[Jobs]:
     """Open the root as the reconciler does."""
     root = root_at(path)
-    store = create(root)
+    store = create_log(root)
     try:
         service = Service(root, WorkflowLog(store, "workflow-many-stages"), _ACTOR)
         yield Jobs(service, DPDispatcherRunner(), lambda *_, **__: None, lambda _: None)
@@ -123,7 +123,9 @@ def _leave_files(attempt: AttemptPaths) -> None:
     for folder in (copy, started):
         folder.mkdir(parents=True)
     job = StageJob(attempt.stage, "sample", outputs=attempt.outputs)
-    own, machine = submission.for_attempt(submission.build(job, _PROFILE), attempt)
+    own, machine = submission.build_attempt_copy(
+        submission.build_submission(job, _PROFILE), attempt
+    )
     here = processes.identify(os.getpid())
     boot, host = processes.boot_id(), processes.host()
     texts = {

@@ -14,7 +14,7 @@ from eventstore.sqlite.store import SqliteStore, open_store
 from eventstore.store import StoredFold
 from lifecycle.fold.evolve import REDUCER
 from lifecycle.state.workflow import Workflow
-from migrations.upgrade import upgrade
+from migrations.upgrade import upgrade_database
 from service.reading import stream_log
 from service.reading.log import WorkflowLog
 from service.root.disk import system_instant
@@ -31,7 +31,7 @@ def report(rounds: int, disk: Path) -> str:
 
 def _measured(folder: Path, rounds: int) -> str:
     path = folder / "events.db"
-    upgrade(path)
+    upgrade_database(path)
     with closing(open_store(path, schema=SCHEMA, clock=system_instant)) as store:
         numbers = count(1)
         begin(store)

@@ -24,6 +24,8 @@ def main() -> None:
     ended: list[int] = []
     atexit.register(_end_at_once, ended)
     ended.append(run(sys.argv[1:], is_only=True))
+    if sys.flags.inspect:  # PYTHONINSPECT: Python would print a traceback of the exit
+        atexit._run_exitfuncs()  # noqa: SLF001 - as Python does at its end
     sys.exit(ended[0])
 
 
@@ -48,22 +50,22 @@ def run(arguments: list[str], *, is_only: bool = False) -> int:
     except SystemExit as ended:
         return _left(ended)
     except Exception as error:  # noqa: BLE001 - the last place: every error has an exit code
-        from cli.frame.failure import report
+        from cli.frame.failure import report_error
 
         try:
             sys.stdout.flush()
         except OSError:  # it takes no more, the envelope of an error neither
             _give_up_stdout()
-            return report(error, [])
+            return report_error(error, [])
         try:
-            return report(error, arguments)
+            return report_error(error, arguments)
         except BrokenPipeError:
             return _reader_gone()
         except OSError:
             _give_up_stdout()
-            return report(error, [])
+            return report_error(error, [])
     except KeyboardInterrupt:
-        print("interrupted; what was recorded stays recorded", file=sys.stderr)
+        print("interrupted; all recorded changes are kept", file=sys.stderr)
         return 130
     return result if isinstance(result, int) else 0
 
@@ -73,11 +75,11 @@ def _program(is_only: bool) -> tuple[Callable[..., Any], Callable[[list[str]], l
     # Imports leave no garbage worth looking for, and looking takes a tenth of the start.
     gc.disable()
     try:
-        from cli.frame.options import hoist
-        from cli.program.tree import build, search_no_plugins
+        from cli.frame.options import move_global_options_first
+        from cli.program.tree import build_program, search_no_plugins
 
         search_no_plugins()
-        return build(), hoist
+        return build_program(), move_global_options_first
     finally:
         # In a process of many commands it would keep the garbage of each for good.
         if is_only:

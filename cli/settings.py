@@ -96,8 +96,8 @@ def actor_of(settings: Settings) -> Actor:
     kind, _, name = text.partition(":")
     if kind not in ACTOR_KINDS or not name:
         raise InvalidOption(
-            f"expected an actor as kind:name with kind one of {', '.join(ACTOR_KINDS)}, "
-            f"found {text!r}",
+            f"the actor {text!r} does not have the form KIND:NAME. Give a name such as user:ada, "
+            f"where the kind is one of {', '.join(ACTOR_KINDS)}.",
             value=text,
         )
     return Actor(kind, name)

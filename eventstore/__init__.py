@@ -1,1 +1,1 @@
-"""What happened: an append-only log of hash-chained streams. Knows nothing of stages."""
+"""An append-only log of hash-chained streams of events, independent of workflows."""

@@ -1,4 +1,4 @@
-"""The text of an event as it is stored and hashed, and the chain of hashes."""
+"""The stored and hashed text of an event, and the chain of hashes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from eventstore.errors import (
     SchemaError,
     UnknownStoredType,
 )
-from eventstore.event import NewEvent, RecordedEvent, fault, set_aside
+from eventstore.event import NewEvent, RecordedEvent, find_envelope_fault, set_aside
 
 Upcaster = Callable[[dict[str, Any]], dict[str, Any]]
 Misfit = Callable[[str, dict[str, Any]], str | None]
@@ -35,17 +35,17 @@ _LISTS = (list, tuple)
 _HARMLESS = frozenset({str, int, bool, type(None)})
 
 
-def canonical(value: Any, where: str = "value") -> bytes:
-    """Canonical JSON: sorted keys, no spaces, UTF-8. Raises InvalidData naming `where`."""
-    text = encoded(value, where)
+def canonical_json(value: Any, where: str = "value") -> bytes:
+    """Return canonical JSON: sorted keys, no spaces, UTF-8. Raises InvalidData naming `where`."""
+    text = encode_json(value, where)
     # The encoder writes NaN and infinity as null, so only a null can hide one.
     if b"null" in text:
         require_finite(value, where)
     return text
 
 
-def encoded(value: Any, where: str) -> bytes:
-    """As `canonical`, for numbers known to be finite."""
+def encode_json(value: Any, where: str) -> bytes:
+    """Return canonical JSON like `canonical_json`, without checking that numbers are finite."""
     try:
         return orjson.dumps(value, option=_OPTIONS)
     except TypeError as error:
@@ -53,28 +53,28 @@ def encoded(value: Any, where: str) -> bytes:
 
 
 def require_finite(value: Any, where: str) -> None:
-    """Raises InvalidData naming `where` if there is a number in it that JSON cannot say."""
+    """Raise InvalidData naming `where` if the value contains a number that JSON cannot express."""
     if isinstance(value, dict):
         value = value.values()
     elif isinstance(value, float) and not math.isfinite(value):
         raise InvalidData(where, "a number that is not finite")
     elif not isinstance(value, _LISTS):
         return
-    # Most values are flat and hold texts and null: one look at their types is enough.
+    # Most values are flat and contain only strings and null, so checking their types is enough.
     if not _HARMLESS.issuperset(map(type, value)):
         for part in value:
             require_finite(part, where)
 
 
-def digest(text: bytes) -> str:
-    """SHA-256 as 64 hexadecimal digits."""
-    # A copy, as to look the algorithm up takes a third of the time.
+def sha256_hex(text: bytes) -> str:
+    """Return the SHA-256 digest as 64 hexadecimal digits."""
+    # Copying a hash object is faster than looking up the algorithm.
     found = _SHA256.copy()
     found.update(text)
     return found.hexdigest()
 
 
-def _fits(type_: str, data: dict[str, Any]) -> str | None:
+def _accept_all(type_: str, data: dict[str, Any]) -> str | None:
     return None
 
 
@@ -82,46 +82,57 @@ def _fits(type_: str, data: dict[str, Any]) -> str | None:
 class Schema:
     """The event types of a program.
 
-    `versions` gives the current schema version of each type; `upcasters` lifts `data` of
-    (type, version) to version + 1; `misfit` says why the data of a type cannot be it, None if it
-    can. `unknown` is told of an event that the program does not know, which is set aside then;
-    without it, such an event ends the reading.
+    `versions` gives the current schema version of each type; `upcasters` convert `data` of (type,
+    version) to version + 1; `misfit` returns why data does not fit its type, or None. `unknown` is
+    called with each unknown event, which is then set aside; without `unknown`, such an event
+    raises an error.
     """
 
     versions: Mapping[str, int]
     upcasters: Mapping[tuple[str, int], Upcaster] = field(default_factory=dict)
-    misfit: Misfit = _fits
+    misfit: Misfit = _accept_all
     unknown: Unknown | None = None
 
     def decode(self, position: int, hash_: str, text: str | bytes) -> RecordedEvent:
-        """The recorded event of a text of ours, lifted. Raises SchemaError, DamagedEvent."""
+        """Return the recorded event of a trusted text, converted to the current schema version.
+
+        Raises SchemaError or DamagedEvent.
+        """
         try:
             body: dict[str, Any] = orjson.loads(text)
             if self.versions.get(body["type"]) != body["schema_version"]:
-                self._lift(body)
+                self._upcast(body)
         except (ValueError, KeyError, TypeError) as error:
             raise DamagedEvent(position, str(error)) from error
         return RecordedEvent(position, hash_, body)
 
     def event(self, position: int, hash_: str, body: dict[str, Any]) -> RecordedEvent:
-        """The recorded event of a stored envelope, lifted; set aside where it cannot be one.
+        """Return the recorded event of a stored envelope, in the current schema version.
 
-        Raises SchemaError, DamagedEvent.
+        An envelope that is not a valid event is replaced by an ignored event. Raises SchemaError or
+        DamagedEvent.
         """
         try:
-            why = fault(body) or self._lifted(body) or self.misfit(body["type"], body["data"])
+            why = (
+                find_envelope_fault(body)
+                or self._try_upcast(body)
+                or self.misfit(body["type"], body["data"])
+            )
             return RecordedEvent(position, hash_, body if why is None else set_aside(body, why))
         except (KeyError, TypeError, AttributeError) as error:
             raise DamagedEvent(position, str(error)) from error
 
-    def _lifted(self, body: dict[str, Any]) -> str | None:
-        """Lift the data; why that cannot be done with what it holds."""
+    def _try_upcast(self, body: dict[str, Any]) -> str | None:
+        """Convert the data to the current schema, and return the reason if the conversion fails."""
         if self.versions.get(body["type"]) == body["schema_version"]:
             return None
         try:
-            self._lift(body)
+            self._upcast(body)
         except (LookupError, TypeError, ValueError, AttributeError) as error:
-            return f"its data cannot be lifted ({type(error).__name__}: {error})"
+            return (
+                f"the data cannot be converted to the current schema ({type(error).__name__}: "
+                f"{error})"
+            )
         except SchemaError as error:
             if self.unknown is None:
                 raise
@@ -129,7 +140,7 @@ class Schema:
             return f"{NOT_KNOWN} {body['type']!r:.80}; {TO_DO}"
         return None
 
-    def _lift(self, body: dict[str, Any]) -> None:
+    def _upcast(self, body: dict[str, Any]) -> None:
         type_, found = body["type"], body["schema_version"]
         place = f"{body['stream']} version {body['version']}"
         known = self._known(type_, found, place)
@@ -149,7 +160,7 @@ class Schema:
         return known
 
     def check_new(self, event: NewEvent) -> None:
-        """Refuse to write what could not be read again. Raises a SchemaError."""
+        """Raise a SchemaError if the event could not be read again."""
         if self.versions.get(event.type) == event.schema_version:
             return
         place = f"new event {event.event_id}"
@@ -161,7 +172,7 @@ ZERO = "0" * 64
 
 
 class Link(NamedTuple):
-    """A place in a chain: a version and its hash."""
+    """A position in a chain: a version and its hash."""
 
     version: int
     hash: str
@@ -170,17 +181,18 @@ class Link(NamedTuple):
 START = Link(0, ZERO)
 
 
-#: An event ready to be stored: its row, but for the position. That is its stream, version, event
-#: id, type, recorded at, hash and text; a plain tuple, as one is made for each event of a batch.
+#: Row of an event that is ready to be stored, without its position.
+#: The fields are stream, version, event id, type, recorded at, hash and text.
+#: A plain tuple is used, because each event of a batch needs one.
 Sealed = tuple[str, int, str, str, str, str, str]
 
 
-#: What an append adds to each of its events: stream, command id, and the `Instant` of the append.
+#: Values that an append adds to each event: stream, command id, and the `Instant` of the append.
 Stamp = tuple[str, str, str, str]
 
 
-def seal(events: Sequence[NewEvent], after: Link, stamp: Stamp) -> tuple[list[Sealed], Link]:
-    """The events as links of the chain that ends at `after`, and its end then.
+def seal_events(events: Sequence[NewEvent], after: Link, stamp: Stamp) -> tuple[list[Sealed], Link]:
+    """Return the events as links of the chain that ends at `after`, and the new end of the chain.
 
     Raises InvalidData.
     """
@@ -188,14 +200,17 @@ def seal(events: Sequence[NewEvent], after: Link, stamp: Stamp) -> tuple[list[Se
     version, hash_ = after
     for event in events:
         version += 1
-        link = linked(event, version, hash_, stamp)
+        link = link_event(event, version, hash_, stamp)
         hash_ = link[5]
         sealed.append(link)
     return sealed, Link(version, hash_)
 
 
-def linked(event: NewEvent, version: int, previous: str, stamp: Stamp) -> Sealed:
-    """The event as the link of this version, after one of that hash. Raises InvalidData."""
+def link_event(event: NewEvent, version: int, previous: str, stamp: Stamp) -> Sealed:
+    """Return the event as link `version`, after the link with the hash `previous`.
+
+    Raises InvalidData.
+    """
     stream, command_id, recorded_at, utc_offset = stamp
     event_id, type_, schema_version, data, actor, session, causation, correlation, at = event
     envelope = {
@@ -215,32 +230,32 @@ def linked(event: NewEvent, version: int, previous: str, stamp: Stamp) -> Sealed
         "utc_offset": utc_offset,
         "version": version,
     }
-    text = encoded(envelope, type_)
+    text = encode_json(envelope, type_)
     require_finite(data, type_)
-    hash_ = digest(text)
+    hash_ = sha256_hex(text)
     return stream, version, event_id, type_, recorded_at, hash_, text.decode()
 
 
 Range = tuple[int, int]
 
-#: The root of a tree without a leaf.
+#: Root of an empty tree.
 EMPTY = sha256().digest()
 
 
 def leaf_hash(leaf: bytes) -> bytes:
-    """The hash of a leaf."""
+    """Return the hash of a leaf."""
     return sha256(b"\x00" + leaf).digest()
 
 
 def node_hash(left: bytes, right: bytes) -> bytes:
-    """The hash of the node above two others."""
+    """Return the hash of the node above two other nodes."""
     return sha256(b"\x01" + left + right).digest()
 
 
 class Frontier:
-    """A tree as far as it has grown: the roots of its whole subtrees, the widest first.
+    """A growing tree: the roots of its complete subtrees, the widest first.
 
-    At most one for each bit of its size, so it is small enough to be kept, and grows on from there.
+    A frontier has at most one root for each bit of its size, so it is small enough to be stored.
     """
 
     __slots__ = ("peaks", "size")
@@ -252,7 +267,7 @@ class Frontier:
             raise ValueError(f"expected {size.bit_count()} peaks for {size} leaves")
 
     def add(self, leaf: bytes) -> None:
-        """Take one more leaf, given as its hash."""
+        """Add a leaf, given as its hash."""
         size, peaks = self.size, self.peaks
         while size & 1:
             leaf = sha256(b"\x01" + peaks.pop() + leaf).digest()
@@ -261,11 +276,11 @@ class Frontier:
         self.size += 1
 
     def root(self) -> bytes:
-        """The root of the tree as it is now."""
-        return _folded(self.peaks) if self.peaks else EMPTY
+        """Return the current root of the tree."""
+        return _fold_peaks(self.peaks) if self.peaks else EMPTY
 
     def added(self, leaf: bytes) -> Iterator[tuple[Range, bytes]]:
-        """Take one more leaf; yield each whole subtree that ends with it, and its root."""
+        """Add a leaf, and yield each complete subtree that ends with the leaf, and its root."""
         self.size += 1
         width, end, peaks = 1, self.size, self.peaks
         yield (end - 1, end), leaf
@@ -276,24 +291,24 @@ class Frontier:
         peaks.append(leaf)
 
     def roots_to_the_end(self) -> Iterator[tuple[Range, bytes]]:
-        """Yield each range that begins with one of the peaks and ends with the tree."""
+        """Yield each range from the start of a peak to the end of the tree, with its root."""
         first = self.size
         for number in range(len(self.peaks) - 1, -1, -1):
             first -= first & -first
-            yield (first, self.size), _folded(self.peaks[number:])
+            yield (first, self.size), _fold_peaks(self.peaks[number:])
 
 
-def _folded(peaks: Sequence[bytes]) -> bytes:
+def _fold_peaks(peaks: Sequence[bytes]) -> bytes:
     root = peaks[-1]
     for peak in reversed(peaks[:-1]):
         root = node_hash(peak, root)
     return root
 
 
-def nodes(leaves: Iterable[bytes], wanted: Iterable[Range]) -> dict[Range, bytes]:
-    """The roots of the wanted ranges, from the hashes of all leaves in order.
+def find_nodes(leaves: Iterable[bytes], wanted: Iterable[Range]) -> dict[Range, bytes]:
+    """Return the roots of the wanted ranges, from the hashes of all leaves in order.
 
-    A range that is no node of the tree is not in the answer.
+    The result omits ranges that are not nodes of the tree.
     """
     asked, found, tree = set(wanted), dict[Range, bytes](), Frontier()
     for leaf in leaves:
@@ -303,10 +318,10 @@ def nodes(leaves: Iterable[bytes], wanted: Iterable[Range]) -> dict[Range, bytes
 
 
 def inclusion_ranges(index: int, size: int) -> list[Range]:
-    """The nodes that prove leaf `index` of a tree of `size` leaves, the leaf's neighbour first."""
+    """Return the nodes that prove leaf `index` of a tree of `size` leaves, from leaf to root."""
     first, end, path = 0, size, list[Range]()
     while end - first > 1:
-        middle = first + _below(end - first)
+        middle = first + _largest_power_below(end - first)
         if index < middle:
             path.append((middle, end))
             end = middle
@@ -317,13 +332,13 @@ def inclusion_ranges(index: int, size: int) -> list[Range]:
 
 
 def consistency_ranges(old: int, size: int) -> list[Range]:
-    """The nodes that prove that a tree of `size` leaves begins with one of `old` of them.
+    """Return the nodes that prove that a tree of `size` leaves starts with a tree of `old` leaves.
 
     `old` is from 1 to `size`.
     """
     first, end, path, is_whole = 0, size, list[Range](), True
     while old != end:
-        middle = first + _below(end - first)
+        middle = first + _largest_power_below(end - first)
         if old <= middle:
             path.append((middle, end))
             end = middle
@@ -333,13 +348,13 @@ def consistency_ranges(old: int, size: int) -> list[Range]:
     return ([] if is_whole else [(first, end)]) + path[::-1]
 
 
-def _below(count: int) -> int:
-    """The largest power of two that is smaller than `count`."""
+def _largest_power_below(count: int) -> int:
+    """Return the largest power of two that is smaller than `count`."""
     return 1 << (count - 1).bit_length() - 1
 
 
 def is_included(leaf: bytes, index: int, size: int, proof: Sequence[bytes], root: bytes) -> bool:
-    """Whether the proof leads from the leaf's hash, at its index, to the root."""
+    """Return whether the proof leads from the leaf's hash, at its index, to the root."""
     if not 0 <= index < size or len(proof) != len(inclusion_ranges(index, size)):
         return False
     last = size - 1
@@ -357,7 +372,7 @@ def is_included(leaf: bytes, index: int, size: int, proof: Sequence[bytes], root
 def is_consistent(
     old: int, old_root: bytes, size: int, root: bytes, proof: Sequence[bytes]
 ) -> bool:
-    """Whether the proof shows that the tree of `size` leaves begins with the tree of `old`."""
+    """Return whether the proof shows that the tree of `size` leaves starts with the old tree."""
     if old == 0:
         return not proof and old_root == EMPTY
     if old >= size:

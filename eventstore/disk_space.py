@@ -1,4 +1,4 @@
-"""A file system without room: which one it is, and how much of it is free."""
+"""Detect a full file system, name it and report its free space."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import re
 from errno import EDQUOT, ENOSPC
 from pathlib import Path
 
-#: The error numbers of a write for which no room is left, on the disk or in a quota.
+#: Error numbers of a write that fails because the disk or a quota is full.
 NO_ROOM = frozenset({ENOSPC, EDQUOT})
-#: How programs report one of these errors.
+#: Messages with which programs report one of these errors.
 NO_ROOM_REPORTED = re.compile(r"no space left on device|disk quota exceeded", re.IGNORECASE)
 
 
@@ -19,9 +19,9 @@ def is_no_room(error: BaseException) -> bool:
 
 
 def reason_of(error: OSError, *likely: Path) -> str:
-    """Return the system's words for an error; if a disk is full, name its file system first.
+    """Return the system's message for an error. If a disk is full, name its file system first.
 
-    ``likely`` are the places to look at if the error names no file.
+    ``likely`` contains the paths to check if the error names no file.
     """
     places = [Path(os.fsdecode(error.filename))] if error.filename else likely
     if not (is_no_room(error) and places):
@@ -30,14 +30,14 @@ def reason_of(error: OSError, *likely: Path) -> str:
 
 
 def describe_full_disk(*paths: Path) -> str:
-    """Report that the file system of the path with the fewest free bytes is full."""
-    place = min(map(_existing, paths), key=_free_bytes)
+    """Return a message that the file system with the fewest free bytes is full."""
+    place = min(map(_find_existing_path, paths), key=_free_bytes)
     return f"no room is left on {describe_file_system(place)}"
 
 
 def describe_file_system(path: Path) -> str:
-    """Name the file system of a path by its mount point, and its free bytes."""
-    place = _existing(path)
+    """Return the mount point and the free bytes of a path's file system."""
+    place = _find_existing_path(path)
     found = os.statvfs(place)
     inodes = ", no file can be added" if found.f_files and not found.f_favail else ""
     return f"the file system {_mount_point(place)} ({_free_bytes(place)} bytes free{inodes})"
@@ -45,7 +45,7 @@ def describe_file_system(path: Path) -> str:
 
 def has_no_free_bytes(path: Path) -> bool:
     """Return whether the file system of a path has no free byte for this user."""
-    return _free_bytes(_existing(path)) == 0
+    return _free_bytes(_find_existing_path(path)) == 0
 
 
 def _free_bytes(path: Path) -> int:
@@ -53,7 +53,7 @@ def _free_bytes(path: Path) -> int:
     return found.f_bavail * found.f_frsize
 
 
-def _existing(path: Path) -> Path:
+def _find_existing_path(path: Path) -> Path:
     """Return the path, or the nearest folder above it that exists, without symbolic links."""
     real = Path(os.path.realpath(path))
     return next((one for one in (real, *real.parents) if os.path.lexists(one)), Path("/"))

@@ -1,4 +1,4 @@
-"""The engine that keeps a log, by its address."""
+"""Choose the engine of a log by its address."""
 
 from pathlib import Path
 
@@ -7,6 +7,7 @@ from eventstore.event import Clock
 from eventstore.private import is_server
 from eventstore.sqlite.store import open_store
 from eventstore.store import EventStore
+from wfctl_eventstore.extension import require_extension
 
 
 def open_log(
@@ -20,8 +21,8 @@ def open_log(
 ) -> EventStore:
     """Open the log at a path, or at the URL of a database on a server.
 
-    `as_is`: the rows are read as they stand, unchecked. `journal` is for SQLite alone.
-    Raises as `open_store` and `open_server` do.
+    With `as_is`, rows are read unchecked. `journal` applies only to SQLite. Raises any error of
+    `open_store` and `open_server`.
     """
     if isinstance(address, Path):
         return open_store(
@@ -29,6 +30,7 @@ def open_log(
         )
     if not is_server(address):
         raise ValueError(f"expected the URL of a server, found {address.partition(':')[0]!r}")
-    from eventstore.postgres.store import open_server  # a log in a file must not pay for the driver
-
-    return open_server(address, schema=schema, clock=clock, read_only=read_only, as_is=as_is)
+    postgres = require_extension("postgres", "a log on a PostgreSQL server")
+    return postgres.open_server(
+        address, schema=schema, clock=clock, read_only=read_only, as_is=as_is
+    )

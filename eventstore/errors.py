@@ -33,8 +33,11 @@ from pathlib import Path
 from wording import Worded
 
 NOT_KNOWN = "this wfctl does not know an event of type"
-TO_DO = "a newer one wrote it, or somebody by hand: update wfctl, or `wfctl db salvage`"
-_NO_RULE = "Nothing is written behind it, as no rule can be checked there."
+TO_DO = (
+    "a newer wfctl wrote the event, or somebody added it by hand: update wfctl, or run `wfctl db "
+    "salvage`"
+)
+_NO_RULE = "wfctl adds no events after this one, because it cannot check the rules there."
 
 
 class EventStoreError(Worded):
@@ -44,12 +47,12 @@ class EventStoreError(Worded):
 
 
 class WrongExpectedVersion(EventStoreError):
-    """The stream moved on, or is not there, or is there already."""
+    """The log does not have the expected version."""
 
     code = "wrong_expected_version"
     text = (
-        "{stream}: expected {_expectation}, found version {found}; "
-        "read the stream again and decide anew"
+        "{stream}: expected {_expectation}, found version {found}. Read the stream again "
+        "before the next attempt"
     )
     stream: str
     expected: int | str
@@ -62,55 +65,56 @@ class WrongExpectedVersion(EventStoreError):
 
 
 class CommandConflict(EventStoreError):
-    """The command id was used before, for another content or another stream."""
+    """Another command already used this command id."""
 
     code = "command_conflict"
     text = (
-        "command id {command_id!r}: expected the content it was first used with "
-        "(on {stream}), found another; use a fresh id for a new command"
+        "the command id {command_id!r} was already used (on {stream}) with other content. "
+        "Use a new id for a new command"
     )
     command_id: str
     stream: str
 
 
 class EventIdReused(EventStoreError):
-    """One of the event ids is in the log already."""
+    """The log already contains an event with this id."""
 
     code = "event_id_reused"
     text = (
-        "{stream}: expected event ids that are new, found one of "
-        "{event_ids:, } in the log; make a new id for each event"
+        "{stream}: the log already contains an event with one of the ids {event_ids:, }. "
+        "Create a new id for each event"
     )
     stream: str
     event_ids: list[str]
 
 
 class TransferConflict(EventStoreError):
-    """Something of another log is here already, or is of another history."""
+    """The target database already contains other events."""
 
     code = "transfer_conflict"
     text = (
-        "{what}: expected nothing of it in the target, found: {reason}; nothing there was "
-        "changed; name an empty database, or move one stream with --stream"
+        "{what} cannot be copied, because the target already contains: {reason}. Nothing in "
+        "the target was changed. Name an empty database, or copy a single stream with "
+        "--stream"
     )
     what: str
     reason: str
 
 
 class InvalidData(EventStoreError):
-    """A value that JSON cannot carry there and back."""
+    """JSON cannot represent the value."""
 
     code = "invalid_data"
     text = (
-        "{where}: expected JSON with finite numbers of at most 64 bits and text keys, "
-        "found: {reason}; correct the value"
+        "{where}: not valid JSON for the log: {reason}. Numbers must be finite and have at "
+        "most 64 bits, and keys must be strings"
     )
     where: str
     reason: str
 
 
 class SchemaError(EventStoreError):
-    """An event this program cannot read or may not write."""
+    """This version of wfctl cannot read or write the event."""
 
     code = "event_schema"
     type: str
@@ -120,14 +124,14 @@ class SchemaError(EventStoreError):
 
 
 class UnknownStoredType(SchemaError):
-    """The type is not one of the program's."""
+    """The log contains an event of a type that this version of wfctl does not know."""
 
     code = "unknown_event_type"
     text = f"{{place}}: {NOT_KNOWN} {{type!r:.80}}; {TO_DO}. {_NO_RULE}"
 
 
 class NewerEventSchema(SchemaError):
-    """The event was written by a newer program."""
+    """A newer version of wfctl wrote the event."""
 
     code = "newer_event_schema"
     text = (
@@ -137,135 +141,136 @@ class NewerEventSchema(SchemaError):
 
 
 class OlderEventSchema(SchemaError):
-    """An event to be appended has an old schema version."""
+    """The new event has an outdated schema version."""
 
     code = "older_event_schema"
     text = (
-        "{place}: expected {type} of schema version {known} to be written, found {found}; "
-        "lift the event before appending it"
+        "{place}: {type} must have schema version {known}, found {found}. Convert the event "
+        "to the current schema before it is appended"
     )
 
 
 class MissingUpcaster(SchemaError):
-    """There is a gap on the way from a stored schema version to the current one."""
+    """wfctl cannot convert the stored schema version to the current one."""
 
     code = "missing_upcaster"
     text = (
-        "{place}: expected an upcaster of {type} from schema version {found} on the way "
-        "to {known}, found none; this program is broken, use another version"
+        "{place}: this wfctl cannot convert {type} from schema version {found} to {known}, "
+        "because a conversion is missing. Use another version of wfctl"
     )
 
 
 class DatabaseError(EventStoreError):
-    """The database as a whole cannot be used as it is."""
+    """wfctl cannot use the database."""
 
     code = "database"
     path: Path | str
 
 
 class DatabaseMissing(DatabaseError):
-    """There is no database at the path."""
+    """No database exists at the given path."""
 
     code = "database_missing"
     text = (
-        "{path}: expected an event database, found nothing; `wfctl init PLAN` makes one. "
-        "Where one was here, it was lost: bring a backup back (`wfctl db restore FILE`), or "
-        "move .wfctl aside and call `wfctl import .`, which takes up what the workflow's files "
-        "show"
+        "{path} does not exist or contains no event database. Create a workflow with `wfctl "
+        "init PLAN`. If there was a database, it was lost: restore a backup (`wfctl db "
+        "restore FILE`), or move .wfctl aside and run `wfctl import .`, which imports the "
+        "workflow's files"
     )
 
 
 class NotOurs(DatabaseError):
-    """A file that is not an event database of this program."""
+    """The file is not a database of wfctl."""
 
     code = "database_not_ours"
     text = (
-        "{path}: expected an event database of wfctl, found {found}; "
-        "name another database, or move this file away"
+        "{path} is not an event database of wfctl: found {found}. Name another database, or "
+        "move this file away"
     )
     found: str
 
 
 class NewerDatabase(DatabaseError):
-    """The tables were made by a newer program."""
+    """A newer version of wfctl created the database."""
 
     code = "database_newer"
-    text = "{path}: expected database version {known} or older, found {found}; upgrade the program"
+    text = (
+        "{path} was written by a newer wfctl: expected database version {known} or older, found "
+        "{found}. Update wfctl"
+    )
     found: str
     known: str
 
 
 class OlderDatabase(DatabaseError):
-    """The tables were made by an older program."""
+    """An older version of wfctl created the database. Run `wfctl db upgrade`."""
 
     code = "database_older"
-    text = "{path}: expected database version {known}, found {found}; run `wfctl db upgrade`"
+    text = (
+        "{path} was written by an older wfctl: expected database version {known}, found {found}. "
+        "Run `wfctl db upgrade`"
+    )
     found: str
     known: str
 
 
 class StoreDamaged(DatabaseError):
-    """The engine cannot read the file: it is malformed or the disk fails."""
+    """The database file is damaged, or the disk fails."""
 
     code = "store_damaged"
-    text = (
-        "{path}: expected a sound database, found: {reason}; "
-        "keep the file, and restore from an export or a backup"
-    )
+    text = "{path} is damaged: {reason}. Keep the file, and restore an export or a backup"
     reason: str
 
 
 class ForeignRule(DatabaseError):
-    """A trigger or rule that wfctl did not create acts on each row that is put into the log."""
+    """The log's tables have a trigger or rule that wfctl did not create."""
 
     code = "foreign_rule"
     text = (
-        "{path}: expected the triggers and tables that wfctl made, found {found}. Somebody "
-        "changed the database past wfctl: what is appended might not be kept, so nothing is. "
-        "`wfctl db backup FILE` writes what the log holds; move the database away, and "
-        "`wfctl db restore FILE` makes a new one"
+        "{path} was changed by another program: found {found}, which wfctl did not create. "
+        "wfctl writes nothing, because new events might be lost. Save the log with `wfctl db "
+        "backup FILE`, move the database away, and create a new one with `wfctl db restore "
+        "FILE`"
     )
     found: str
 
 
 class StoreUnreachable(DatabaseError):
-    """The server does not answer, or does not let us in; a connection that was lost stays so."""
+    """The database server does not answer or refuses the connection."""
 
     code = "store_unreachable"
     text = (
-        "{path}: expected the database server to answer, found: {reason}; what was "
-        "acknowledged is recorded; see that the server runs and lets you in, then repeat the "
-        "command"
+        "{path}: the database server does not answer or rejects the connection: {reason}. "
+        "All confirmed changes are recorded. Check the server and your access, then repeat "
+        "the command"
     )
     reason: str
 
 
 class DamagedEvent(EventStoreError):
-    """A stored text that is not the envelope of an event."""
+    """A row of the log is not a valid event."""
 
     code = "damaged_event"
     text = (
-        "event at position {position}: expected the JSON of an event, found: {reason}; "
-        "restore from another export or backup; `wfctl fsck` looks at the log that is in "
-        "its place"
+        "the event at position {position} is damaged: {reason}. Restore another export or "
+        "backup; `wfctl fsck` checks the current log"
     )
     position: int
     reason: str
 
 
 class UnsoundLog(EventStoreError):
-    """A row of the log is not what was recorded in its place; nothing of it takes effect.
+    """Somebody changed a row of the log. wfctl ignores this row and all later rows.
 
     `version` is the first bad one, `kind` one of those of `verification.Finding`.
     """
 
     code = "log_unsound"
     text = (
-        "{stream}: version {version} is not what was recorded there ({kind}: {reason}). "
-        "Somebody changed the log past wfctl; nothing takes effect from that version on, and "
-        "nothing is written. `wfctl fsck` lists all that is wrong, --as-is with a command "
-        "that reads shows the log as it stands, and `wfctl db salvage` makes a new log of "
-        "the versions before it"
+        "{stream}: version {version} was changed after it was recorded ({kind}: {reason}). "
+        "wfctl ignores the log from that version on and writes nothing. `wfctl fsck` lists "
+        "all changes, the option --as-is shows the log in its current state, and `wfctl db "
+        "salvage` creates a new log from the versions before the change"
     )
     stream: str
     version: int
@@ -274,56 +279,64 @@ class UnsoundLog(EventStoreError):
 
 
 class StoreBusy(EventStoreError):
-    """The bounded wait for other writers ended. `waited` is in seconds."""
+    """Other writers held the log for too long.
+
+    `waited` is in seconds. `holder` names who had the turn then, None if the database does not say.
+    """
 
     code = "store_busy"
     text = (
-        "expected a turn to write within {waited:.3g} s, found the log held by others "
-        "all the while; try again, or look for a process that hangs"
+        "the log could not be written, because {_who} held it for {waited:.3g} s. Try again, "
+        "or look for a process that hangs"
     )
     waited: float
+    holder: str | None = None
+
+    @property
+    def _who(self) -> str:
+        return self.holder or "others"
 
 
 class StoreUnwritable(EventStoreError):
-    """Nothing can be written here: read-only, full, or not permitted."""
+    """The log cannot be written: it is read-only, the disk is full, or permission is missing."""
 
     code = "store_unwritable"
     text = (
-        "{path}: expected to write, found: {reason}; nothing was recorded; "
-        "make room or get write permission, and repeat the command"
+        "{path} cannot be written: {reason}. Nothing was recorded. Free some space or get "
+        "permission to write, then repeat the command"
     )
     path: Path | str
     reason: str
 
 
 class LocksUnreliable(EventStoreError):
-    """The file system grants a lock twice."""
+    """The file system gives the same lock to two processes, so wfctl cannot use it."""
 
     code = "locks_unreliable"
     text = (
-        "{path}: expected file locks that exclude, found a file system ({filesystem}) that "
-        "grants them twice; put the database on a local disk or on a database server"
+        "{path}: locks do not work on this file system ({filesystem}), which grants the same "
+        "lock twice. Put the database on a local disk or on a database server"
     )
     path: Path | str
     filesystem: str
 
 
 class DriverMissing(EventStoreError):
-    """The program that talks to the database's server is not installed."""
+    """The Python driver for the database server is not installed."""
 
     code = "driver_missing"
     text = (
-        "a log on PostgreSQL: expected the driver {driver}, found: {reason}; install it with "
-        "`uv tool install 'wfctl-eventstore[postgres]'` or "
-        "`pip install 'wfctl-eventstore[postgres]'`"
+        "the log is on PostgreSQL, and the driver {driver} cannot be loaded: {reason}. "
+        "Install it with `uv tool install 'wfctl-eventstore[postgres]'` or `pip install "
+        "'wfctl-eventstore[postgres]'`"
     )
     driver: str
     reason: str
 
 
 class StoreClosed(EventStoreError):
-    """The store was closed, or was opened for reading only."""
+    """The log is closed or read-only."""
 
     code = "store_closed"
-    text = "expected a store open for writing, found it {reason}; open another"
+    text = "the store cannot be written, because it is {reason}. Open another one"
     reason: str

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
-#: The type under which an event is read that is set aside. Nobody records it.
+#: Type with which an ignored event is read. No program records this type.
 SET_ASIDE = "event.set_aside"
 
 _MOMENT = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{6}Z")
@@ -35,10 +35,10 @@ def _is_moment(value: Any) -> bool:
     return type(value) is str and _is_time(value)
 
 
-# An event was mostly so when it was recorded, and so were all of its command.
+# The times of an event are usually equal, and equal for all events of a command.
 @lru_cache(maxsize=64)
 def _is_time(value: str) -> bool:
-    """Whether it is a time in the log's form; those at the ends cannot be shown in every zone."""
+    """Return whether the value is a time in the log's format and valid in every time zone."""
     if _MOMENT.fullmatch(value) is None:
         return False
     try:
@@ -69,19 +69,19 @@ _PARTS: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
     ("session", lambda value: value is None or _is_number(value), "a number or null"),
     ("event_id", _is_name, "a text"),
     ("command_id", _is_name, "a text"),
-    ("causation_id", _is_text_or_nothing, "a text or null"),
-    ("correlation_id", _is_text_or_nothing, "a text or null"),
-    ("schema_version", lambda value: _is_number(value) and value > 0, "a number from 1 on"),
+    ("causation_id", _is_text_or_nothing, "a string or null"),
+    ("correlation_id", _is_text_or_nothing, "a string or null"),
+    ("schema_version", lambda value: _is_number(value) and value > 0, "a number of at least 1"),
 )
 
 
-def fault(body: dict[str, Any]) -> str | None:
-    """What of an envelope is not as it must be, None if all is."""
+def find_envelope_fault(body: dict[str, Any]) -> str | None:
+    """Return the first fault of an envelope, or None if the envelope is valid."""
     try:
         if _is_usual(body):
             return None
     except (KeyError, TypeError, AttributeError):
-        pass  # what of it, is looked for one by one
+        pass  # the checks below find the fault
     for name, is_one, expected in _PARTS:
         value = body.get(name)
         if not is_one(value):
@@ -90,7 +90,7 @@ def fault(body: dict[str, Any]) -> str | None:
 
 
 def _is_usual(body: dict[str, Any]) -> bool:
-    """Whether all is as it mostly is. In one piece, as it is asked of every event that is read."""
+    """Return whether the envelope has the usual form. This fast check runs for every event read."""
     actor, session = body["actor"], body["session"]
     cause, conversation = body["causation_id"], body["correlation_id"]
     names: str = body["event_id"] + body["command_id"] + actor["kind"] + actor["name"]
@@ -112,7 +112,7 @@ def _is_usual(body: dict[str, Any]) -> bool:
 
 
 def set_aside(body: dict[str, Any], why: str) -> dict[str, Any]:
-    """The envelope of what is read in the place of an event that is ignored."""
+    """Return the envelope that replaces an ignored event."""
     actor = body.get("actor")
     times = [t for t in (body.get("recorded_at"), body.get("occurred_at")) if _is_moment(t)]
     recorded = times[0] if times else _NO_TIME
@@ -159,16 +159,16 @@ class NewEvent(NamedTuple):
     occurred_at: str
 
 
-def _part(name: str) -> Any:
-    """A part of an event's envelope, as an attribute of the event."""
+def _envelope_property(name: str) -> Any:
+    """Return a property that reads a part of the event's envelope."""
     return property(lambda event: event.body[name])
 
 
 class RecordedEvent:
-    """An event of the log, its data lifted to the current schema version.
+    """An event of the log, with its data converted to the current schema version.
 
-    `body` is the decoded envelope without `hash` and `position`; treat it as read-only. What was
-    hashed, byte for byte, is what `EventStore.raw` yields.
+    `body` is the decoded envelope without `hash` and `position`; treat it as read-only.
+    `EventStore.raw` yields the exact bytes that were hashed.
     """
 
     __slots__ = ("body", "hash", "position")
@@ -179,41 +179,41 @@ class RecordedEvent:
         self.body = body
 
     def aside(self, why: str) -> RecordedEvent:
-        """What is read in place of the event where it is ignored."""
+        """Return the event that replaces this event when this event is ignored."""
         return RecordedEvent(self.position, self.hash, set_aside(self.body, why))
 
     #: Name of the stream.
-    stream: str = _part("stream")
-    #: Place in its stream: 1, 2, … without a gap.
-    version: int = _part("version")
+    stream: str = _envelope_property("stream")
+    #: Position in its stream: 1, 2, … without a gap.
+    version: int = _envelope_property("version")
     #: Identity of the event, unique in the database.
-    event_id: str = _part("event_id")
+    event_id: str = _envelope_property("event_id")
     #: Stable name such as `stage.completed`.
-    type: str = _part("type")
-    #: Schema version of `data` as it is here, after lifting.
-    schema_version: int = _part("schema_version")
-    #: What the event says, in its current schema version.
-    data: dict[str, Any] = _part("data")
-    #: Number of the session it belongs to.
-    session: int | None = _part("session")
+    type: str = _envelope_property("type")
+    #: Schema version of `data` after the conversion.
+    schema_version: int = _envelope_property("schema_version")
+    #: Data of the event, in its current schema version.
+    data: dict[str, Any] = _envelope_property("data")
+    #: Number of the session of the event.
+    session: int | None = _envelope_property("session")
     #: Idempotency key of the command that appended it.
-    command_id: str = _part("command_id")
+    command_id: str = _envelope_property("command_id")
     #: Identity of the event or command that caused it.
-    causation_id: str | None = _part("causation_id")
-    #: What it shares with others of one conversation.
-    correlation_id: str | None = _part("correlation_id")
-    #: When it was so, UTC, `YYYY-MM-DDTHH:MM:SS.ffffffZ`.
-    occurred_at: str = _part("occurred_at")
-    #: When the log learned it, UTC, `YYYY-MM-DDTHH:MM:SS.ffffffZ`.
-    recorded_at: str = _part("recorded_at")
+    causation_id: str | None = _envelope_property("causation_id")
+    #: Identity that related events share.
+    correlation_id: str | None = _envelope_property("correlation_id")
+    #: Time of the event in UTC, `YYYY-MM-DDTHH:MM:SS.ffffffZ`.
+    occurred_at: str = _envelope_property("occurred_at")
+    #: Time of recording in UTC, `YYYY-MM-DDTHH:MM:SS.ffffffZ`.
+    recorded_at: str = _envelope_property("recorded_at")
     #: The writer's local offset at `recorded_at`, such as `+02:00`.
-    utc_offset: str = _part("utc_offset")
-    #: Hash of the version before, 64 zeros for version 1.
-    prev_hash: str = _part("prev_hash")
+    utc_offset: str = _envelope_property("utc_offset")
+    #: Hash of the previous version, or 64 zeros for version 1.
+    prev_hash: str = _envelope_property("prev_hash")
 
     @property
     def actor(self) -> Actor:
-        """Who caused it."""
+        """The actor who caused the event."""
         actor = self.body["actor"]
         return Actor(actor["kind"], actor["name"])
 
@@ -229,40 +229,42 @@ class RecordedEvent:
         return f"RecordedEvent({self.stream}@{self.version} {self.type} #{self.position})"
 
 
-#: The time in UTC, `YYYY-MM-DDTHH:MM:SS.ffffffZ`, and the writer's offset, `+HH:MM`: what
-#: is stored, as to make it of a `datetime` is a twentieth of an append.
+#: The time in UTC, `YYYY-MM-DDTHH:MM:SS.ffffffZ`, and the writer's offset, `+HH:MM`.
+#: Strings are used, because formatting a `datetime` takes a twentieth of an append.
 Instant = tuple[str, str]
 
-#: What a store asks for the time.
+#: Function that returns the current time for a store.
 Clock = Callable[[], Instant]
 
 
-def instant(moment: datetime) -> Instant:
-    """An aware local time as the log says it."""
-    # strftime leaves out the noughts of an early year, and such a text sorts after all others.
+def format_instant(moment: datetime) -> Instant:
+    """Return an aware local time in the log's format."""
+    # strftime omits leading zeros of early years, and such a text would sort after all others.
     utc = moment.astimezone(UTC).replace(tzinfo=None)
-    return f"{utc.isoformat(timespec='microseconds')}Z", _offset(moment.utcoffset() or timedelta())
+    return f"{utc.isoformat(timespec='microseconds')}Z", _format_offset(
+        moment.utcoffset() or timedelta()
+    )
 
 
 @cache
-def _offset(offset: timedelta) -> str:
+def _format_offset(offset: timedelta) -> str:
     minutes = round(offset.total_seconds() / 60)
     hours, minutes = divmod(abs(minutes), 60)
     return f"{'-' if offset < timedelta() else '+'}{hours:02}:{minutes:02}"
 
 
-def instants(clock: Callable[[], datetime]) -> Clock:
-    """A clock for a store, of one that shows aware local times."""
-    return lambda: instant(clock())
+def build_clock(clock: Callable[[], datetime]) -> Clock:
+    """Return a clock for a store, based on a clock of aware local times."""
+    return lambda: format_instant(clock())
 
 
-# The newest migration, so that a normal open needs one SELECT and no Alembic.
+# Id of the newest migration, so that a normal open needs one SELECT and no Alembic.
 HEAD = "0004"
-# "wfct" in ASCII: how a SQLite file says whose it is.
+# "wfct" in ASCII, which marks a SQLite file as a database of wfctl.
 APPLICATION_ID = 0x77666374
-#: The triggers that the migrations make in a SQLite file, each on one line. A command of one event
-#: that bears its id is claimed by that event, so that an append writes a page less. Nobody claims
-#: it a second time with a row among the commands.
+#: Triggers that the migrations create in a SQLite file, each on one line.
+#: A single event with its command's id claims the command itself, which saves a page per append.
+#: The triggers prevent a second claim by a row of the commands table.
 TRIGGERS = (
     *(
         f"CREATE TRIGGER {table}_no_{verb} BEFORE {verb.upper()} ON {table} "
@@ -277,5 +279,5 @@ TRIGGERS = (
         "END"
     ),
 )
-# How a PostgreSQL database says it: the comment on the table of events.
+# Comment on the table of events that marks a PostgreSQL database as a database of wfctl.
 MARK = "wfctl event log"

@@ -1,4 +1,4 @@
-"""Files of a log: its address, who may read it, regular files alone."""
+"""Open the files of a log privately: address, access rights, regular files only."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LOCK = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
 def file_mode(folder: Path) -> int:
-    """The mode of a private file in the folder, or below it."""
+    """Return the mode of a private file in the folder, or below the folder."""
     try:
         shared = folder.stat().st_mode & stat.S_IWGRP
     except FileNotFoundError:
@@ -24,10 +24,11 @@ def file_mode(folder: Path) -> int:
 
 
 def open_lock(path: Path, home: Path | None = None) -> int:
-    """A descriptor of a lock file, which is made where it is not there.
+    """Open the lock file at `path`, creating it if needed, and return its descriptor.
 
-    `home` is the folder that says who shares it, its own without one. An older file of ours that
-    others can open is closed to them. Raises OSError, also where it is no regular file.
+    `home` is the folder that decides who shares the file; default: the file's own folder. Removes
+    the access of others from an older private file. Raises OSError, also if the path is not a
+    regular file.
     """
     wanted = file_mode(home or path.parent)
     descriptor = os.open(path, _LOCK, wanted)
@@ -43,8 +44,8 @@ def open_lock(path: Path, home: Path | None = None) -> int:
     return descriptor
 
 
-def granted(descriptor: int, kind: int = fcntl.LOCK_EX) -> bool:
-    """Whether a lock on an open file is given at once; it is held then."""
+def try_lock(descriptor: int, kind: int = fcntl.LOCK_EX) -> bool:
+    """Try to lock an open file without waiting, and return whether the lock was acquired."""
     try:
         fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -53,7 +54,7 @@ def granted(descriptor: int, kind: int = fcntl.LOCK_EX) -> bool:
 
 
 def make_file(path: Path) -> None:
-    """Make an empty file that other logins cannot open, unless something is there."""
+    """Create an empty file that other users cannot open, unless the path exists."""
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _OWNER)
     except FileExistsError:
@@ -65,9 +66,9 @@ def make_file(path: Path) -> None:
 
 
 def make_own_folder(path: Path) -> None:
-    """Make a folder, and those above it that are missing, for their owner alone, as OpenSSH does.
+    """Create a folder and its missing parents for their owner alone, as OpenSSH does.
 
-    Anyone who may write in one of them could put another in its place.
+    Anyone with write access to a parent could replace the folder below it.
     """
     for folder in (*reversed(path.parents), path):
         if not folder.is_dir():
@@ -75,21 +76,21 @@ def make_own_folder(path: Path) -> None:
 
 
 def make_folder(path: Path, home: Path | None = None) -> None:
-    """Make a folder that other logins cannot enter, unless it is there.
+    """Create a folder that other users cannot enter, unless the folder exists.
 
-    `home` is the folder that says who shares it; without one it is for its owner alone.
+    `home` is the folder that decides who shares it; without `home` only the owner has access.
     """
     try:
         path.mkdir(mode=0o700)
     except FileExistsError:
         return
     if home is not None and file_mode(home) & _GROUP:
-        # The bit that gives what is made in the folder to its group comes from the folder above.
+        # The set-group-ID bit of the parent gives new files in the folder to its group.
         path.chmod(0o770 | path.stat().st_mode & stat.S_ISGID)
 
 
 def is_shared(root: Path) -> bool:
-    """Return whether the folder gives what is made in it to its group, which may write there."""
+    """Return whether new files in the folder get its group, and the group may write there."""
     try:
         mode = root.stat().st_mode
     except OSError:
@@ -98,14 +99,14 @@ def is_shared(root: Path) -> bool:
 
 
 def let_group_write(root: Path) -> None:
-    """Let this process make its files for the group too, if the root is shared."""
+    """Let this process create files with access for the group, if the root is shared."""
     if is_shared(root):
         os.umask(os.umask(0o077) & ~0o070)
 
 
-# Neither waits for the other end, nor makes a terminal ours.
+# Flags that prevent waiting for the other end of a pipe and taking over a terminal.
 _NEVER_WAIT = os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-#: Bytes of a file that is read whole: far more than any of ours has, and less than most memories.
+#: Maximum bytes of a file that is read completely, more than any file of wfctl has.
 LARGEST = 512 << 20
 _KINDS = {
     stat.S_IFIFO: "a FIFO",
@@ -120,15 +121,15 @@ class NotRegular(OSError):
 
 
 class TooLarge(OSError):
-    """A file that is not read, as it would fill the memory."""
+    """A file that is too large to be read into memory."""
 
 
 def open_regular(
     path: Path | str, flags: int = os.O_RDONLY, mode: int = 0o666, *, dir_fd: int | None = None
 ) -> int:
-    """A descriptor of a regular file; a relative path is taken from the folder `dir_fd`.
+    """Open a regular file and return its descriptor; a relative path starts at `dir_fd`.
 
-    Raises OSError as `os.open` does, NotRegular for a FIFO, a socket or a device.
+    Raises OSError like `os.open`, and NotRegular for a FIFO, a socket or a device.
     """
     descriptor = os.open(path, flags | _NEVER_WAIT, mode, dir_fd=dir_fd)
     try:
@@ -148,17 +149,18 @@ def _require_regular(found: os.stat_result, path: Path | str) -> None:
         raise NotRegular(EINVAL, said, os.fspath(path))
 
 
-def opened(path: Path | str) -> BinaryIO:
-    """A regular file, open for reading. Raises as `open_regular`."""
+def open_for_reading(path: Path | str) -> BinaryIO:
+    """Open a regular file for reading. Raises the errors of `open_regular`."""
     return open(open_regular(path), "rb")
 
 
 def read_regular(path: Path | str, limit: int | None = None) -> bytes:
-    """The bytes of a regular file, of a longer one `limit` + 1 at most.
+    """Return the bytes of a regular file, at most `limit` + 1 of them.
 
-    Raises as `open_regular`; without a limit TooLarge for a file of more than `LARGEST` bytes.
+    Raises the errors of `open_regular`. Without a limit, raises TooLarge for a file of more than
+    `LARGEST` bytes.
     """
-    with opened(path) as file:
+    with open_for_reading(path) as file:
         if limit is not None:
             return file.read(limit + 1)
         require_bearable(file.fileno(), path)
@@ -166,14 +168,14 @@ def read_regular(path: Path | str, limit: int | None = None) -> bytes:
 
 
 def require_bearable(descriptor: int, path: Path | str) -> None:
-    """Raises TooLarge for a file that nobody should read whole."""
+    """Raise TooLarge if the file is too large to be read completely."""
     size = os.fstat(descriptor).st_size
     if size > LARGEST:
-        said = f"expected {LARGEST >> 20} MiB at most, found {size:,} bytes"
+        said = f"expected at most {LARGEST >> 20} MiB, found {size:,} bytes"
         raise TooLarge(EFBIG, said, os.fspath(path))
 
 
-#: What a URL of PostgreSQL begins with; the first is the one that is written down.
+#: Prefixes of a PostgreSQL URL. The first one is the stored form.
 SERVERS = ("postgresql+psycopg://", "postgresql://", "postgres://")
 _SECRETS = frozenset(
     {"password", "sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key"}
@@ -181,44 +183,44 @@ _SECRETS = frozenset(
 
 
 def is_server(address: str) -> bool:
-    """Whether the address is a URL of PostgreSQL."""
+    """Return whether the address is a URL of PostgreSQL."""
     return address.startswith(SERVERS)
 
 
-def conninfo(address: str) -> str:
-    """The URL as libpq takes it."""
-    return f"postgresql://{_rest(address)}"
+def libpq_url(address: str) -> str:
+    """Return the URL in the form that libpq accepts."""
+    return f"postgresql://{_strip_scheme(address)}"
 
 
-def public(address: str) -> str:
-    """The URL without its password: all that is ever shown or kept of it."""
-    login, at, host, query = _parts(address)
+def url_without_password(address: str) -> str:
+    """Return the URL without its password. Only this form is printed or stored."""
+    login, at, host, query = _split_url(address)
     shown = [pair for pair in parse_qsl(query, keep_blank_values=True) if pair[0] not in _SECRETS]
     after = f"?{urlencode(shown, safe='/', quote_via=quote)}" if shown else ""
     return f"{SERVERS[0]}{login.partition(':')[0]}{at}{host}{after}"
 
 
 def without_login(address: str, login: str) -> str:
-    """The URL without its user where that is ``login``: the server takes who is logged in."""
-    found, at, host, query = _parts(address)
+    """Return the URL without its user if that is ``login``, the default user of the server."""
+    found, at, host, query = _split_url(address)
     if not at or found.partition(":")[0] != login:
         return address
     return f"{SERVERS[0]}{host}{'?' if query else ''}{query}"
 
 
 def has_password(address: str) -> bool:
-    """Whether a URL of PostgreSQL holds a password."""
-    login, _, _, query = _parts(address)
+    """Return whether a URL of PostgreSQL contains a password."""
+    login, _, _, query = _split_url(address)
     return bool(login.partition(":")[2]) or any(name in _SECRETS for name, _ in parse_qsl(query))
 
 
-def _parts(address: str) -> tuple[str, str, str, str]:
-    """Login, @, place and query; as libpq reads it, a `?` may stand in the login."""
-    rest = _rest(address)
+def _split_url(address: str) -> tuple[str, str, str, str]:
+    """Return user, @, host and query. As in libpq, the user may contain a `?`."""
+    rest = _strip_scheme(address)
     begin = rest.partition("/")[0].find("@") + 1
     place, _, query = rest[begin:].partition("?")
     return *(rest[:begin] + place).rpartition("@"), query
 
 
-def _rest(address: str) -> str:
+def _strip_scheme(address: str) -> str:
     return address.partition("://")[2]

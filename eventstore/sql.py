@@ -1,4 +1,4 @@
-"""What the logs in SQL databases have in common: the statements, and how rows become events."""
+"""The SQL statements and the conversion of rows to events that all SQL databases share."""
 
 from __future__ import annotations
 
@@ -8,32 +8,34 @@ from typing import Any
 
 import orjson
 
-from eventstore.chain import Link, Schema, digest
+from eventstore.chain import Link, Schema, sha256_hex
 from eventstore.errors import UnsoundLog
 from eventstore.event import RecordedEvent
 
-#: The columns of an event, of a claim and of a fold.
+#: Columns of an event, of a claim and of a fold.
 EVENT = "position, stream, version, event_id, type, recorded_at, hash, body"
 CLAIMED = "command_id, stream, digest, first_version, last_version"
 FOLD = "stream, reducer, reducer_version, version, state"
-#: Those of a refusal, after its number.
+#: Columns of a refusal after its number.
 REFUSAL = "at, stream, actor, command, code, message, data"
 
 _LAST_OF_STREAM = "FROM events WHERE stream = ? ORDER BY version DESC LIMIT 1"
 
 
-def _inserted(table: str, columns: str) -> str:
-    marks = ", ".join("?" for _ in columns.split(", "))
+def _build_insert(table: str, columns: str) -> str:
+    marks = ", ".join("?" * len(columns.split(", ")))
     return f"INSERT INTO {table} ({columns}) VALUES ({marks})"
 
 
 class Statements:
-    """The texts with the parameters of SQLite; each engine has its own for the last three."""
+    """The SQL statements with SQLite parameters.
+
+    Each engine defines its own last three statements.
+    """
 
     #: stream -> version, position, hash.
     head = f"SELECT version, position, hash {_LAST_OF_STREAM}"
-    #: stream -> position and hash of the log's last event, version and hash of the stream's: the
-    #: latter are null if the stream has none, and an empty log gives no row.
+    #: stream -> position and hash of the log, version and hash of the stream (null without events).
     tip = f"""
 SELECT last.position, last.hash, own.version, own.hash
 FROM (SELECT position, hash FROM events ORDER BY position DESC LIMIT 1) AS last
@@ -42,8 +44,8 @@ LEFT OUTER JOIN (SELECT version, hash {_LAST_OF_STREAM}) AS own ON 1 = 1"""
     extent = "SELECT count(*), max(position) FROM events"
     #: Nothing -> last position, 0 in an empty log.
     last = "SELECT coalesce(max(position), 0) FROM events"
-    insert_event = _inserted("events", EVENT)
-    insert_command = _inserted("commands", CLAIMED)
+    insert_event = _build_insert("events", EVENT)
+    insert_command = _build_insert("commands", CLAIMED)
     #: stream, after, upto, limit -> every column of events.
     read = f"""
 SELECT {EVENT} FROM events WHERE stream = ? AND version > ? AND version <= ?
@@ -53,17 +55,17 @@ ORDER BY version LIMIT ?"""
     #: stream, after, limit -> every column of events.
     rows = f"""
 SELECT {EVENT} FROM events WHERE stream = ? AND version > ? ORDER BY version LIMIT ?"""
-    #: name -> the next name in order: one step in the index, however long the streams are.
+    #: name -> the next name in order, found with one step in the index.
     next_stream = "SELECT stream FROM events WHERE stream > ? ORDER BY stream LIMIT 1"
     #: stream, reducer.
     delete_fold = "DELETE FROM folds WHERE stream = ? AND reducer = ?"
-    insert_fold = _inserted("folds", FOLD)
+    insert_fold = _build_insert("folds", FOLD)
     #: stream, reducer, reducer version -> every column of folds.
     fold = f"""
 SELECT {FOLD} FROM folds WHERE stream = ? AND reducer = ? AND reducer_version = ?"""
-    insert_refusal = _inserted("refusals", REFUSAL)
-    #: command id, limit -> every column of the commands after it, and the texts of the first and of
-    #: the last event that it claims, null if it claims nothing.
+    insert_refusal = _build_insert("refusals", REFUSAL)
+    #: command id, limit -> columns of the following commands.
+    #: The last columns are the texts of each command's first and last event, or null.
     claims = """
 SELECT c.command_id, c.stream, c.digest, c.first_version, c.last_version, first.body, last.body
 FROM commands AS c
@@ -83,30 +85,30 @@ WHERE c.command_id > ? ORDER BY c.command_id LIMIT ?"""
 Stored = tuple[Any, ...]
 """Every column of a row, in the order of `verification.Row`."""
 
-#: What a text may fail with that is no envelope: no JSON, no object, no field, not even a text.
+#: Errors that a text may cause that is not an envelope: no JSON, no object, or a missing field.
 _NO_ENVELOPE = (ValueError, KeyError, TypeError, AttributeError)
 
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """How rows become events: checked, or ``as_is`` for somebody who only looks."""
+    """A reader that turns rows into events: checked, or unchecked with ``as_is``."""
 
     schema: Schema
     as_is: bool = False
 
     def events(self, rows: Iterable[Stored], stream: str, after: Link) -> Iterator[RecordedEvent]:
-        """The events of a stream's rows, which follow the link `after` in order of version.
+        """Yield the events of a stream's rows, which follow the link `after` in order of version.
 
-        Raises UnsoundLog at the first row that is not in its place, SchemaError.
+        Raises UnsoundLog at the first row that is not in its place, and SchemaError.
         """
         version, previous = after
         for row in rows:
             version += 1
-            body = self._body(row, stream, version, previous)
+            body = self._decode_checked_body(row, stream, version, previous)
             if self.as_is:
-                # What a row says of its place is nothing to judge an approval by.
+                # The columns of a row are not used to judge an approval, only the text is.
                 text = str(row[7]).encode("utf-8", "surrogateescape")
-                body["prev_hash"], previous = previous, digest(text)
+                body["prev_hash"], previous = previous, sha256_hex(text)
             else:
                 previous = row[6]
             yield self.schema.event(row[0], previous, body)
@@ -114,9 +116,9 @@ class Reader:
     def all_events(
         self, rows: Iterable[Stored], link: Callable[[str, int], Link]
     ) -> Iterator[RecordedEvent]:
-        """The events of rows of all streams; `link` looks up that of a stream's version.
+        """Yield the events of rows of all streams. `link` finds the link of a stream's version.
 
-        Raises as `events`.
+        Raises the errors of `events`.
         """
         heads: dict[str, Link] = {}
         for row in rows:
@@ -126,12 +128,14 @@ class Reader:
             heads[stream] = Link(version, event.hash)
             yield event
 
-    def _body(self, row: Stored, stream: str, version: int, previous: str) -> dict[str, Any]:
+    def _decode_checked_body(
+        self, row: Stored, stream: str, version: int, previous: str
+    ) -> dict[str, Any]:
         _, named, number, event_id, type_, recorded_at, hash_, text = row
         try:
             body: dict[str, Any] = orjson.loads(text)
             if self.as_is or (
-                digest(text.encode("utf-8", "surrogateescape")) == hash_
+                sha256_hex(text.encode("utf-8", "surrogateescape")) == hash_
                 and body["prev_hash"] == previous
                 and body["version"] == number == version
                 and body["stream"] == named == stream
@@ -143,13 +147,13 @@ class Reader:
                 return body
         except _NO_ENVELOPE:
             pass
-        raise _unsound(row, stream, version, previous)
+        raise _build_unsound_error(row, stream, version, previous)
 
     def link(self, rows: Iterable[Stored], stream: str, version: int) -> Link:
-        """The link that the version before a reading makes, from its own row.
+        """Return the link before the first version that is read, from that link's own row.
 
-        That row is held to its bytes and its place; what came before it is not looked at.
-        Without one, a link that nothing follows.
+        Check the bytes and the place of this row only, not of earlier rows. Without a row, return a
+        link that no event follows.
         """
         for row in rows:
             if not self.as_is:
@@ -157,15 +161,22 @@ class Reader:
                     said = str(orjson.loads(row[7])["prev_hash"])
                 except _NO_ENVELOPE:
                     said = ""
-                self._body(row, stream, version, said)
+                self._decode_checked_body(row, stream, version, said)
             return Link(version, row[6])
         return Link(version, "")
 
 
-def _unsound(found: Iterable[Any], stream: str, version: int, previous: str) -> UnsoundLog:
-    from eventstore.verification import StoredRow, displaced  # a sound log does not pay for it
+def _build_unsound_error(
+    found: Iterable[Any], stream: str, version: int, previous: str
+) -> UnsoundLog:
+    from eventstore.verification import (  # imported only for a damaged log
+        StoredRow,
+        find_row_faults,
+    )
 
     row = StoredRow(*found)
-    strange = f"expected an event of {stream}, found one of {row.stream!r:.80}"
-    wrong = ((one.kind, one.message) for one in displaced(row, stream, Link(version - 1, previous)))
+    strange = f"expected an event of {stream}, found an event of {row.stream!r:.80}"
+    wrong = (
+        (one.kind, one.message) for one in find_row_faults(row, stream, Link(version - 1, previous))
+    )
     return UnsoundLog(stream, version, *next(wrong, ("misfiled", strange)))

@@ -1,6 +1,6 @@
-"""An event log: what it takes, answers and refuses, and how it is read from a SQL database.
+"""The interface of an event log, and its reading functions for a SQL database.
 
-A command that reads loads nothing here of checking and of moving a log.
+A command that only reads imports no code for checking or moving a log.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from eventstore.chain import START, Link, Schema, canonical
+from eventstore.chain import START, Link, Schema, canonical_json
 from eventstore.errors import (
     CommandConflict,
     ForeignRule,
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class Expected(Enum):
-    """What a writer may expect of a stream instead of an exact version."""
+    """The expectations about a stream that a writer can give instead of an exact version."""
 
     ANY = "any version"
     NO_STREAM = "no stream"
@@ -45,7 +45,7 @@ class Claim(NamedTuple):
 
 
 class Appended:
-    """The events of a command; `repeated` when an earlier append recorded them."""
+    """The events of a command. `repeated` means that an earlier append recorded them."""
 
     __slots__ = ("_events", "repeated")
 
@@ -55,7 +55,11 @@ class Appended:
 
     @property
     def events(self) -> tuple[RecordedEvent, ...]:
-        """As `read` gives them; an iterable is drawn at the first look, as many never look."""
+        """Return the events as `read` does.
+
+        They are read at the first access, because many callers never
+        need them.
+        """
         if not isinstance(self._events, tuple):
             self._events = tuple(self._events)
         return self._events
@@ -110,7 +114,7 @@ class Claimed(NamedTuple):
 
 
 class Cargo(NamedTuple):
-    """What one log takes in from another, in one transaction."""
+    """The data that a log imports from another log in one transaction."""
 
     events: Sequence[Raw] = ()
     commands: Sequence[Claimed] = ()
@@ -119,7 +123,7 @@ class Cargo(NamedTuple):
 
 
 def is_met(expected: int | Expected, found: int) -> bool:
-    """Whether a stream at version `found` (0: none) is as expected."""
+    """Return whether a stream at version `found` (0: no stream) is as expected."""
     if isinstance(expected, int):
         return expected == found
     if expected is Expected.NO_STREAM:
@@ -128,26 +132,26 @@ def is_met(expected: int | Expected, found: int) -> bool:
 
 
 def require_version(stream: str, expected: int | Expected, found: int) -> None:
-    """Raises WrongExpectedVersion unless a stream at `found` (0: none) is as expected."""
+    """Raise WrongExpectedVersion unless a stream at `found` (0: no stream) is as expected."""
     if not is_met(expected, found):
         demand = expected if isinstance(expected, int) else expected.value
         raise WrongExpectedVersion(stream, demand, found)
 
 
 def require_own_rules(foreign: Iterator[str], place: Path | str) -> None:
-    """Refuse to write where somebody else's rule would decide what is kept. Raises ForeignRule."""
+    """Raise ForeignRule if a foreign rule could change the rows that are written."""
     for found in foreign:
         raise ForeignRule(place, found)
 
 
 def require_same(claim: Claim, known: Claimed, stream: str | None = None) -> None:
-    """Raises CommandConflict unless the claim is the known command's."""
+    """Raise CommandConflict unless the claim equals that of the known command."""
     if claim.digest != known.digest or stream not in (None, known.stream):
         raise CommandConflict(claim.command_id, known.stream)
 
 
 def require_name(stream: str) -> None:
-    """Raises InvalidData unless every engine can store the name of the stream."""
+    """Raise InvalidData unless every engine can store the name of the stream."""
     if not stream or "\0" in stream:
         raise InvalidData("stream", f"the name {stream!r}")
 
@@ -155,15 +159,16 @@ def require_name(stream: str) -> None:
 _Key = TypeVar("_Key", int, str)
 Fetch = Callable[[str, tuple[Any, ...]], list[Any]]
 
-# Rows fetched at a time: each fetch is one short read, so a slow reader never holds up a writer
-# or keeps the log from being folded into the file.
+# Number of rows fetched at a time.
+# Each fetch is one short read, so a slow reader blocks neither a writer nor the folding of the log.
 _CHUNK = 1000
 
 
-def pages(fetch: Fetch, statement: str, after: int | str) -> Iterator[Any]:
-    """The rows of a statement that takes where to go on and a limit; the first column says where.
+def fetch_pages(fetch: Fetch, statement: str, after: int | str) -> Iterator[Any]:
+    """Yield the rows of a statement that takes a start and a limit.
 
-    They are as they are found: what somebody wrote past us may be in no order.
+    Column 1 is the start of the next page. The rows may be in any order if another program wrote
+    them.
     """
     while rows := fetch(statement, (after, _CHUNK)):
         yield from rows
@@ -173,7 +178,7 @@ def pages(fetch: Fetch, statement: str, after: int | str) -> Iterator[Any]:
 class EventStore:
     """An append-only log of streams in a SQL database, used by one thread at a time.
 
-    How it appends, waits and is reached is for its engine.
+    Each engine defines how to append, wait and connect.
     """
 
     def __init__(
@@ -188,10 +193,10 @@ class EventStore:
 
     @abstractmethod
     def _fetch(self, statement: str, parameters: tuple[Any, ...] = ()) -> list[Any]:
-        """The rows of a statement that reads. Raises StoreClosed."""
+        """Return the rows of a reading statement. Raises StoreClosed."""
 
     def _fetch_rows(self, statement: str, parameters: tuple[Any, ...]) -> list[Any]:
-        """As `_fetch`; a text that is no UTF-8 comes as it was found, for its hash to be judged."""
+        """Return rows like `_fetch`, and keep text that is not UTF-8, to check its hash."""
         try:
             return self._fetch(statement, parameters)
         except StoreDamaged:
@@ -202,14 +207,14 @@ class EventStore:
 
     @abstractmethod
     def _write(self, *statements: tuple[str, tuple[Any, ...]]) -> None:
-        """Carry out statements in one transaction. Raises StoreClosed."""
+        """Run the statements in one transaction. Raises StoreClosed."""
 
     @abstractmethod
     def _foreign_rules(self) -> Iterable[str]:
-        """What would act on rows of the log and was not created by wfctl."""
+        """Return a description of each trigger or rule on the log that wfctl did not create."""
 
     def _engine_findings(self) -> Iterable[str]:
-        """What the engine finds wrong with its own database."""
+        """Return the faults that the engine finds in its own database."""
         return ()
 
     @abstractmethod
@@ -218,16 +223,16 @@ class EventStore:
     ) -> Appended:
         """Record `events` at the end of `stream`, all or none, in one transaction.
 
-        When it returns, the events survive the death of the process and loss of power.
-        The claim is looked up before the version is checked: the same digest gives the first
-        answer with `repeated` set and records nothing, for as long as the log exists.
-        Versions continue the stream's without a gap; positions are in commit order, and no reader
-        ever sees a position before all smaller ones. Time and offset are taken inside.
+        After this call returns, the events survive the death of the process and loss of power. The
+        claim is checked before the version: an equal digest returns the first answer with
+        `repeated` set and records nothing, as long as the log exists. Versions continue without a
+        gap. Positions are in commit order, and no reader sees a position before all smaller ones.
+        Time and offset are read inside the transaction.
 
         Raises CommandConflict, WrongExpectedVersion, EventIdReused, InvalidData, SchemaError,
-        StoreBusy (after the bounded wait), StoreUnwritable, StoreUnreachable. After an error
-        nothing is recorded, unless the machine failed, or the server went away, while it was
-        committing: repeat with the same claim to know.
+        StoreBusy (after the maximum wait), StoreUnwritable or StoreUnreachable. After an error
+        nothing is recorded, unless the machine or the connection failed during the commit. Repeat
+        the call with the same claim to find out.
         """
 
     def _require_new(self, stream: str, events: Sequence[NewEvent]) -> None:
@@ -244,7 +249,7 @@ class EventStore:
         return Claimed(command_id, *rows[0]) if rows else None
 
     def claimed(self, claim: Claim) -> Appended | None:
-        """The first answer to a command, None if it is new. Raises CommandConflict."""
+        """Return the first answer to a command, or None if it is new. Raises CommandConflict."""
         known = self._known(claim.command_id)
         if known is None:
             return None
@@ -252,21 +257,20 @@ class EventStore:
         return self._answer(known)
 
     def claim(self, command_id: str) -> Claim | None:
-        """The claim under which a command was recorded, None if none was."""
+        """Return the claim of a recorded command, or None if the command is unknown."""
         known = self._known(command_id)
         return None if known is None else Claim(command_id, known.digest)
 
     def read(
         self, stream: str, *, after: int | Link = 0, upto: int | None = None
     ) -> Iterator[RecordedEvent]:
-        """Events with after < version <= upto in order, streamed; none if there is no stream.
+        """Yield the events with after < version <= upto, none without a stream.
 
-        Each is held to its place: its text has the hash of its row, states the link to the version
-        before, its own version and stream, and what its columns say. The link of the first is
-        `after`, where the caller knows one; else it is taken from the row of that version, which is
-        held to its own text.
-        Takes no lock that a writer waits for. Raises UnsoundLog at the first event that is not in
-        its place, a SchemaError at one that this program cannot read, and never changes the log.
+        Each event is checked: its text must match the hash, the previous link, the version, the
+        stream and the columns of its row. The link before the first event is `after` if the caller
+        knows it, otherwise it is taken from the row of that version, whose own text is checked.
+        Takes no lock that a writer waits for. Raises UnsoundLog at the first event that fails the
+        check and SchemaError at one that this program cannot read. Never changes the log.
         """
         link = after if isinstance(after, Link) else self._link(stream, after)
         rows = self._stored(stream, link.version, sys.maxsize if upto is None else upto)
@@ -279,203 +283,218 @@ class EventStore:
         return self._events.link(before, stream, version)
 
     def _stored(self, stream: str, after: int, upto: int) -> Iterator[Any]:
-        """The rows of a stream, with every column, in order of version."""
+        """Yield the rows of a stream, with every column, in order of version."""
         while rows := self._fetch_rows(self._sql.read, (stream, after, upto, _CHUNK)):
             yield from rows
-            after = self._onward(after, rows[-1][2])
+            after = self._check_progress(after, rows[-1][2])
 
-    def _onward(self, before: _Key, after: _Key) -> _Key:
-        """Where the next fetch begins: a damaged index may lead backwards, and so for ever."""
+    def _check_progress(self, before: _Key, after: _Key) -> _Key:
+        """Return `after`, and raise StoreDamaged unless it is beyond `before`.
+
+        A damaged index may lead backwards, and so cause an endless loop.
+        """
         if type(after) is not type(before) or after <= before:
             raise StoreDamaged(self._place, f"rows out of order: {after!r} after {before!r}")
         return after
 
     def read_all(self, *, after: int = 0) -> Iterator[RecordedEvent]:
-        """Events of all streams with position > after, in order of position.
+        """Yield the events of all streams with position > after, in order of position.
 
-        Each is held to its place in its stream, as by `read`.
+        Check the place of each event in its stream like `read`.
         """
         return self._events.all_events(self._all_stored(after), self._link)
 
     def _all_stored(self, after: int) -> Iterator[Any]:
         while rows := self._fetch_rows(self._sql.read_all, (after, _CHUNK)):
             yield from rows
-            after = self._onward(after, rows[-1][0])
+            after = self._check_progress(after, rows[-1][0])
 
     def raw(self, stream: str, *, after: int = 0, upto: int | None = None) -> Iterator[Raw]:
-        """The stored events of a stream as they were hashed, in order, undecoded.
+        """Yield the stored events of a stream, undecoded, exactly as hashed, in order of version.
 
-        From the version behind `after` on, to `upto`.
+        The versions are from `after` + 1 to `upto`.
         """
         end = sys.maxsize if upto is None else upto
         for position, *_, hash_, text in self._stored(stream, after, end):
             yield Raw(position, text, hash_)
 
     def all_raw(self) -> Iterator[Raw]:
-        """The stored events of all streams as they were hashed, in order of position."""
-        for position, *_, hash_, text in pages(self._fetch, self._sql.read_all, 0):
+        """Yield the stored events of all streams exactly as hashed, in order of position."""
+        for position, *_, hash_, text in fetch_pages(self._fetch, self._sql.read_all, 0):
             yield Raw(position, text, hash_)
 
     def commands(self) -> Iterator[Claimed]:
-        """Every claimed command, in order of its id.
+        """Yield every claimed command, in order of its id.
 
-        A row that holds other things than a claim was written past us.
+        A row without a valid claim was written by another program.
         """
         from eventstore.verification import CLAIM
 
-        rows = pages(self._fetch, self._sql.commands, "")
+        rows = fetch_pages(self._fetch, self._sql.commands, "")
         return (Claimed(*row) for row in rows if all(map(isinstance, row, CLAIM)))
 
     def rows(self, stream: str) -> Iterator[StoredRow]:
-        """Every column of a stream's rows, in order of version; damaged text is kept as found."""
+        """Yield all columns of a stream's rows in order of version, and keep damaged text."""
         from eventstore.verification import StoredRow
 
         after = 0
         while found := self._fetch_damaged(self._sql.rows, (stream, after, _CHUNK)):
             yield from (StoredRow(*row) for row in found)
-            after = self._onward(after, found[-1][2])
+            after = self._check_progress(after, found[-1][2])
 
     def extent(self) -> tuple[int, int]:
-        """Number of events, and the last position."""
+        """Return the number of events, and the last position."""
         ((count, last),) = self._fetch(self._sql.extent)
         return count, last or 0
 
     def spans(self, command_ids: Sequence[str]) -> dict[str, CommandSpan]:
-        """What each of these commands recorded."""
+        """Return the versions that each of these commands claims, by command id."""
         from eventstore.verification import CommandSpan
 
         rows = self._fetch_damaged(self._sql.spans, (self._as_one(command_ids),))
         return {id_: CommandSpan(*span) for id_, *span in rows}
 
     def _as_one(self, values: Sequence[str]) -> Any:
-        """Several values as one parameter."""
+        """Return several values as one parameter."""
         return list(values)
 
     def head(self, stream: str) -> Head | None:
-        """The last event of a stream, None if there is no stream. Does not grow with its length."""
+        """Return the last event of a stream, or None without a stream, in constant time."""
         rows = self._fetch(self._sql.head, (stream,))
         if rows and not all(map(isinstance, rows[0], (int, int, str))):
             last = 0
             for event in self.read(stream):
                 last = event.version
-            reason = "the columns of its row are of other types"
+            reason = "the columns of the row have the wrong types"
             raise UnsoundLog(stream, last + 1, "malformed", reason)
         return Head(*rows[0]) if rows else None
 
     def streams(self) -> Iterator[str]:
-        """Names of all streams, sorted."""
+        """Return the names of all streams, sorted."""
         name = ""
         while rows := self._fetch(self._sql.next_stream, (name,)):
-            name = self._onward(name, rows[0][0])
+            name = self._check_progress(name, rows[0][0])
             yield name
 
     def verify(
         self, stream: str | None = None, *, anchors: Mapping[str, Link] | None = None
     ) -> Iterator[Finding]:
-        """Everything wrong with the log (or one stream), first bad version first.
+        """Yield all faults of the log (or of one stream), first bad version first.
 
-        `anchors` says, by stream, a version and hash known from elsewhere: only with them can a
-        cut tail or a history written anew be told from an honest one.
+        `anchors` gives, by stream, a version and hash known from elsewhere. Only anchors reveal
+        that the end of a log was cut or its history rewritten.
         """
-        from eventstore.verification import Finding, findings
+        from eventstore.verification import Finding, find_faults
 
         try:
             for message in self._engine_findings() if stream is None else ():
                 yield Finding(None, None, None, "engine", message)
             for rule in self._foreign_rules():
-                message = f"expected the triggers and tables that wfctl made, found {rule}"
+                message = f"found {rule}, which wfctl did not create"
                 yield Finding(stream, None, None, "foreign_rule", message)
-            yield from findings(self, self._schema, stream, anchors or {})
+            yield from find_faults(self, self._schema, stream, anchors or {})
         except StoreDamaged as error:
             yield Finding(stream, None, None, "engine", error.reason)
 
     def strays(self) -> Iterator[Finding]:
-        """Every row beside the events that is no claim and no refusal, of all streams.
+        """Return all rows, in every stream, that are neither events, claims nor refusals.
 
-        They change nothing, for a claim counts by the event it names and a refusal by what it
-        says. Yet somebody wrote them past us, and anyone who looks at the log should know.
+        These rows change nothing, because claims are valid only for their events, and refusals only
+        by their content. But another program wrote them, so a check of the log reports them.
         """
-        from eventstore.verification import Finding, fault_of_claim, refused
+        from eventstore.verification import Finding, fault_of_claim, parse_refusal
 
         def stray(stream: Any, message: str) -> Finding:
             named = stream if isinstance(stream, str) else None
-            return Finding(named, None, None, "stray", f"{message}; it is ignored")
+            return Finding(named, None, None, "stray", f"{message}; wfctl ignores the row")
 
-        for row in pages(self._fetch_rows, self._sql.claims, ""):
+        for row in fetch_pages(self._fetch_rows, self._sql.claims, ""):
             why = fault_of_claim(row)
             if why is not None:
                 yield stray(row[1], f"commands, {row[0]!r:.80}: {why}")
-        for row in pages(self._fetch_rows, self._sql.refusals, 0):
-            found = refused(row[1:])
+        for row in fetch_pages(self._fetch_rows, self._sql.refusals, 0):
+            found = parse_refusal(row[1:])
             if isinstance(found, str):
                 yield stray(row[2], f"refusals, row {row[0]}: {found}")
 
     def save_fold(self, fold: StoredFold) -> None:
-        """Keep a reducer's state, in place of the one kept before."""
+        """Store the state of a reducer, replacing the previous state."""
         old = (self._sql.delete_fold, (fold.stream, fold.reducer))
         self._write(old, (self._sql.insert_fold, fold))
 
     def load_fold(self, stream: str, reducer: str, reducer_version: int) -> StoredFold | None:
-        """The kept state; None if nothing was kept or another version of the reducer made it."""
+        """Return the stored state, or None if this version of the reducer stored no state."""
         rows = self._fetch(self._sql.fold, (stream, reducer, reducer_version))
         return StoredFold(*rows[0]) if rows else None
 
     def record_refusal(self, refusal: Refusal) -> None:
-        """Keep a refusal for audit. It is no event and in no chain."""
-        data = canonical(refusal.data, "refusal").decode()
+        """Store a refusal for audit. A refusal is not an event and is in no chain."""
+        data = canonical_json(refusal.data, "refusal").decode()
         self._write((self._sql.insert_refusal, (*refusal[:-1], data)))
 
     def refusals(self, stream: str | None = None) -> Iterator[Refusal]:
-        """Kept refusals, of all streams or of one, in the order they were recorded.
+        """Yield the stored refusals, of all streams or of one stream, in order of recording.
 
-        A row that cannot be one, which somebody wrote past us, does not count.
+        Ignore rows of other programs that are not valid refusals.
         """
-        from eventstore.verification import refused
+        from eventstore.verification import parse_refusal
 
-        found = (refused(row[1:]) for row in pages(self._fetch_rows, self._sql.refusals, 0))
+        found = (
+            parse_refusal(row[1:]) for row in fetch_pages(self._fetch_rows, self._sql.refusals, 0)
+        )
         kept = (Refusal(*parts) for parts in found if not isinstance(parts, str))
         return (one for one in kept if stream in (None, one.stream))
 
     @abstractmethod
     def wait(self, after: int, timeout: float) -> int:
-        """The last position of the log, as soon as it is beyond `after`; at most `timeout` seconds.
+        """Wait until the log has a position beyond `after`, and return the last position.
 
-        Wakes within half a second of an append by whatever process, without busy polling.
+        Wait at most `timeout` seconds. An append by any process ends the wait within half a second,
+        without busy polling.
         """
 
     @abstractmethod
     def take_in(self, cargo: Cargo) -> None:
-        """Record what another log holds, as it was hashed there, in one transaction.
+        """Record the data that another log contains, with unchanged hashes, in one transaction.
 
-        Positions are new, in the order given; that the events continue their streams is for the
-        caller to see to. Raises TransferConflict where something of it is here already.
+        Positions are new, in the given order. The caller must ensure that the events continue their
+        streams. Raises TransferConflict if a part of the data already exists.
         """
 
     @abstractmethod
     def close(self) -> None:
-        """Give back files and locks; a second call does nothing."""
+        """Close files and locks. A second call does nothing."""
+
+    def release_connection(self) -> None:
+        """Return an idle connection to a pooler, for another connection of this program.
+
+        The next call of the store connects again. A store without a pooler does nothing.
+        """
+
+    def session_user(self) -> str | None:
+        """Return the name of the account that the database checked, or None without a server."""
+        return None
 
     def be_patient(self, asks_again: Callable[[StoreUnreachable, float], bool]) -> None:
-        """Ask a server that went away for as long as ``asks_again`` says so, of its seconds away.
+        """Retry a server that does not answer, as long as ``asks_again`` returns true.
 
-        A log without a server needs no patience.
+        A log without a server does nothing.
         """
 
 
-# Seconds after which a reader looks again even if nothing woke it.
+# Seconds after which a reader checks again, even without a notification.
 _AT_THE_LATEST = 60.0
 
 
-def subscribed(
+def subscribe(
     store: EventStore, *, after: int = 0, stream: str | None = None
 ) -> Iterator[RecordedEvent]:
-    """Every event after position `after`, in order, for ever; with a stream, after that version.
+    """Yield every event after position (with a stream: version) `after`, in order, forever.
 
-    An event that another process appends is there within half a second, and nothing is done
-    meanwhile. Each event comes at least once: the reader keeps the position (or version) of the
-    last event it is done with, and begins again after that one.
-    Raises what reading raises; on a server, StoreUnreachable where it stays away for longer than
-    the store waits.
+    An event that another process appends arrives within half a second, without busy polling. Each
+    event arrives at least once. The reader stores the position (or version) of the last processed
+    event and continues after it. Raises the errors of reading; on a server, StoreUnreachable if the
+    server stays away for longer than the store waits.
     """
     position = 0
     while True:

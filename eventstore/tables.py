@@ -1,4 +1,4 @@
-"""The tables. What a migration builds and what these build is the same, by test."""
+"""The tables of the database. A test compares these definitions with the migrations."""
 
 from typing import Any
 
@@ -21,9 +21,9 @@ from eventstore.event import APPLICATION_ID, MARK, TRIGGERS
 
 _TYPES: dict[str, TypeEngine[Any]] = {
     "": Text(),
-    # SQLite numbers rows by itself only for a column declared exactly INTEGER.
+    # SQLite numbers rows automatically only for a column declared exactly INTEGER.
     "number": BigInteger().with_variant(Integer(), "sqlite"),
-    # Names in the order of their bytes on every engine, whatever language a server speaks.
+    # Names sort by their bytes on every engine, independent of the server's locale.
     "name": Text().with_variant(Text(collation="C"), "postgresql"),
     "int": BigInteger(),
     "real": Double(),
@@ -32,14 +32,15 @@ _TYPES: dict[str, TypeEngine[Any]] = {
 
 
 def columns(words: str) -> list[Column[Any]]:
-    """The columns that words name: `NAME`, `NAME:TYPE`, of the primary key `*`, never null `!`.
+    """Return the columns for words of the form `NAME` or `NAME:TYPE`.
 
-    A released migration is read by this: a word that was meant once always means the same.
+    `*` means primary key, `!` means not null. Released migrations use this function, so the meaning
+    of a word must never change.
     """
-    return [_column(word.rstrip("*!"), word[-1]) for word in words.split()]
+    return [_build_column(word.rstrip("*!"), word[-1]) for word in words.split()]
 
 
-def _column(word: str, mark: str) -> Column[Any]:
+def _build_column(word: str, mark: str) -> Column[Any]:
     name, _, type_ = word.partition(":")
     return Column(
         name,
@@ -52,7 +53,7 @@ def _column(word: str, mark: str) -> Column[Any]:
 
 metadata = MetaData()
 
-# The body is text on every engine: a JSON type would not give back the bytes that were hashed.
+# The body is text on every engine, because a JSON type would not keep the hashed bytes.
 events = Table(
     "events",
     metadata,
@@ -85,7 +86,7 @@ _SQLITE = (
 _FUNCTION = "CREATE FUNCTION {}_refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {}; END $$"
 _POSTGRESQL = (
     _FUNCTION.format("events", "RAISE EXCEPTION 'events are append-only'"),
-    # A percent sign in DDL is written twice.
+    # A percent sign in DDL is doubled.
     _FUNCTION.format("kept", "RAISE EXCEPTION '%% are append-only', TG_TABLE_NAME"),
     *(
         f"CREATE TRIGGER {table}_no_{verb} BEFORE {verb.upper()} ON {table} "

@@ -1,4 +1,4 @@
-"""A log checked row by row, whatever engine keeps it."""
+"""Check a log row by row, independent of its engine."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -7,16 +7,16 @@ from typing import Any, NamedTuple, Protocol
 
 import orjson
 
-from eventstore.chain import START, Link, Schema, digest
+from eventstore.chain import START, Link, Schema, sha256_hex
 from eventstore.errors import DamagedEvent, SchemaError
 
 _CLAIMS_AT_ONCE = 500
-#: The kinds of value in the columns of a claim.
+#: Types of the columns of a claim.
 CLAIM = (str, str, str, int, int)
 
 
 class StoredRow(NamedTuple):
-    """A stored event with the columns that repeat what its text says."""
+    """A stored event with the columns that repeat values of its text."""
 
     position: int
     stream: str
@@ -29,16 +29,15 @@ class StoredRow(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """One thing wrong. `stream`, `version`, `position` are None if none can be named.
+    """A fault of the log. `stream`, `version`, `position` are None if unknown.
 
     Kinds: altered (text and hash differ), misfiled (a column contradicts the text), malformed,
-    undecodable, gap, unlinked (the link to the version before is wrong), order (position against
-    version), anchor (the chain is whole but another than was known), cut_tail, missing (positions
-    without an event), unclaimed (the event is sound, and its command could be carried out
-    again), set_aside (in its place, and is ignored: it cannot be what its type says),
-    stray (a row beside the events that is no claim and no refusal, and changes nothing),
-    foreign_rule (the database would do something of its own with what is appended), engine (the
-    database file itself).
+    undecodable, gap, unlinked (the link to the previous version is wrong), order (positions
+    contradict versions), anchor (the chain is intact but differs from a known one), cut_tail,
+    missing (positions without an event), unclaimed (the event is sound, but its command could run
+    again), set_aside (an ignored event that does not fit its type), stray (a row that is neither
+    event, claim nor refusal, and changes nothing), foreign_rule (the database would change
+    appended rows), engine (the database file itself).
     """
 
     stream: str | None
@@ -57,29 +56,29 @@ class CommandSpan(NamedTuple):
 
 
 class RowSource(Protocol):
-    """What an engine shows of its rows."""
+    """The rows of an engine, for verification."""
 
     def rows(self, stream: str) -> Iterator[StoredRow]:
-        """Every column of a stream's rows, in order of version."""
+        """Yield all columns of a stream's rows, in order of version."""
         ...
 
     def streams(self) -> Iterator[str]:
-        """Names of all streams, sorted."""
+        """Return the names of all streams, sorted."""
         ...
 
     def extent(self) -> tuple[int, int]:
-        """Number of events, and the last position."""
+        """Return the number of events, and the last position."""
         ...
 
     def spans(self, command_ids: Sequence[str]) -> Mapping[str, CommandSpan]:
-        """What each of these commands claims to have recorded, by its id; few at a time."""
+        """Return the versions that each of these few commands claims, by command id."""
         ...
 
 
-def findings(
+def find_faults(
     source: RowSource, schema: Schema, stream: str | None, anchors: Mapping[str, Link]
 ) -> Iterator[Finding]:
-    """What is wrong with one stream, or with all of them and their positions."""
+    """Yield the faults of one stream, or of all streams and their positions."""
     schema = replace(schema, unknown=None)
     names = [stream] if stream is not None else sorted({*source.streams(), *anchors})
     for name in names:
@@ -90,12 +89,12 @@ def findings(
         yield Finding(None, None, None, "missing", message)
 
 
-#: Characters of a damaged row that are shown.
+#: Maximum number of characters of a damaged row in a message.
 _SHOWN = 400
 
 
 class _Before(NamedTuple):
-    """What came before a row of a stream, as far as it could be read."""
+    """The rows before a row of a stream, as far as they can be read."""
 
     stream: str
     link: Link
@@ -118,86 +117,89 @@ def _of_stream(stream: str, source: RowSource, schema: Schema, anchor: Link) -> 
     yield from _of_claims(sound, source)
     end = before.link.version
     if end < anchor.version:
-        message = f"expected at least version {anchor.version}, found the end at {end}"
+        message = f"the log must have at least version {anchor.version}, but it ends at {end}"
         yield Finding(stream, end + 1, None, "cut_tail", message)
 
 
 def _of_claims(rows: Sequence[StoredRow], source: RowSource) -> Iterator[Finding]:
-    """Of rows whose text is what was hashed, those whose command is not claimed for them."""
+    """Yield findings for undamaged rows that their command does not claim."""
     commands = [str(orjson.loads(row.text).get("command_id")) for row in rows]
     spans = source.spans(sorted({*commands}))
     for row, command in zip(rows, commands, strict=True):
         span = spans.get(command)
-        if not covers(span, row.stream, row.version):
-            message = f"expected a claim of command {command}, found {span or 'none'}"
-            yield _finding(row, "unclaimed", message)
+        if not is_covered_by(span, row.stream, row.version):
+            message = f"expected a record of command {command}, found {span or 'none'}"
+            yield _build_finding(row, "unclaimed", message)
 
 
-def covers(span: CommandSpan | None, stream: str, version: int) -> bool:
-    """Whether what a command claims, if it is claimed, holds a version of a stream."""
+def is_covered_by(span: CommandSpan | None, stream: str, version: int) -> bool:
+    """Return whether the claim of a command, if it exists, covers a version of a stream."""
     if span is None or not all(map(isinstance, span, (str, int, int))):
         return False
     return span.stream == stream and span.first <= version <= span.last
 
 
 def _well_typed(row: StoredRow) -> bool:
-    """Whether the engine gave what the columns are declared to hold; a damaged file may not."""
+    """Return whether the row has the declared types. A damaged file may contain others."""
     types = (int, str, int, str, str, str, str, str)
     return all(map(isinstance, row, types))
 
 
-def _finding(row: StoredRow, kind: str, message: str) -> Finding:
+def _build_finding(row: StoredRow, kind: str, message: str) -> Finding:
     return Finding(row.stream, row.version, row.position, kind, message)
 
 
-def displaced(row: StoredRow, stream: str, after: Link) -> Iterator[Finding]:
-    """What keeps a row from the place behind a link: its columns, its number, its text."""
+def find_row_faults(row: StoredRow, stream: str, after: Link) -> Iterator[Finding]:
+    """Yield the reasons why a row cannot follow a link: its columns, its number, its text."""
     if not _well_typed(row):
         yield Finding(stream, after.version + 1, None, "malformed", f"columns of {row}"[:_SHOWN])
         return
     if row.version != after.version + 1:
         message = f"expected version {after.version + 1}, found {row.version}"
         yield Finding(stream, min(row.version, after.version + 1), row.position, "gap", message)
-    found = digest(row.text.encode("utf-8", "surrogateescape"))
+    found = sha256_hex(row.text.encode("utf-8", "surrogateescape"))
     if found != row.hash:
-        message = f"expected the text of hash {row.hash:.80}, found {found}"
-        yield _finding(row, "altered", message)
+        message = f"the text of the event does not match its hash {row.hash:.80}: found {found}"
+        yield _build_finding(row, "altered", message)
         return
-    body = _envelope(row.text)
+    body = _parse_envelope(row.text)
     if body is None:
-        yield _finding(row, "malformed", "expected the JSON of an envelope, found another text")
+        yield _build_finding(row, "malformed", "the text of the event is not valid JSON")
         return
     for name in ("stream", "version", "event_id", "type", "recorded_at"):
         said, filed = body.get(name), getattr(row, name)
         if said != filed:
-            message = f"expected {name} {said!r:.80}, found it under {filed!r:.80}"
-            yield _finding(row, "misfiled", message)
+            message = (
+                f"the text of the event has {name} {said!r:.80}, but its row has {filed!r:.80}"
+            )
+            yield _build_finding(row, "misfiled", message)
     if row.version == after.version + 1 and body.get("prev_hash") != after.hash:
         message = (
-            f"expected a link to {after.hash or 'nothing'}, found {body.get('prev_hash')!r:.80}"
+            f"the event must follow the hash {after.hash or 'nothing'}, but its prev_hash is "
+            f"{body.get('prev_hash')!r:.80}"
         )
-        yield _finding(row, "unlinked", message)
+        yield _build_finding(row, "unlinked", message)
 
 
 def _of_row(row: StoredRow, before: _Before, schema: Schema, anchor: Link) -> Iterator[Finding]:
-    wrong = list(displaced(row, before.stream, before.link))
+    wrong = list(find_row_faults(row, before.stream, before.link))
     yield from wrong
     if not _well_typed(row):
         return
     if row.position <= before.position:
-        message = f"expected a position after {before.position}, found {row.position}"
-        yield _finding(row, "order", message)
+        message = f"the position must be above {before.position}, found {row.position}"
+        yield _build_finding(row, "order", message)
     if not {one.kind for one in wrong} & {"altered", "malformed"}:
-        # What the program sets aside, only those can list who fold.
+        # Events that the program ignores are listed only by callers that fold the log.
         try:
             schema.event(row.position, row.hash, orjson.loads(row.text))
         except (SchemaError, DamagedEvent) as error:
-            yield _finding(row, "undecodable", error.message)
+            yield _build_finding(row, "undecodable", error.message)
     if row.version == anchor.version and row.hash != anchor.hash:
-        yield _finding(row, "anchor", f"expected hash {anchor.hash}, found {row.hash}")
+        yield _build_finding(row, "anchor", f"expected hash {anchor.hash}, found {row.hash}")
 
 
-def _envelope(text: str) -> dict[str, Any] | None:
+def _parse_envelope(text: str) -> dict[str, Any] | None:
     try:
         body = orjson.loads(text)
     except orjson.JSONDecodeError:
@@ -205,31 +207,31 @@ def _envelope(text: str) -> dict[str, Any] | None:
     return body if isinstance(body, dict) else None
 
 
-# Letters of a command's id.
+# Maximum number of characters of a command id.
 _LONGEST = 1000
 
 
 def fault_of_claim(row: tuple[Any, ...]) -> str | None:
-    """Why a row is no claim: its command, stream, digest, versions, and the texts at both."""
+    """Return why a row is not a valid claim: its command, stream, digest, versions or texts."""
     *claim, first, last = row
     if not all(map(isinstance, claim, CLAIM)):
-        return "expected texts and numbers, found another kind of value"
+        return "expected strings and numbers, found another type of value"
     command, _, _, begin, end = claim
     if not 0 < len(command) <= _LONGEST or "\0" in command:
-        return f"expected an id of 1 to {_LONGEST:,} letters, found {len(command):,}"
+        return f"expected an id of 1 to {_LONGEST:,} characters, found {len(command):,}"
     if begin > end:
-        return None  # a command that recorded nothing
+        return None  # the command recorded nothing
     for version, text in ((begin, first), (end, last)):
         found = _command_of(text)
         if found is None:
-            return f"it claims version {version}, which does not exist"
+            return f"the row names version {version}, which does not exist"
         if found != command:
-            return f"it claims version {version}, which is of command {found!r:.80}"
+            return f"the row names version {version}, which belongs to command {found!r:.80}"
     return None
 
 
 def _command_of(text: Any) -> str | None:
-    """The command of an event by its text; None if there is no text."""
+    """Return the command that an event's text names, or None without a text."""
     if text is None:
         return None
     try:
@@ -239,16 +241,16 @@ def _command_of(text: Any) -> str | None:
     return str(body.get("command_id")) if isinstance(body, dict) else "(no event)"
 
 
-def refused(row: tuple[Any, ...]) -> tuple[Any, ...] | str:
-    """The parts of a refusal from the columns of a row, or why they cannot be those of one."""
+def parse_refusal(row: tuple[Any, ...]) -> tuple[Any, ...] | str:
+    """Return the parts of a refusal from the columns of a row, or why the row is not a refusal."""
     *texts, data = row
     if not all(isinstance(text, str) for text in row):
-        return "expected texts, found another kind of value"
+        return "expected strings, found another type of value"
     try:
         datetime.fromisoformat(texts[0])
         "".join(row).encode()
     except UnicodeEncodeError:
-        return "expected texts, found bytes that are not text"
+        return "expected strings, found bytes that are not text"
     except ValueError:
         return f"expected a time, found {texts[0]!r:.80}"
     try:
@@ -256,5 +258,5 @@ def refused(row: tuple[Any, ...]) -> tuple[Any, ...] | str:
     except ValueError:
         said = None
     if not isinstance(said, dict):
-        return f"expected an object of JSON as its data, found {data!r:.80}"
+        return f"expected a JSON object as data, found {data!r:.80}"
     return (*texts, said)

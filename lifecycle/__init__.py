@@ -1,1 +1,1 @@
-"""What may happen: pure rules over events, commands and state. No clock, no ids, no I/O."""
+"""The rules of a workflow: pure functions of events, commands and state, without I/O."""

@@ -1,34 +1,35 @@
 """The errors of the rules.
 
 LifecycleError
-├── InvalidPlan               a plan that cannot become a workflow
-├── InvalidPayload            data that does not fit its event type
-├── UnknownEventType          no such event type
-├── UnknownStage              no such stage
-├── Refused                   the rules do not allow it
-│   ├── IllegalTransition     not a transition of the table
+├── InvalidPlan               the plan is not valid
+├── InvalidPayload            data does not match its event type
+├── UnknownEventType          the event type does not exist
+├── UnknownStage              the stage does not exist
+├── Refused                   the rules do not allow the command
+│   ├── IllegalTransition     the change of status is not allowed
 │   ├── DependenciesNotMet    a dependency is not completed
-│   ├── AttemptMismatch       not the attempt that is under way
-│   ├── RetryLimitReached     no retry left
-│   ├── NothingToBuildFrom    a submission to be built anew, of a stage without a command
-│   ├── MissingEvidence       a claim without what would show it
-│   ├── AlreadyExists         a second workflow in one stream
-│   ├── NoWorkflow            nothing was created yet
-│   ├── InvalidAmendment      a proposal that reaches too far, or changes nothing
-│   ├── StaleAmendment        proposed on a state that is no more
-│   ├── ImpactChanged         what was agreed to is not what would happen now
-│   ├── AmendmentDecided      approved or rejected before
-│   ├── NotFinished           a session that claims a completion that is not so
-│   ├── BudgetLeft            a session that claims to have used up its budget
-│   ├── NothingHinders        a session that claims to be blocked, and nobody says by what
-│   ├── NothingLeft           a session that claims to be held up, with every stage done
-│   ├── OutsideEnvelope       points that a loop may not compute
-│   └── NoCommand             recorded only as a consequence, or by another command
-├── UnknownAmendment          no such amendment
-├── UnknownLoop               no such loop
+│   ├── AttemptMismatch       the named attempt is not the running one
+│   ├── RetryLimitReached     all retries are used
+│   ├── NothingToBuildFrom    a stage without a command has no submission
+│   ├── MissingEvidence       a claim has no evidence
+│   ├── AlreadyExists         the stream already has a workflow
+│   ├── NoWorkflow            the stream has no workflow
+│   ├── InvalidAmendment      a proposal changes too much or nothing
+│   ├── StaleAmendment        the state changed after the proposal
+│   ├── ImpactChanged         the impact changed after the question
+│   ├── AmendmentDecided      the amendment was already decided
+│   ├── NotFinished           a session claims completion too early
+│   ├── BudgetLeft            a session has budget left
+│   ├── NothingHinders        a session is not blocked
+│   ├── NothingLeft           a session has completed every stage
+│   ├── OutsideEnvelope       a loop may not compute the points
+│   └── NoCommand             no command records the event directly
+├── UnknownAmendment          the amendment does not exist
+├── UnknownLoop               the loop does not exist
 └── NeedsConsent              only a person may decide this
+    └── NoAnswer              a person answered neither y nor n
 
-Each carries a stable ``code``, and its values in ``data``.
+Each error has a stable ``code`` and its values in ``data``.
 """
 
 from __future__ import annotations
@@ -45,42 +46,58 @@ class LifecycleError(Coded):
 
 
 class InvalidPlan(Worded, LifecycleError):
-    """A plan that cannot become a workflow; ``data["problems"]`` lists every one found."""
+    """The plan is not valid."""
 
     code = "invalid_plan"
     text = (
-        "the plan cannot become a workflow:\n  - {problems:\n  - }\nCorrect the plan and run init "
-        "again; nothing was written."
+        "the plan cannot become a workflow:\n  - {problems:\n  - }\nNothing was written. Correct "
+        "the plan, then create the workflow again."
     )
     problems: list[str]
 
 
 class InvalidPayload(Worded, LifecycleError):
-    """Data that does not fit its event type."""
+    """The data does not match its event type."""
 
     code = "invalid_payload"
     text = (
-        "the data does not fit {type}: {problems:; }. `wfctl schema {type}` shows what is expected."
+        "the data does not fit {type}: {problems:; }. `wfctl schema {type}` shows the expected "
+        "fields.{_for_example}"
     )
+    untold = ("example",)
     type: str
     problems: list[str]
+    example: str = ""
+
+    @property
+    def _for_example(self) -> str:
+        return f" For example: `{self.example}`." if self.example else ""
 
 
 class UnknownEventType(Worded, LifecycleError):
-    """An event type that the staged workflow does not have."""
+    """A staged workflow has no event of this type."""
 
     code = "unknown_event_type"
-    text = "unknown event type {type!r}; expected one of: {known:, }"
+    text = "{_why}; expected one of: {known:, }"
     untold = ("known",)
     type: str
     known: list[str]
 
+    @property
+    def _why(self) -> str:
+        if self.type.startswith("machine."):
+            return (
+                f"{self.type} is an event of a phase machine, and only the commands of "
+                "`wfctl machine` record this event"
+            )
+        return f"unknown event type {self.type!r}; an example is `wfctl append note hello`"
+
 
 class UnknownStage(Worded, LifecycleError):
-    """No stage of this id in the workflow."""
+    """No stage has this id."""
 
     code = "unknown_stage"
-    text = "no stage {stage!r}; this workflow has: {_shown}"
+    text = "the workflow has no stage {stage!r}. Its stages: {_shown}"
     untold = ("known",)
     stage: str
     known: list[str]
@@ -97,12 +114,12 @@ class Refused(LifecycleError):
 
 
 class IllegalTransition(Worded, Refused):
-    """A change of status that the transition table does not hold."""
+    """The stage cannot change from its current status to the requested one."""
 
     code = "illegal_transition"
     text = (
-        "{stage} is {status} and cannot become {target}: {why}. From {status} it may go to: "
-        "{_ways}."
+        "the stage {stage} cannot change from {status} to {target}: {why}. From {status}, the "
+        "stage can change to: {_ways}."
     )
     untold = ("why",)
     stage: str
@@ -117,10 +134,13 @@ class IllegalTransition(Worded, Refused):
 
 
 class DependenciesNotMet(Worded, Refused):
-    """A stage whose dependencies are not all completed; ``data["waiting_for"]`` names them."""
+    """Not all dependencies of the stage are completed. ``data["waiting_for"]`` lists them."""
 
     code = "dependencies_not_met"
-    text = "{stage} needs every stage it depends on to be completed; it waits for {_held}."
+    text = (
+        "{stage} cannot start yet, because stages on which {stage} depends are not completed: "
+        "{_held}."
+    )
     stage: str
     waiting_for: dict[str, str]
 
@@ -130,14 +150,14 @@ class DependenciesNotMet(Worded, Refused):
 
 
 class AttemptMismatch(Refused):
-    """The attempt named is not the one under way."""
+    """The given attempt is not the current one."""
 
     code = "attempt_mismatch"
 
     def __init__(self, stage: str, expected: str | None, found: str | None, why: str) -> None:
         super().__init__(
-            f"{stage}: {why} (attempt under way: {expected or 'none'}, named: {found or 'none'})."
-            f" `wfctl show {stage}` lists its attempts.",
+            f"{stage}: {why}. Running attempt: {expected or 'none'}; attempt in the command: "
+            f"{found or 'none'}. `wfctl show {stage}` lists its attempts.",
             stage=stage,
             expected=expected,
             found=found,
@@ -145,12 +165,13 @@ class AttemptMismatch(Refused):
 
 
 class RetryLimitReached(Worded, Refused):
-    """No retry left for the stage's kind of backend."""
+    """The stage has no retry left."""
 
     code = "retry_limit_reached"
     text = (
-        "{stage} was retried {retry_count} times, the limit of a {backend_type} backend ({limit}). "
-        "It stays failed until a person approves a stage_rerun amendment."
+        "the stage {stage} has used all retries: {retry_count} of {limit} on a {backend_type} "
+        "backend. A person can allow another run by approving an amendment of the type "
+        "stage_rerun."
     )
     stage: str
     retry_count: int
@@ -159,55 +180,56 @@ class RetryLimitReached(Worded, Refused):
 
 
 class NothingToBuildFrom(Worded, Refused):
-    """A submission is to be built anew, and the stage's parameters name no command."""
+    """wfctl cannot prepare a job, because the stage has no command."""
 
     code = "nothing_to_build_from"
     text = (
-        "{stage}: expected parameters.command to build submission.json from, found none. "
-        "Correct {stage}/submission.json itself and retry without --regenerate."
+        "wfctl cannot build submission.json for the stage {stage}, because the stage has no "
+        "parameters.command. Correct {stage}/submission.json by hand, then retry without "
+        "--regenerate."
     )
     stage: str
 
 
 class AlreadyExists(Refused):
-    """A workflow was created in this stream before."""
+    """The stream already contains a workflow."""
 
     code = "already_exists"
 
 
-#: The way back where a workflow was in a stream that is empty by now.
+#: Advice if the stream is empty but once contained a workflow.
 LOST = (
-    "Where one was here, its log was lost: bring a backup back (`wfctl db restore FILE`), or move "
-    ".wfctl aside and call `wfctl import .`, which takes up what workflow-state.json and "
-    "progress.log show."
+    "If this folder had a workflow, its log was lost. Restore a backup with `wfctl db restore "
+    "FILE`. Without a backup, move .wfctl away and run `wfctl import .`, which imports "
+    "workflow-state.json and progress.log."
 )
 
 
 class NoWorkflow(Refused):
-    """The stream holds no workflow yet."""
+    """The stream contains no workflow yet."""
 
     code = "no_workflow_yet"
 
 
 class MissingEvidence(Refused):
-    """A stage cannot be called completed with nothing that shows it."""
+    """A stage cannot be completed without evidence."""
 
     code = "missing_evidence"
 
 
 class NoCommand(Refused):
-    """An event type that no command of its own yields."""
+    """No command can append an event of this type directly."""
 
     code = "no_command"
 
 
 class NotFinished(Worded, Refused):
-    """A session cannot end as completed while a stage or a loop is unfinished."""
+    """A session cannot end with `completed` while a stage or a loop is unfinished."""
 
     code = "not_finished"
     text = (
-        "the session ends as completed once every stage is completed or skipped and every loop is "
-        "over; unfinished: {_unfinished}. Name another reason."
+        "the session cannot end with the reason completed, because these stages or loops are "
+        "unfinished: {_unfinished}. Give another --reason, such as waiting."
     )
     stages: list[str]
     loops: list[str]
@@ -218,43 +240,44 @@ class NotFinished(Worded, Refused):
 
 
 class BudgetLeft(Worded, Refused):
-    """A session cannot end for its budget while it affords every stage that is left."""
+    """A session cannot end with `budget_exhausted` while its budget allows another stage."""
 
     code = "budget_left"
     text = (
-        "the session has spent {cost:g} of {budget:g}, and affords each stage that is left: "
-        "expected another reason than budget_exhausted, such as waiting."
+        "the session cannot end with the reason budget_exhausted: it has spent {cost:g} of "
+        "{budget:g}, which leaves enough for each remaining stage. Give another --reason, such as "
+        "waiting."
     )
     cost: float
     budget: float
 
 
 class NothingHinders(Worded, Refused):
-    """A session cannot end as blocked while nothing in the log hinders, and no reason is given."""
+    """A session can end with `blocked` only if something blocks it, or with a given reason."""
 
     code = "nothing_hinders"
     text = (
-        "the session ends as blocked where something keeps a stage from going on, and the log "
-        "shows nothing that does: expected --next with what it waits for, or --reason waiting."
+        "the session cannot end with the reason blocked, because the log shows nothing that "
+        "blocks a stage. State the obstacle with --next TEXT, or give --reason waiting."
     )
 
 
 class NothingLeft(Worded, Refused):
-    """A session of a finished workflow cannot end with another reason than completed."""
+    """A session of a finished workflow can end only with `completed`."""
 
     code = "nothing_left"
     text = (
-        "every stage is completed or skipped, and every loop is over: "
-        "expected --reason completed, found {reason}."
+        "the session cannot end with the reason {reason}, because every stage is completed or "
+        "skipped and every loop has ended. Give --reason completed."
     )
     reason: str
 
 
 class UnknownLoop(Worded, LifecycleError):
-    """No loop of this name."""
+    """No loop has this name."""
 
     code = "unknown_loop"
-    text = "no loop {loop!r}; this workflow has: {_there}"
+    text = "the workflow has no loop {loop!r}. Its loops: {_there}"
     untold = ("known",)
     loop: str
     known: list[str]
@@ -265,12 +288,12 @@ class UnknownLoop(Worded, LifecycleError):
 
 
 class OutsideEnvelope(Worded, Refused):
-    """Points that a loop may not compute: outside its envelope, twice, or too many."""
+    """The loop does not allow the points: they are too many, repeated or outside its envelope."""
 
     code = "outside_envelope"
     text = (
-        "round {round} of {loop} does not begin: {problems:; }. Other points are proposed, or a "
-        "person widens the envelope: `wfctl amend propose --set rounds.{loop}.NAME=VALUE --reason "
+        "round {round} of {loop} cannot start: {problems:; }. Propose other points. To change the "
+        "limits of the loop, run `wfctl amend propose --set rounds.{loop}.NAME=VALUE --reason "
         "TEXT`."
     )
     loop: str
@@ -279,7 +302,7 @@ class OutsideEnvelope(Worded, Refused):
 
 
 class UnknownAmendment(LifecycleError):
-    """No amendment of this id."""
+    """No amendment has this id."""
 
     code = "unknown_amendment"
 
@@ -288,7 +311,10 @@ class UnknownAmendment(LifecycleError):
         super().__init__(
             "; ".join(
                 [
-                    f"no amendment {amendment!r}; this workflow has: {', '.join(known) or 'none'}",
+                    (
+                        f"the workflow has no amendment {amendment!r}. Its amendments: "
+                        f"{', '.join(known) or 'none'}"
+                    ),
                     *ineffective,
                     "`wfctl amend list` shows them",
                 ]
@@ -298,20 +324,20 @@ class UnknownAmendment(LifecycleError):
 
 
 class InvalidAmendment(Worded, Refused):
-    """A proposal that cannot be one; ``data["problems"]`` lists every reason."""
+    """The proposal is not valid."""
 
     code = "invalid_amendment"
-    text = "this cannot be proposed: {problems:; }. Nothing was recorded."
+    text = "the proposal is not valid: {problems:; }. Nothing was recorded."
     problems: list[str]
 
 
 class StaleAmendment(Worded, Refused):
-    """The workflow is not what the proposal was made on."""
+    """The workflow changed after the proposal was made."""
 
     code = "stale_amendment"
     text = (
-        "{place}: the proposal was made where it was {expected}, it is {found} now; reject it "
-        "and propose anew."
+        "{place}: the proposal expects the value {expected}, but the value is now {found}. Reject "
+        "the proposal and make a new one."
     )
     place: str
     expected: str
@@ -319,12 +345,13 @@ class StaleAmendment(Worded, Refused):
 
 
 class ImpactChanged(Worded, Refused):
-    """The workflow moved on, and the impact is another than the one that was shown."""
+    """The impact of the change differs from the impact that the person saw."""
 
     code = "impact_changed"
     text = (
-        "the impact of {amendment} is not the one that was agreed to (agreed: {expected:.16}, "
-        "now: {found:.16}); nothing was written. `wfctl amend show {amendment}` shows it."
+        "the impact of {amendment} has changed since it was approved (approved: {expected:.16}, "
+        "now: {found:.16}). Nothing was written. `wfctl amend show {amendment}` shows the new "
+        "impact."
     )
     amendment: str
     expected: str
@@ -332,10 +359,13 @@ class ImpactChanged(Worded, Refused):
 
 
 class AmendmentDecided(Worded, Refused):
-    """The amendment was approved or rejected before."""
+    """The amendment is already approved or rejected."""
 
     code = "amendment_decided"
-    text = "{amendment} is {status} already; a further change is a further amendment."
+    text = (
+        "{amendment} is already {status}, so it cannot be decided again. To change something "
+        "else, propose a new amendment."
+    )
     amendment: str
     status: str
 
@@ -346,11 +376,17 @@ class NeedsConsent(LifecycleError):
     code = "needs_consent"
 
 
+class NoAnswer(NeedsConsent):
+    """A person did not answer y or n, so wfctl changed nothing."""
+
+    code = "no_answer"
+
+
 def undecided(type_: str, way: str, **data: str) -> NeedsConsent:
     """Return the refusal of a person's decision that comes without a proof of consent."""
     return NeedsConsent(
-        f"{type_} is a person's decision and takes a proof of consent, which `append` never does; "
-        f"`{way}` asks for it.",
+        f"only a person can record the event {type_}, because the event needs a proof of consent. "
+        f"The command append cannot record such a proof. Run `{way}` instead.",
         type=type_,
         **data,
     )

@@ -1,4 +1,4 @@
-"""What the rules need to know of an event, wherever it is kept."""
+"""The interface of an event that the rules need, independent of its storage."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any, NamedTuple, Protocol
 
 from lifecycle.state.workflow import Workflow
 
-#: Stands for the hash of what is decided but not recorded; a recorded hash is never this.
+#: Placeholder for the hash of an event that is decided but not recorded. No real hash equals it.
 DECIDED = "decided"
 
 
 class Event(Protocol):
-    """An event as the fold sees it."""
+    """An event in the form that the fold reads."""
 
     @property
     def type(self) -> str:
@@ -21,22 +21,22 @@ class Event(Protocol):
 
     @property
     def data(self) -> dict[str, Any]:
-        """The payload, decoded."""
+        """The decoded payload."""
         ...
 
     @property
     def occurred_at(self) -> str:
-        """When it was so: ``YYYY-MM-DDTHH:MM:SS.ffffffZ``."""
+        """The time of the event: ``YYYY-MM-DDTHH:MM:SS.ffffffZ``."""
         ...
 
     @property
     def version(self) -> int:
-        """Its place in its stream: 1, 2, …"""
+        """The position in its stream: 1, 2, …"""
         ...
 
     @property
     def hash(self) -> str:
-        """Its hash in the chain, empty while it is not recorded."""
+        """The hash in the chain, or "" before the event is recorded."""
         ...
 
 
@@ -51,41 +51,41 @@ class Fact(NamedTuple):
 
 
 def facts_of(events: Iterable[Any], at: str, head: int) -> list[Fact]:
-    """Return payloads as the events that they become at ``at``, behind the version ``head``."""
+    """Return payloads as the events that follow version ``head`` at the time ``at``."""
     return [Fact(e.type, e.as_json(), at, head + n, DECIDED) for n, e in enumerate(events, 1)]
 
 
-#: The type under which the log gives an event whose data is not of its type.
+#: Type that the log gives to an event whose data does not match its own type.
 SET_ASIDE = "event.set_aside"
 
-#: What an event may fail with whose data is of its type, and means nothing in this state.
+#: Errors that folding an event may raise if its data is valid but has no meaning in this state.
 UNFOLDABLE = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
 
-#: Sessions are numbered one by one; a view of a moment may leave some out, and not so many.
+#: Maximum gap between session numbers. A view of a moment may omit some sessions.
 _MOST_LEFT_OUT = 1_000_000
 
-#: What the rules fill in before it is recorded: without it the event says nothing.
+#: Fields that the rules fill in before an event is recorded. Without them the event has no meaning.
 _DECIDED = {
     "amendment.proposed": "amendment",
     "attempt.started": "attempt",
     "stage.retried": "retry",
 }
 _OF_AN_ATTEMPT = frozenset({"stage.launched", "stage.computed", "attempt.relaunched"})
-#: They hold lines of somebody else's, byte for byte, and may name a stage that there never was.
+#: Types with lines of other programs, byte for byte, which may name a stage that never existed.
 _OF_BYTES = frozenset({"note.logged", "line.imported", "state.imported"})
 
 
 class State(Protocol):
-    """What keeps in mind what was set aside."""
+    """A state that remembers ignored events."""
 
     @property
     def set_aside(self) -> list[dict[str, Any]]:
-        """One object an event: ``version``, ``type``, ``why``."""
+        """One object for each ignored event: ``version``, ``type``, ``why``."""
         ...
 
 
 def why_not(draft: Workflow, event: Event) -> str | None:
-    """Return why an event means nothing in this state, None if it may mean something."""
+    """Return why an event has no meaning in this state, or None if it may have one."""
     if event.type == SET_ASIDE:
         return str(event.data["why"])
     if event.type == "session.started":
@@ -110,7 +110,7 @@ def why_not(draft: Workflow, event: Event) -> str | None:
 
 
 def _no_lines(draft: Workflow, event: Event) -> str | None:
-    """Return why what somebody else wrote cannot be shown as it was."""
+    """Return why the recorded lines of another program cannot be shown unchanged, or None."""
     if event.type != "note.logged" and event.version > draft.import_end:
         return f"the import ended at version {draft.import_end}"
     kept = event.data.get("raw")
@@ -119,7 +119,7 @@ def _no_lines(draft: Workflow, event: Event) -> str | None:
         return None
     if not lines:
         return None
-    from base64 import b64decode  # few events hold any
+    from base64 import b64decode  # few events contain base64
 
     try:
         for line in lines:
@@ -130,7 +130,7 @@ def _no_lines(draft: Workflow, event: Event) -> str | None:
 
 
 def fold_in(state: State, event: Event, why: str | None, apply: Callable[[], None]) -> None:
-    """Fold an event in, or set it aside for why it means nothing, or where it cannot be."""
+    """Fold an event into the state, or add it to the ignored events with the reason."""
     try:
         if why is None:
             apply()
@@ -142,6 +142,16 @@ def fold_in(state: State, event: Event, why: str | None, apply: Callable[[], Non
 
 
 def newest_aside(state: State, version: int) -> dict[str, Any] | None:
-    """Return what was set aside at a version, the last that was folded; None if nothing was."""
+    """Return the ignored event at the given version if it was the last one folded, else None."""
     last = state.set_aside[-1] if state.set_aside else None
     return last if last is not None and last["version"] == version else None
+
+
+def find_observed_jobs(event: Event) -> list[dict[str, Any]]:
+    """Return the jobs in the evidence of an observed attempt, or an empty list for other events.
+
+    Other events, such as `stage.completed`, give their evidence as text or not at all.
+    """
+    evidence = event.data.get("evidence") if event.type == "attempt.observed" else None
+    jobs = evidence.get("jobs") if isinstance(evidence, dict) else None
+    return [job for job in jobs if isinstance(job, dict)] if isinstance(jobs, list) else []

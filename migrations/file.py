@@ -12,7 +12,7 @@ from sqlalchemy.pool import NullPool
 from eventstore.errors import NotOurs
 from eventstore.event import APPLICATION_ID
 from eventstore.private import make_file
-from eventstore.sqlite.connection import connect, meaning, unidentified_reader
+from eventstore.sqlite.connection import open_connection, translate_error, unidentified_reader
 
 
 class DatabaseFile:
@@ -25,10 +25,12 @@ class DatabaseFile:
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
-        """One transaction, in turn with other migrations."""
+        """Open one transaction, after other migrations have ended."""
         with suppress(OSError):  # SQLite says better what is in the way
             make_file(self.path)
-        with self._engine(lambda: connect(self.path, "mode=rwc", self._wait)) as engine:
+        with self._open_engine(
+            lambda: open_connection(self.path, "mode=rwc", self._wait)
+        ) as engine:
 
             @event.listens_for(engine, "begin")
             def _begin(connection: Connection) -> None:
@@ -40,29 +42,29 @@ class DatabaseFile:
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """A connection that changes nothing and makes nobody wait."""
+        """Open a connection that changes nothing and blocks nobody."""
         with (
-            self._engine(lambda: unidentified_reader(self.path, self._wait)) as engine,
+            self._open_engine(lambda: unidentified_reader(self.path, self._wait)) as engine,
             engine.connect() as connection,
         ):
             yield connection
 
     @contextmanager
-    def _engine(self, creator: Callable[[], sqlite3.Connection]) -> Iterator[Engine]:
+    def _open_engine(self, creator: Callable[[], sqlite3.Connection]) -> Iterator[Engine]:
         engine = create_engine("sqlite://", creator=creator, poolclass=NullPool)
         try:
             yield engine
         except DBAPIError as error:
             if isinstance(error.orig, sqlite3.Error):
-                raise meaning(error.orig, self.path, self._wait) from error
+                raise translate_error(error.orig, self.path, self._wait) from error
             raise
         except sqlite3.Error as error:
-            raise meaning(error, self.path, self._wait) from error
+            raise translate_error(error, self.path, self._wait) from error
         finally:
             engine.dispose()
 
     def require_ours(self, connection: Connection) -> None:
-        """Raise NotOurs for a database with tables of somebody else's."""
+        """Raise NotOurs if the database has tables of another program."""
         tables = connection.exec_driver_sql("SELECT count(*) FROM sqlite_master").scalar_one()
         application = connection.exec_driver_sql("PRAGMA application_id").scalar_one()
         if tables and application != APPLICATION_ID:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TypeAlias
 
 from alembic import command
 from alembic.config import Config
@@ -14,29 +14,27 @@ from eventstore.errors import NewerDatabase
 from eventstore.event import HEAD
 from eventstore.private import is_server
 from migrations.file import DatabaseFile
+from wfctl_eventstore.extension import MigratedDatabase, require_extension
 
-if TYPE_CHECKING:
-    from migrations.server import ServerDatabase
-
-    Database = DatabaseFile | ServerDatabase
-
+Database: TypeAlias = DatabaseFile | MigratedDatabase
 
 WAIT = 30.0
 
 
 def database_of(address: Path | str, wait: float = WAIT) -> Database:
-    """The database at a path or URL; `wait` bounds the wait for others, in seconds."""
+    """Return the database at a path or URL; `wait` is the maximum wait for others, in seconds."""
     if isinstance(address, str) and is_server(address):
-        from migrations.server import ServerDatabase  # its driver may not be installed
-
-        return ServerDatabase(address, wait)
+        postgres = require_extension("postgres", "a log on a PostgreSQL server")
+        return postgres.open_server_database(address, wait)
     return DatabaseFile(Path(address), wait)
 
 
 SCRIPTS = Path(__file__).parent
 
 
-def upgrade(address: Path | str, *, wait: float = WAIT, scripts: Path = SCRIPTS) -> str | None:
+def upgrade_database(
+    address: Path | str, *, wait: float = WAIT, scripts: Path = SCRIPTS
+) -> str | None:
     """Make or upgrade the database at a path or URL and return its version.
 
     Several callers at once are safe: one does the work. A failure leaves the database as it was.
@@ -45,33 +43,33 @@ def upgrade(address: Path | str, *, wait: float = WAIT, scripts: Path = SCRIPTS)
     """
     database = database_of(address, wait)
     with database.writing() as connection:
-        _known(database, connection)
+        _read_known_revision(database, connection)
         config = Config()
         config.set_main_option("script_location", str(scripts))
         config.attributes["connection"] = connection
         command.upgrade(config, "head")
-        return _revision(connection)
+        return _read_revision(connection)
 
 
-def current(address: Path | str, *, wait: float = WAIT) -> str | None:
-    """Version of the database at a path or URL, None if it has no tables.
+def current_revision(address: Path | str, *, wait: float = WAIT) -> str | None:
+    """Return the version of the database at a path or URL, or None if it has no tables.
 
-    Takes no lock that a writer waits for, and changes nothing. Raises as `upgrade` does.
+    Take no lock that writers wait for, and change nothing. Raises the errors of `upgrade_database`.
     """
     database = database_of(address, wait)
     if isinstance(database, DatabaseFile) and not database.path.exists():
         return None
     with database.reading() as connection:
-        return _known(database, connection)
+        return _read_known_revision(database, connection)
 
 
-def _revision(connection: Connection) -> str | None:
+def _read_revision(connection: Connection) -> str | None:
     return MigrationContext.configure(connection).get_current_revision()
 
 
-def _known(database: Database, connection: Connection) -> str | None:
+def _read_known_revision(database: Database, connection: Connection) -> str | None:
     database.require_ours(connection)
-    found = _revision(connection)
+    found = _read_revision(connection)
     if found is not None and found > HEAD:
         raise NewerDatabase(database.place, found, HEAD)
     return found

@@ -1,1 +1,1 @@
-"""What it looks like: pure folds and renderings of the log."""
+"""Render the log: pure folds and output formats."""

@@ -1,1 +1,1 @@
-"""What is really so: evidence from the disk, the processes and the scheduler, and what to do."""
+"""Compare the log with reality: evidence from disk, processes and scheduler, and verdicts."""

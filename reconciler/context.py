@@ -1,4 +1,4 @@
-"""What the use cases of the job side need: the service, the runner, and somebody to talk to."""
+"""The objects that functions on jobs need: the service, the job runner and the message output."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from lifecycle.state.workflow import Stage, Workflow
-from lifecycle.sweeps.definition import is_sweep
 from reconciler.attempt.paths import AttemptPaths
 from reconciler.errors import AlreadyDriven
-from reconciler.host.program import held, held_if_free, is_held
+from reconciler.host.program import hold_free_stages, hold_stage, is_held
 from service.errors import RootBusy
-from service.root.disk import locked, utc_text
+from service.root.disk import hold_lock, utc_text
 from service.writing.stream_writer import WriteOptions
 from service.writing.workflow_service import Outcome, Service
 
@@ -33,11 +32,11 @@ class Mode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LaunchResult:
-    """What a launch came to.
+    """The result of a launch.
 
-    ``mode`` is the one that was used, which differs from the one asked for where ``note`` says
-    so in a sentence for the caller to print. ``session`` is the tmux session, ``pid`` the
-    monitor's.
+    ``mode`` is the mode that was used. If it differs from the requested mode, ``note`` explains
+    this in a sentence for the caller to print. ``session`` is the tmux session, ``pid`` the
+    monitor's process id.
     """
 
     mode: Mode
@@ -48,10 +47,10 @@ class LaunchResult:
 
 @dataclass(frozen=True, slots=True)
 class SubmissionFacts:
-    """What the files of an attempt tell about its submission; None or empty if they do not.
+    """The facts about a submission that an attempt's files contain.
 
-    ``host`` and ``boot_id`` are the monitor's machine, ``job_host`` and ``job_boot_id`` that of
-    the jobs where it is another one.
+    Unknown facts are None or empty. ``host`` and ``boot_id`` identify the monitor's machine,
+    ``job_host`` and ``job_boot_id`` the machine of the jobs if it is another one.
     """
 
     submission_hash: str | None = None
@@ -73,49 +72,52 @@ class JobRunner(Protocol):
     """Runs the jobs of attempts, one submission and one run each."""
 
     def check(self, attempt: AttemptPaths, submission: Mapping[str, Any]) -> str:
-        """Check what the attempt would submit, as ``prepare`` does; write nothing.
+        """Check the submission of the attempt like ``prepare``, and write nothing.
 
         Returns its SHA-256.
 
-        Raises what ``prepare`` raises.
+        Raises any error of ``prepare``.
         """
 
     def prepare(self, attempt: AttemptPaths, submission: Mapping[str, Any]) -> str:
-        """Write what the attempt submits, have it checked, and return its SHA-256.
+        """Write and check the submission of the attempt, and return its SHA-256.
 
-        Starts no computation, and leaves what a person or agent wrote as it is. Raises
-        UnusableSubmission, RejectedSubmission, ProgramMissing.
+        Starts no computation, and does not change files of a person or agent. Raises
+        UnusableSubmission, RejectedSubmission or ProgramMissing.
         """
 
     def launch(self, attempt: AttemptPaths, mode: Mode) -> LaunchResult:
         """Start a monitor of a prepared attempt.
 
-        Called again for the same attempt it attaches: whatever was killed in between, a
-        computation of this attempt that has started is never started again, and one that is
-        over is collected. Returns when the monitor has taken up its work; one that is killed before
-        that is started once more. Raises AlreadyMonitored, LaunchFailed, ProgramMissing.
+        A second call for the same attempt attaches to it. Even after a crash, a computation that
+        has started is never started again, and a completed one is collected. Returns when the
+        monitor has started its work. A monitor that is killed before that is started once more.
+        Raises AlreadyMonitored, LaunchFailed or ProgramMissing.
         """
 
     def wait(self, attempt: AttemptPaths, timeout: float | None = None) -> bool:
-        """Wait until no monitor of the stage lives; False after ``timeout`` seconds."""
+        """Wait until the stage has no running monitor.
+
+        Return False after ``timeout`` seconds.
+        """
 
     def facts(self, attempt: AttemptPaths) -> SubmissionFacts:
-        """Return what is known of the submission, from the attempt's files alone."""
+        """Return the known facts about the submission, using only the attempt's files."""
 
 
-#: Seconds for which a look at the loop's lock may hold it.
+#: Maximum time in seconds that a check may hold the loop's lock.
 _LOOK = 0.5
 
 
 class Say(Protocol):
-    """Takes a sentence for anyone who watches, and what it is about: a stage, an attempt."""
+    """Prints a sentence for the user, together with its subject, such as a stage or an attempt."""
 
     def __call__(self, text: str, *, level: str = "info", **about: Any) -> None:
-        """Say it; ``level`` is debug, info, warning or error."""
+        """Print the sentence. ``level`` is debug, info, warning or error."""
 
 
 Tell = Callable[[Outcome], None]
-"""Takes what was just recorded."""
+"""Prints the result of a command that was just recorded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +128,7 @@ class Jobs:
     runner: JobRunner
     say: Say
     tell: Tell
-    #: Is told, again and again, in which state somebody waits for the attempts of which stages.
+    #: Called repeatedly with the state and the ids of the stages whose attempts a caller waits for.
     waits: Callable[[Workflow, Collection[str]], None] = lambda _state, _ids: None
 
     @property
@@ -135,15 +137,15 @@ class Jobs:
         return self.service.root.path
 
     def acting_as(self, kind: str) -> Jobs:
-        """Return the same with the caller in another role."""
+        """Return these objects with the caller in another role."""
         return replace(self, service=self.service.acting_as(kind))
 
     def now(self) -> str:
-        """Return the time now in the log's form."""
+        """Return the current time in the log's format."""
         return utc_text(self.service.clock())
 
     def record(self, *commands: Payload, occurred_at: str | None = None) -> Outcome:
-        """Record commands of the reconciler and tell of them."""
+        """Record commands of the reconciler and print their events."""
         outcome = self.service.handle(*commands, options=WriteOptions(occurred_at=occurred_at))
         self.tell(outcome)
         return outcome
@@ -154,9 +156,9 @@ class Jobs:
         known: Workflow | None = None,
         options: WriteOptions | None = None,
     ) -> Outcome:
-        """Record commands in one append, each with when it was so, None for now.
+        """Record commands in one append, each with its time, or None for the current time.
 
-        ``known``: the state that they were chosen in, which is not read again then.
+        ``known`` is the state for which the commands were chosen, so that it is not read again.
         """
         times = tuple(at for _, at in commands)
         options = replace(options or WriteOptions(known=known), occurred_each=times)
@@ -167,20 +169,18 @@ class Jobs:
     def attempt(
         self, state: Workflow, stage: Stage, id_: str, *, diagnostic: bool = False
     ) -> AttemptPaths:
-        """Return where an attempt of the stage keeps its files.
+        """Return the paths of an attempt of the stage.
 
-        One that is ``diagnostic``, as it is recorded or as it is to be, has no outputs but what
-        the job wrote on stdout and stderr. One that is not recorded yet gets a mark of its own.
+        A ``diagnostic`` attempt has no outputs except the stdout and stderr of its job. An attempt
+        that is not recorded yet gets a new mark.
         """
-        from reconciler.attempt import paths  # of no use if nothing runs
+        from reconciler.attempt import paths  # only needed if a job runs
         from reconciler.submission.build import ERROR_LOG, OUTPUT_LOG
 
         known = next((one for one in stage.attempts if one.id == id_), None)
         logs = tuple(f"{stage.id}/{name}" for name in (OUTPUT_LOG, ERROR_LOG))
         of_logs = diagnostic or (known is not None and known.diagnostic)
-        # The table of a sweep is made here, once its tasks are over; no job leaves it.
-        left = [] if is_sweep(stage.parameters) else stage.declared_outputs
-        outputs = logs if of_logs else tuple(left)
+        outputs = logs if of_logs else tuple(stage.work.job_outputs(stage.declared_outputs))
         if known is None:
             mark = paths.new_mark()
             return paths.AttemptPaths(self.root, state.id, stage.id, id_, outputs, mark)
@@ -188,36 +188,39 @@ class Jobs:
 
     @contextmanager
     def sole(self, stage: str, timeout: float = 120) -> Iterator[None]:
-        """Let no other process launch an attempt of the stage or record its end meanwhile.
+        """Prevent other processes from launching an attempt of the stage or recording its end.
 
-        Raises `RootBusy` where another does so for longer than ``timeout`` seconds.
+        Raises `RootBusy` if another process does so for more than ``timeout`` seconds.
         """
-        with held(self._holds, stage, timeout):
+        with hold_stage(self._holds, stage, timeout):
             yield
 
     @contextmanager
     def sole_of(self, stages: Sequence[str]) -> Iterator[set[str]]:
-        """As `sole`, for those of the stages that nobody else holds; yields which they are."""
-        with held_if_free(self._holds, stages) as mine:
+        """Hold the stages that no other process holds, like `sole`, and yield their ids."""
+        with hold_free_stages(self._holds, stages) as mine:
             yield mine
 
     @property
     def _holds(self) -> Path:
-        # Not in the stage's folder, which is kept under another name before the stage runs again.
+        # The stage's own folder is renamed before the next run, so it cannot contain the lock.
         return self.service.root.folder / "stages.lock"
 
     @contextmanager
     def driving(self) -> Iterator[None]:
-        """Let no second loop drive the workflow; raises `AlreadyDriven` where one does."""
+        """Prevent a second loop from driving the workflow.
+
+        Raises `AlreadyDriven` if one runs.
+        """
         with ExitStack() as taken:
             try:
-                taken.enter_context(locked(self._loop, timeout=_LOOK))
+                taken.enter_context(hold_lock(self._loop, timeout=_LOOK))
             except RootBusy as busy:
                 raise AlreadyDriven(self._loop) from busy
             yield
 
     def is_driven(self) -> bool | None:
-        """Say whether a loop drives the workflow now; None if its lock does not tell."""
+        """Return whether a loop drives the workflow now, or None if its lock cannot be read."""
         return is_held(self._loop)
 
     @property

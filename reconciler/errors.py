@@ -3,7 +3,7 @@
 ReconcilerError
 ├── of a submission     InvalidSubmission, UnusableSubmission, InlineSecret, RejectedSubmission,
 │                       UnusableProfile, UnusablePath, LinkedStageFolder,
-│                       MissingInput, EmptyInput
+│                       MissingInput, EmptyInput, UnusableLink
 ├── of an attempt       DamagedAttempt, UnusableName, LaunchFailed, AlreadyMonitored
 ├── of its machine      MachineFileMissing, MachineUnreachable (MachineRefused), ProgramMissing
 ├── of a loop, a runner AlreadyDriven, AlreadyAutonomous, NoRunner, RunnerFailed, AgentMissing,
@@ -18,7 +18,7 @@ Refused, by the rules of the job side
 
 NeedsConsent, of the rules
 ├── SubmissionDrift, SubmissionChanged (submission/agreed.py)
-├── ScriptsChanged, VerdictChanged (files/described.py)
+├── ScriptsChanged, ScriptsUnknown, VerdictChanged (files/described.py)
 └── ChangedResult, InputsChanged, StaleStages (files/freshness.py)
 
 Each carries a stable ``code``, its ``message``, and its values in ``data``.
@@ -47,12 +47,12 @@ def words_of(error: Exception, root: Path) -> str:
 
 
 class InvalidSubmission(ReconcilerError):
-    """A submission file that cannot be read as a JSON object."""
+    """The submission file is not a JSON object."""
 
     code = "invalid_submission"
     text = (
-        "{path}{_place}: expected a JSON object as DPDispatcher reads it, found: {why}. "
-        "Correct the file, or remove it to have it built from the stage's parameters."
+        "{path}{_place}: not a JSON object that DPDispatcher can read: {why}. Correct the "
+        "file, or remove it: wfctl then builds it from the stage's parameters."
     )
     untold = ("why",)
     path: Path
@@ -66,10 +66,10 @@ class InvalidSubmission(ReconcilerError):
 
 
 class UnusableSubmission(ReconcilerError):
-    """A submission that cannot be run as an attempt."""
+    """DPDispatcher cannot run the submission."""
 
     code = "unusable_submission"
-    text = "submission: {field} must be {expected}, found {found!r}. {remedy}"
+    text = "in the submission, {field} must be {expected}, but it is {found!r}. {remedy}"
     untold = ("remedy",)
     field: str
     expected: str
@@ -78,36 +78,36 @@ class UnusableSubmission(ReconcilerError):
 
 
 class InlineSecret(ReconcilerError):
-    """A secret that stands in a submission; its value is in no message."""
+    """A submission contains a secret. The message does not show its value."""
 
     code = "inline_secret"
     text = (
-        "submission: {field} holds a secret, which would be copied with every attempt; "
-        'expected none. Put the machine into a file of its own and name it: {{"$ref": path}}, '
-        "or config_path in the backend profile."
+        "the field {field} of the submission contains a secret, and every attempt would "
+        "store a copy of the secret. Move the machine settings into a separate file and refer to "
+        'that file by {{"$ref": path}}, or by config_path in the backend profile.'
     )
     field: str
 
 
 class MachineFileMissing(ReconcilerError):
-    """The file that describes a machine is not there."""
+    """The machine file does not exist."""
 
     code = "machine_file_missing"
     text = (
-        "{stage}: the machine file {path} is missing; expected the file that config_path "
-        "names. Put it there, or correct config_path in the backend profile."
+        "the machine file {path} of the stage {stage} is missing. Create the file, or correct "
+        "config_path in the backend profile, which names the file."
     )
     stage: str
     path: Path
 
 
 class DamagedAttempt(ReconcilerError):
-    """A file of an attempt is not what it must be, and nothing is left to make it anew from."""
+    """A file of an attempt is damaged and has no copy."""
 
     code = "damaged_attempt"
     text = (
-        "{path}: {why}. Put it back as it was; or record how the stage ended: `wfctl stage "
-        "compute {stage}` where its results are in place, else `wfctl stage fail {stage} "
+        "{path}: {why}. Restore the file. If that is impossible, record how the stage ended: "
+        "`wfctl stage compute {stage}` if its results exist, else `wfctl stage fail {stage} "
         "--error TEXT`."
     )
     untold = ("why",)
@@ -117,37 +117,37 @@ class DamagedAttempt(ReconcilerError):
 
 
 class MachineUnreachable(ReconcilerError):
-    """The machine of a job could not be asked; ``data["reason"]`` says why."""
+    """The machine does not answer. ``data["reason"]`` contains the cause."""
 
     code = "machine_unreachable"
     text = (
-        "the machine of the job could not be asked: {reason}. Nothing was changed; see that "
-        "it answers and try again."
+        "the machine that runs the job does not answer: {reason}. Nothing was changed. Check "
+        "the machine and the connection, then try again."
     )
     reason: str
 
 
 class MachineRefused(MachineUnreachable):
-    """The machine of a job refuses the connection; asked again it refuses it as before.
+    """The machine refuses the connection. Correct the machine file or the key.
 
     ``is_unknown_host``: its name is not known, which may also be a network that is away.
     """
 
     code = "machine_refused"
     text = (
-        "the machine of the job refuses the connection: {reason}. Nothing was changed; correct "
-        "the connection settings or the key, then try again."
+        "the machine that runs the job refuses the connection: {reason}. Nothing was "
+        "changed. Correct the connection settings or the key, then try again."
     )
     untold = ("is_unknown_host",)
     is_unknown_host: bool = False
 
 
 class UnusableProfile(ReconcilerError):
-    """A backend profile that no submission can be built from."""
+    """The backend profile is not valid for a job."""
 
     code = "unusable_profile"
     text = (
-        "backend profile: {field} must be {expected}, found {found!r}. "
+        "in the backend profile, {field} must be {expected}, but it is {found!r}. "
         "Correct the profile in the plan, or prepare the stage's submission.json by hand."
     )
     field: str
@@ -156,10 +156,13 @@ class UnusableProfile(ReconcilerError):
 
 
 class UnusablePath(ReconcilerError):
-    """A path of a stage that is absolute, leaves the root, or lies where a job cannot write."""
+    """A path of a stage is absolute, leaves the root, or a job cannot write to it."""
 
     code = "unusable_path"
-    text = "{stage}: {field} holds {path!r}; expected {expected}. Correct the stage's {field}."
+    text = (
+        "the field {field} of the stage {stage} contains {path!r}, but must contain {expected}. "
+        "Correct {field} of the stage."
+    )
     untold = ("expected",)
     stage: str
     field: str
@@ -168,54 +171,74 @@ class UnusablePath(ReconcilerError):
 
 
 class LinkedStageFolder(ReconcilerError):
-    """The folder of a stage is a symbolic link that leads out of the root."""
+    """The stage's folder is a symbolic link to a place outside the root."""
 
     code = "linked_stage_folder"
     text = (
-        "{stage}: its folder is a symbolic link to {target}; expected a folder below the root. "
-        "Replace the link by a folder; remote_root in the config of the stage's backend profile "
-        "names the scratch space in which jobs work."
+        "the folder of the stage {stage} is a symbolic link to {target}, but it must be a folder "
+        "below the root. Replace the link by a folder. To run jobs in scratch space, set "
+        "remote_root in the config of the stage's backend profile."
     )
     stage: str
     target: str
 
 
 class RejectedSubmission(ReconcilerError):
-    """DPDispatcher's own check refused the submission; ``data["output"]`` holds its words."""
+    """DPDispatcher rejected the submission. ``data["output"]`` contains its message."""
 
     code = "rejected_submission"
     text = (
-        "{path}: `dargs check` refused it: {output}. "
-        "Correct stage parameters, resource_overrides or the prepared submission.json."
+        "{path}: `dargs check` rejects the submission: {output}. Correct the stage's "
+        "parameters, resource_overrides or the prepared submission.json."
     )
     path: Path
     output: str
 
 
+def is_fault_of_plan(error: Exception) -> bool:
+    """Return whether an error names a field of the plan or of a profile as its cause."""
+    if isinstance(error, UnusableSubmission):
+        return error.field.startswith("resources.")
+    return isinstance(error, UnusableProfile | UnusablePath | RejectedSubmission)
+
+
 class MissingInput(ReconcilerError):
-    """An input of the stage is not there."""
+    """An input of the stage does not exist."""
 
     code = "missing_input"
     text = (
-        "input {path} is missing; expected a file or a folder below the workflow root. "
-        "Produce it, or correct the stage's inputs."
+        "the input {path} does not exist. An input must be a file or a folder below the workflow "
+        "root. Create it, or correct the stage's inputs."
     )
     path: str
 
 
 class EmptyInput(ReconcilerError):
-    """An input of the stage holds nothing."""
+    """An input of the stage is empty."""
 
     code = "empty_input"
-    text = "input {path} is empty; expected content. Produce it anew, or correct the inputs."
+    text = "the input {path} is empty. Create it again with content, or correct the stage's inputs."
     path: str
 
 
+class UnusableLink(ReconcilerError):
+    """wfctl cannot copy a symbolic link in a folder that the job needs."""
+
+    code = "unusable_link"
+    text = (
+        "the link {link} {why}, so its folder cannot be copied for the job. Either remove the "
+        "link, or name what the job needs of its target in the stage's inputs."
+    )
+    untold = ("why",)
+    link: str
+    why: str
+
+
 class ProgramMissing(ReconcilerError):
-    """A program that the job side runs is not installed."""
+    """A program that jobs need is not installed."""
 
     code = "program_missing"
-    text = "{program} was not found; looked at: {looked:, }. {remedy}"
+    text = "the program {program} was not found in these places: {looked:, }. {remedy}"
     untold = ("remedy",)
     program: str
     looked: tuple[str, ...]
@@ -223,35 +246,37 @@ class ProgramMissing(ReconcilerError):
 
 
 class AlreadyMonitored(ReconcilerError):
-    """Another monitor watches this stage; nothing was started."""
+    """Another monitor already watches the job of this stage. wfctl started nothing."""
 
     code = "already_monitored"
     text = (
-        "{stage} has a monitor already (it holds {lock}); nothing was started. "
-        "`wfctl wait {stage}` waits for it."
+        "a monitor is already watching the stage {stage} (the monitor holds the lock {lock}). "
+        "Nothing was started. Run "
+        "`wfctl wait {stage}` to wait for the stage."
     )
     stage: str
     lock: Path
 
 
 class AlreadyDriven(ReconcilerError):
-    """Another loop drives this workflow; this one did nothing."""
+    """Another `wfctl run` already runs this workflow. Nothing was done."""
 
     code = "already_driven"
     text = (
-        "another loop drives this workflow (it holds {lock}); expected none. "
-        "Let it work, `wfctl events --follow` shows what it does; or end it and run again."
+        "another run of this workflow is active (it holds the lock {lock}). Wait until "
+        "that run ends (`wfctl events --follow` shows its progress), or stop it and try again."
     )
     lock: Path
 
 
 class AlreadyAutonomous(ReconcilerError):
-    """Another runner serves this workflow; nothing was started."""
+    """Another runner already serves this workflow. Nothing was started."""
 
     code = "already_autonomous"
     text = (
-        "another runner serves this workflow (it holds {lock}); expected none. "
-        "`wfctl runner show` says how to watch it, `wfctl runner stop` ends it."
+        "another autonomous runner is already running this workflow (it holds {lock}). "
+        "To see how to watch the runner, run `wfctl runner show`. To end the runner, run `wfctl "
+        "runner stop`."
     )
     lock: Path
 
@@ -260,50 +285,54 @@ class NoRunner(ReconcilerError):
     """No runner serves this workflow."""
 
     code = "no_runner"
-    text = "no runner is at work in {root}; `wfctl run --autonomous` starts one."
+    text = "no autonomous runner is running in {root}. Start one with `wfctl run --autonomous`."
     root: Path
 
 
 class RunnerFailed(ReconcilerError):
-    """The runner did not take its lock, or did not end, in time."""
+    """The runner did not start or stop in time."""
 
     code = "runner_failed"
-    text = "waited {seconds:g} s for the runner in vain; look at {where}."
+    text = (
+        "the autonomous runner did not react within {seconds:g} s. To find the cause, check "
+        "{where}."
+    )
     where: str
     seconds: float
 
 
 class AgentMissing(ReconcilerError):
-    """There is no program to be the agent; nothing was started."""
+    """The program of the agent is not installed, so wfctl started nothing."""
 
     code = "agent_missing"
     text = (
-        "expected --agent to name a program on the path or by its path, found {command!r}; "
-        "nothing was started."
+        "the option --agent must name a program by its path or a program on PATH, but it names "
+        "{command!r}. Nothing was started."
     )
     command: str
 
 
 class AgentNotStarted(ReconcilerError):
-    """The system cannot run the agent's program; the task was given to nobody."""
+    """The system cannot run the agent's program, so no agent got the task."""
 
     code = "agent_not_started"
     text = (
-        "the agent {program} could not be started: {why}; expected a program that the system "
-        "can run, a script with its interpreter in the first line (#!/bin/sh). Correct it and "
-        "run again."
+        "the agent {program} could not be started: {why}. Check that the file is an "
+        "executable program, or a script whose first line names its interpreter (such as "
+        "#!/bin/sh), and try again."
     )
     program: str
     why: str
 
 
 class EnvironmentNotReady(ReconcilerError):
-    """``init.sh`` did not exit 0: nothing is begun in this environment."""
+    """``init.sh`` did not exit with 0. Nothing was started."""
 
     code = "environment_not_ready"
     text = (
-        "{script} exited {exit_code}, expected 0; nothing was started. Its output is kept in "
-        "{kept}; it ends:\n{output}\nCorrect the environment and start again."
+        "the script {script} ended with exit code {exit_code} instead of 0. Nothing was started. "
+        "The full output is in {kept}, and the last lines are:\n{output}\nCorrect the environment "
+        "and try again."
     )
     script: str
     exit_code: int
@@ -312,12 +341,12 @@ class EnvironmentNotReady(ReconcilerError):
 
 
 class LaunchFailed(ReconcilerError):
-    """The monitor ended before it took up its work; ``data["output"]`` says what it printed."""
+    """The monitor exited before it started its work. ``data["output"]`` contains its output."""
 
     code = "launch_failed"
     text = (
-        "{stage}: the monitor did not start{_ended}; {_said}\n"
-        "Correct the cause; `wfctl rehydrate` says how to go on."
+        "{stage}: the monitor did not start{_ended}; {_said}\nCorrect the cause, then run "
+        "`wfctl rehydrate` to see the next step."
     )
     stage: str
     exit_code: int | None
@@ -332,17 +361,17 @@ class LaunchFailed(ReconcilerError):
         if self.output:
             return f"it printed:\n{self.output}"
         return (
-            "it printed nothing: something kills it (a limit of memory or processes, a person), "
-            "or the machine is too busy for it."
+            "it printed nothing: the system or a person killed it (for example by a limit of "
+            "memory or processes), or the machine is overloaded."
         )
 
 
 class UnusableName(ReconcilerError):
-    """A stage or an attempt whose id no folder is named by; no command of ours records one."""
+    """The id of a stage or an attempt cannot be a folder name."""
 
     code = "unusable_name"
     text = (
-        "expected the ids of a stage and an attempt, found {name!r:.120}: no folder is named "
-        "so. `wfctl fsck` looks at the log."
+        "the ids of the stage and the attempt are {name!r:.120}, which cannot be the name of a "
+        "folder. Run `wfctl fsck` to check the log."
     )
     name: str

@@ -1,4 +1,4 @@
-"""The watch of a monitor under its name of before: scripts on the disks of users start it so."""
+"""The monitor's watch under its former module name, which existing scripts of users start."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The use cases: the only writer of the log and of the files that show it."""
+"""The use cases of wfctl: the only writer of the log and of the files generated from it."""

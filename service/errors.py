@@ -9,6 +9,7 @@ ServiceError
 ├── AlreadyThere      a file that would be overwritten
 ├── RootElsewhere     a root that is not where it was
 ├── InvalidOption     a value that cannot be what it should be
+├── VersionConflict   a machine that is not at the version that the caller expects
 ├── FilesBehind       recorded, but the files could not be brought up to date
 ├── LogBehind         a log that ends before what its files show
 ├── NotFound          no such version, session or thing that was asked for
@@ -24,13 +25,7 @@ ServiceError
 ├── UntrustedDatabase  a database that this login did not agree to (root/trust.py)
 ├── UnreadablePins     pins that cannot be read (consent/approvals.py)
 ├── SignatureFailed    ssh-keygen made no signature (consent/signature.py)
-├── UnusableArchive    an archive that is not what its manifest says (handover/manifest.py)
-├── those of machines, in machines/errors.py; of proofs, in proofs/note.py, these:
-├── UnreadableNote     not a signed note
-├── UnverifiedNote     no signature of a key that is known
-├── CheckpointDenied   a log that is not the one that was signed
-├── ProofRejected      a proof that does not hold
-└── NotWitnessed       no cosignature of a witness
+└── those of machines, in machines/errors.py, and of extensions, in their errors.py
 
 NeedsConsent, of the rules
 ├── AnotherLog         a log that is not the pinned one of its root (consent/approvals.py)
@@ -43,6 +38,7 @@ from pathlib import Path
 from typing import Any
 
 from eventstore.disk_space import reason_of
+from eventstore.errors import WrongExpectedVersion
 from wording import Coded, Worded
 
 
@@ -53,21 +49,24 @@ class ServiceError(Coded):
 
 
 class NoRoot(Worded, ServiceError):
-    """Neither this folder nor one above it holds a workflow."""
+    """Neither this folder nor a folder above it contains a workflow."""
 
     code = "no_workflow"
     text = (
-        "no workflow here: expected a .wfctl folder in {start} or above it. "
-        "`wfctl init PLAN` makes one; `--root DIR` names another place."
+        "no workflow found: neither {start} nor a folder above it contains a .wfctl folder. "
+        "Create a workflow with `wfctl init PLAN`, or name its folder with `--root DIR`."
     )
     start: Path
 
 
 class RootExists(Worded, ServiceError):
-    """The folder holds a workflow already."""
+    """The folder already contains a workflow."""
 
     code = "already_exists"
-    text = "{root} holds the workflow {_named} already; a root holds one. `wfctl status` shows it."
+    text = (
+        "the folder {root} already contains the workflow {_named}, and a folder can contain only "
+        "one workflow. To show this workflow, run `wfctl status`."
+    )
     root: Path
     workflow: str | None
 
@@ -77,34 +76,35 @@ class RootExists(Worded, ServiceError):
 
 
 class WorkflowExists(Worded, ServiceError):
-    """The log, which many workflows share, holds one of this id."""
+    """The shared log already contains a workflow with this id."""
 
     code = "already_exists"
     text = (
-        "expected a new workflow, found {workflow} in {url} already. Give the plan another "
-        "workflow_id; or, to work on that one from here, put the .wfctl/config.toml of its "
-        "root here and run `wfctl rehydrate --root-is copied`."
+        "the log {url} already contains a workflow {workflow}. To create a new one, give the "
+        "plan another workflow_id. To continue the existing one from this folder, copy the "
+        ".wfctl/config.toml of its folder to this one and run `wfctl rehydrate --root-is "
+        "copied`."
     )
     workflow: str
     url: str
 
 
 class AlreadyThere(ServiceError):
-    """A file in the place of one that is to be made."""
+    """The file to be written already exists."""
 
     code = "already_exists"
 
     def __init__(self, path: Path) -> None:
         kind = "folder" if path.is_dir() else "file"
         super().__init__(
-            f"{path}: expected nothing, found a {kind}, and it is left as it is; name another or "
-            "move it away",
+            f"{path} already exists (a {kind}); nothing was changed. Choose another path, or "
+            f"move the {kind} away.",
             path=str(path),
         )
 
 
 class RootElsewhere(ServiceError):
-    """The root is not the one that its log was written for; nothing is written until it is said.
+    """The root was moved or copied. Add ``--root-is moved`` or ``--root-is copied``.
 
     ``known`` and ``found`` hold path, host, device and inode.
     """
@@ -114,22 +114,23 @@ class RootElsewhere(ServiceError):
     def __init__(self, known: dict[str, Any], found: dict[str, Any]) -> None:
         same = all(known.get(key) == found[key] for key in ("device", "inode", "host"))
         guess = (
-            "the folder itself is the same, so it was most likely moved"
+            "the folder itself is the same, so it was probably moved"
             if same
-            else ("it is another folder, so it may be a copy")
+            else ("the folder is another one, so it may be a copy")
         )
         super().__init__(
-            f"expected this workflow in {known.get('path')} on {known.get('host')}, found it in "
-            f"{found['path']} on {found['host']}: {guess}. Say which, once, with any command that "
-            "writes: --root-is moved, and what was begun there is judged by what is so here; "
-            "--root-is copied, and it is left to the original.",
+            f"this workflow was last used in {known.get('path')} on {known.get('host')}, and "
+            f"now it is in {found['path']} on {found['host']}: {guess}. Add one of these "
+            "options once to a command that writes: --root-is moved, if the folder was moved "
+            "(wfctl then continues its attempts here); --root-is copied, if it is a copy "
+            "(wfctl then leaves the attempts to the original).",
             known=known,
             found=found,
         )
 
 
 class UnreadablePlan(ServiceError):
-    """A file that cannot be decoded; line and column count from 1."""
+    """wfctl cannot parse the file."""
 
     code = "unreadable_plan"
 
@@ -145,31 +146,48 @@ class UnreadablePlan(ServiceError):
 
 
 class UnimportableState(Worded, ServiceError):
-    """A ``workflow-state.json`` that cannot be taken over; ``problems`` lists every one."""
+    """``workflow-state.json`` cannot be imported."""
 
     code = "unimportable_state"
     text = (
-        "{path} cannot be taken over:\n  - {problems:\n  - }\nCorrect it and import again; nothing "
-        "was written."
+        "{path} cannot be imported:\n  - {problems:\n  - }\nNothing was written. Correct the "
+        "file and import it again."
     )
     path: str
     problems: list[str]
 
 
 class NotFound(ServiceError):
-    """A file or a thing that was named is not there."""
+    """The named file or object does not exist."""
 
     code = "not_found"
 
 
 class InvalidOption(ServiceError):
-    """A value that cannot be what it should be."""
+    """The value of an option is not valid."""
 
     code = "invalid_option"
 
 
+class VersionConflict(ServiceError):
+    """The log of the machine does not have the expected version."""
+
+    code = "VERSION_CONFLICT"
+
+    def __init__(self, machine: str, error: WrongExpectedVersion) -> None:
+        super().__init__(
+            f"the machine {machine} was changed in the meantime: the command expects version "
+            f"{error.expected}, but the machine has version {error.found}. Read the "
+            f"machine again (`wfctl machine get {machine}`), then repeat the command with the new "
+            "version.",
+            machine=machine,
+            expected=error.expected,
+            found=error.found,
+        )
+
+
 class FilesBehind(ServiceError):
-    """The events are recorded; the files that show them could not be written."""
+    """wfctl recorded the events, but could not update the files of the workflow."""
 
     code = "files_behind"
 
@@ -177,66 +195,68 @@ class FilesBehind(ServiceError):
         why = reason_of(cause) if isinstance(cause, OSError) else str(cause)
         why = why.removesuffix(".")
         super().__init__(
-            f"recorded up to version {version}, but the files could not be brought up to date: "
-            f"{why}. Nothing is lost: the next write command does it, or "
-            "`wfctl replay --rebuild`.",
+            f"the changes are recorded up to version {version}, but the files of the workflow "
+            f"could not be updated: {why}. Nothing is lost: the next command that writes "
+            "updates the files, or run `wfctl replay --rebuild`.",
             version=version,
             errno=getattr(cause, "errno", None),
         )
 
 
 class LogBehind(Worded, ServiceError):
-    """The log ends before what its files show: it was restored, or its last part was lost."""
+    """The log is older than the files of the workflow. It was restored, or its end was lost."""
 
     code = "log_behind"
     text = (
-        "the log ends at version {found}, and the files beside it were written from version "
-        "{shown}: an older copy of the log lies in its place, or a part was lost. "
-        "Where there is a newer copy, put it back (`wfctl db restore FILE` into "
-        "an empty place); else `wfctl replay --rebuild` writes the files as the log has them, "
-        "keeps what they showed, and `wfctl rehydrate` then takes up jobs that are at work."
+        "the log ends at version {found}, but the files next to it were written from version "
+        "{shown}: the log is an older copy, or its last part was lost. If you have a newer "
+        "copy, move .wfctl aside and restore that copy (`wfctl db restore FILE`). If not, "
+        "and the log is empty, move .wfctl aside and run `wfctl import .`, which imports the "
+        "content of the files. If not, and the log has events, run `wfctl replay --rebuild`: "
+        "wfctl keeps the current files and writes new ones from the log. `wfctl rehydrate` "
+        "then finds jobs that are still running."
     )
     shown: int
     found: int
 
 
 class RootBusy(Worded, ServiceError):
-    """Another process holds the lock on the root's files for too long."""
+    """Another process held the lock of the root's files for too long."""
 
     code = "root_busy"
     text = (
-        "waited {waited:.0f} s for {path}, which another wfctl holds; try again, or look for "
-        "a process that hangs."
+        "another wfctl process holds the lock {path}, and wfctl waited {waited:.0f} s for this "
+        "lock. Try again, or look for a wfctl process that hangs."
     )
     path: Path
     waited: float
 
 
 class SqlRefused(Worded, ServiceError):
-    """A question in SQL that would do more than read."""
+    """The SQL query would change the database."""
 
     code = "sql_refused"
     text = (
-        "expected one statement that reads (SELECT, WITH, VALUES), found {why}. Nothing was "
-        "changed; the history changes through commands only."
+        "the query must be one statement that only reads (SELECT, WITH, VALUES), found "
+        "{why}. Nothing was changed."
     )
     why: str
 
 
 class SqlWrong(Worded, ServiceError):
-    """A question in SQL that the database does not understand."""
+    """The SQL query is not valid."""
 
     code = "sql_error"
     text = (
-        "expected SQL over v_events, v_transitions, v_attempts, v_amendments or v_sessions; "
-        "the database says: {why}"
+        "the query is not valid: {why}. Use SQL over v_events, v_transitions, v_attempts, "
+        "v_amendments or v_sessions."
     )
     why: str
 
 
 class SqlTooLong(Worded, ServiceError):
-    """A question in SQL that took longer than it may."""
+    """The SQL query took too long."""
 
     code = "sql_timeout"
-    text = "expected an answer within {seconds:g} s, found none; `--timeout SECONDS` allows more"
+    text = "the query took longer than {seconds:g} s. Allow more time with `--timeout SECONDS`"
     seconds: float

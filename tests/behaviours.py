@@ -1,4 +1,4 @@
-"""Logs that a test leaves, held to the protocol by the checker that knows none of our rules."""
+"""Check the logs that a test leaves against the protocol, independently of the rules."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from cli.frame.workspace import SCHEMA
 from eventstore.engine import open_log
 from eventstore.errors import EventStoreError
 from eventstore.store import EventStore
-from lifecycle.protocol.behaviour import first_breach
+from extensions.protocol_check.behaviour import first_breach
 from service.root.disk import system_instant
 
 
 def breaches(folder: Path) -> Iterator[str]:
-    """Yield, of each sound log of a workflow below a folder, the first event that cannot be."""
+    """Yield, for each valid workflow log below a folder, the first breach of the protocol."""
     for path in sorted(folder.rglob("events.db")):
         try:
             store = open_log(path, schema=SCHEMA, clock=system_instant, read_only=True)
         except EventStoreError:
-            continue  # it is no log, or was damaged for the test
+            continue  # The file is not a log, or the test has damaged it.
         try:
             yield from (f"{path.relative_to(folder)}: {found}" for found in _of_store(store))
         finally:

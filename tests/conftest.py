@@ -1,4 +1,4 @@
-"""What tests of several rooms share, and what is told after a run."""
+"""Fixtures for all tests, and the summary after a run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from cli.agent_marks import AGENT_MARKS
-from service.reading.stream_log import own_seal
+from service.reading.stream_log import get_or_create_seal
 from tests import emptylog
 from tests.crash import table
 from tests.memory import stay_in_memory
@@ -27,24 +27,24 @@ from tests.times import dearest, lines, memory_line, memory_peak, spent, totals
 PEAKS = pytest.StashKey[dict[str, int]]()
 SPENT = pytest.StashKey[float]()
 
-# Hundreds of processes are started, and each would compile the whole program anew; pytest too would
-# take every file apart again.
+# Hundreds of processes start, and each would compile the whole program again.
+# Pytest would also parse every file again.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-# If an agent's program runs the tests, wfctl takes no terminal of theirs for a person's.
+# If an agent's program runs the tests, wfctl would not treat a terminal of theirs as a person's.
 for mark in AGENT_MARKS:
     os.environ.pop(mark, None)
-# What a process prints and does not pass on before it ends is lost to users, and so to tests.
+# Keep the usual buffering, so that a test notices output that is lost at the end of a process.
 os.environ.pop("PYTHONUNBUFFERED", None)
 sys.dont_write_bytecode = False
 
-# How long an example takes says how busy the machine is, and nothing of what is tested.
+# The duration of an example depends on the load of the machine, so it is not checked.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
 
 
 @pytest.fixture(autouse=True)
 def _logs_are_behaviours(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Hold every log that a test leaves to the protocol, where all examples are tried."""
+    """Check the logs of each test against the protocol, in runs that try all examples."""
     yield
     folder = request.node.funcargs.get("tmp_path")
     if folder is None or not tries_all() or request.node.get_closest_marker("forged"):
@@ -57,15 +57,15 @@ def _logs_are_behaviours(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _new_logs_are_copied() -> Iterator[None]:
-    """Let commands that are called in this process begin with the copy of an empty log."""
+    """Let commands in this process copy an empty log instead of running a migration."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("migrations.upgrade.upgrade", emptylog.made)
+        patched.setattr("migrations.upgrade.upgrade_database", emptylog.made)
         yield
 
 
 @pytest.fixture(scope="session")
 def server() -> Iterator[Server]:
-    """A PostgreSQL server, started where a test asks for it first."""
+    """Start a PostgreSQL server when a test first needs one."""
     running = started()
     try:
         yield running
@@ -74,15 +74,15 @@ def server() -> Iterator[Server]:
 
 
 def _in_own_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Let no test keep anything in the folders of anyone who runs it, nor agree to anything there.
+    """Redirect the user's folders for configuration and state to temporary folders.
 
-    Commands tell which logs a login knows: that must not depend on the modules that ran before.
+    Commands show which logs a user knows, which must not depend on the modules that ran before.
     """
     with pytest.MonkeyPatch.context() as patched:
         for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME"):
             patched.setenv(name, str(tmp_path_factory.mktemp("own")))
-        # Whether a test meets a kept state must not depend on the tests that ran before it here.
-        own_seal()
+        # Create the seal now, so that a test does not depend on earlier tests.
+        get_or_create_seal()
         yield
 
 
@@ -91,7 +91,7 @@ _own_folders_of_modules = pytest.fixture(scope="module", autouse=True)(_in_own_f
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Let `make` ask for what the tests of each kind took, and for no more than some time."""
+    """Add the options for the times of each kind of test, and for a time limit."""
     parser.addoption("--totals", action="store_true", help="print the seconds of each kind of test")
     parser.addoption(
         "--dearest", type=int, default=10, help="of the tests, how many `--totals` names"
@@ -101,10 +101,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Keep temporary files in memory; workers are started with the same place and day."""
-    # What is collected stays to the end: a search for garbage meanwhile finds none.
+    """Keep temporary files in memory; workers use the same folder and day."""
+    # The collected tests stay until the end, so a garbage collection would find nothing.
     gc.disable()
-    today()  # the workers are given what is named by now
+    today()  # The workers get the day that is set now.
     remove = stay_in_memory()
     if remove is not None:
         config.add_cleanup(remove)
@@ -112,23 +112,23 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
-    """Try as many examples and cases as this run is for, and begin with what takes long."""
+    """Select the examples and cases of this run, and put slow tests first."""
     shorten(items)
     mark_further(items)
     yield
-    # What the marks on the command line leave is known by now.
+    # The marks on the command line have been applied by now.
     if os.environ.get("PYTEST_XDIST_WORKER"):
         items[:] = slow_first(items)
 
 
 def pytest_collection_finish() -> None:
-    """Let no search for garbage go through what was collected, which stays to the end."""
+    """Exclude the collected tests, which stay until the end, from garbage collection."""
     gc.freeze()
     gc.enable()
 
 
 def pytest_report_header() -> str:
-    """Say whose day's share of the long matrices is run."""
+    """Print the day whose share of the long tests is run."""
     return f"{DAY}={today()}"
 
 
@@ -136,7 +136,7 @@ def pytest_report_header() -> str:
 def pytest_runtest_makereport(
     item: pytest.Item,
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Keep with each part of a test what it took of the processor."""
+    """Record the processor time of each part of a test."""
     report = yield
     before, now = item.config.stash.get(SPENT, 0.0), spent()
     item.config.stash[SPENT] = now
@@ -156,7 +156,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """Tell the peak of a worker's memory, and let a run fail in CI whose tests were skipped."""
+    """Report the peak memory of a worker, and fail a run in CI with skipped tests."""
     told = getattr(session.config, "workeroutput", None)
     if told is not None:
         told["peak"] = memory_peak()
@@ -171,14 +171,14 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    """Keep what a worker that has ended told of its memory."""
+    """Store the peak memory of a worker that has ended."""
     told = getattr(node, "workeroutput", None)
     if told is not None:
         node.config.stash.setdefault(PEAKS, {})[node.gateway.id] = told["peak"]
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print what was missing, what each kind of test took, and the kill matrix as it was struck."""
+    """Print missing requirements, the times of each kind of test, and the kill matrix."""
     if is_strict():
         for reason, times in _unmet(terminalreporter).items():
             tests = "1 test" if times == 1 else f"{times} tests"
@@ -193,11 +193,21 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         peaks = terminalreporter.config.stash.get(PEAKS, {"pytest": memory_peak()})
         terminalreporter.write_line(memory_line(peaks))
     _show_matrix(terminalreporter)
+    _show_faults(terminalreporter)
+
+
+def _show_faults(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print each planted fault of a cluster with its first line and the next command."""
+    rows = sorted(_outcomes(terminalreporter, "fault"))
+    if rows:
+        terminalreporter.section("planted faults")
+    for row in rows:
+        terminalreporter.write_line(row)
 
 
 def _show_matrix(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print the kill matrix; WFCTL_MATRIX=keep writes it into tests/crash/matrix.md."""
-    rows = table.rows_of(_outcomes(terminalreporter))
+    """Print the kill matrix; WFCTL_MATRIX=keep also writes it to tests/crash/matrix.md."""
+    rows = table.rows_of(_outcomes(terminalreporter, "cell"))
     if not rows:
         return
     terminalreporter.section("kill matrix")
@@ -208,10 +218,10 @@ def _show_matrix(terminalreporter: pytest.TerminalReporter) -> None:
         table.PAGE.write_text(table.written(page, rows), encoding="utf-8")
 
 
-def _outcomes(reporter: pytest.TerminalReporter) -> Iterator[str]:
+def _outcomes(reporter: pytest.TerminalReporter, name: str) -> Iterator[str]:
     for report in _reports(reporter):
         if report.when == "call":
-            yield from (str(v) for k, v in report.user_properties if k == "cell")
+            yield from (str(v) for k, v in report.user_properties if k == name)
 
 
 def _reports(reporter: pytest.TerminalReporter) -> Iterator[pytest.TestReport]:

@@ -1,10 +1,9 @@
-"""Commands of wfctl that are forked from a warm process, where their start is not the subject.
+"""Fork commands of wfctl from a warm process, if their start is not tested.
 
-A start of Python and its imports take ten times what most commands do. `run` does as
-`subprocess.run` would with ``[sys.executable, "-m", "cli.main", ...]``: the command has a process,
-an environment, a folder and streams of its own, and its exit code. Its command line and its first
-environment, which others see in /proc, are the warm process's; so who is to be found there, and
-killed, is started as usual.
+Starting Python and its imports takes ten times as long as most commands. `run` works like
+`subprocess.run` with ``[sys.executable, "-m", "cli.main", ...]``: the command has its own process,
+environment, folder, streams and exit code. Its command line and initial environment in /proc are
+those of the warm process, so a test that finds or kills a process by them must start it normally.
 """
 
 from __future__ import annotations
@@ -29,19 +28,19 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple, NoReturn
 
 HERE = Path(__file__).resolve().parents[1]
-#: What the interpreter, or what it is linked with, reads as it starts.
+#: Prefixes of variables that the interpreter or its libraries read at their start.
 _AT_START = ("PYTHON", "LC_", "LANG", "LD_", "MALLOC_", "TZ")
-#: Where commands find their modules is known; their children start anew.
+#: Exceptions: the modules of commands are loaded already, and their children start normally.
 _NOT_AT_START = ("PYTHONPATH",)
 _SIZE = 4
-#: A number: the command gives up root, to be a login that cannot read what it was started from.
+#: A user id: the command gives up root, to be a user who cannot read the program's files.
 LOGIN = "WFCTL_TESTS_LOGIN"
 #: Tests call commands from several threads.
 _ONE = threading.Lock()
 
 
 class Ended(NamedTuple):
-    """How a command ended: its exit code, minus a signal's number, and what it printed."""
+    """The end of a command: its exit code, or minus the number of a signal, and its output."""
 
     returncode: int
     stdout: str
@@ -52,7 +51,7 @@ class Warm:
     """The process that commands are forked from."""
 
     def __init__(self) -> None:
-        #: Seconds of the processor that commands took.
+        #: Processor time of the commands in seconds.
         self.spent = 0.0
         self._environ = _at_start(os.environ)
         self._own, other = socket.socketpair()
@@ -66,7 +65,7 @@ class Warm:
         atexit.register(self._own.close)
 
     def serves(self, environ: Mapping[str, str]) -> bool:
-        """Whether a command in this environment would be what this process can fork."""
+        """Return whether this process can fork a command with this environment."""
         return self._process.poll() is None and _at_start(environ) == self._environ
 
     def run(
@@ -124,7 +123,7 @@ def _at_start(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _end(answer: IO[bytes], timeout: float) -> tuple[int, float]:
-    """Read who the command is, then its exit code and its seconds; kill it where it hangs."""
+    """Read the process id, the exit code and the processor time; kill a hanging command."""
     pid = int(answer.read(16).decode())
     ready, _, _ = select.select([answer], [], [], timeout)
     if not ready:
@@ -135,12 +134,12 @@ def _end(answer: IO[bytes], timeout: float) -> tuple[int, float]:
 
 @cache
 def _warm() -> Warm:
-    """Return the one of this process, started when it is needed first."""
+    """Return the warm process of this process, starting it if needed."""
     return Warm()
 
 
 def spent() -> float:
-    """Return the seconds of the processor that all forked commands have taken."""
+    """Return the processor time in seconds of all forked commands."""
     return _warm().spent if _warm.cache_info().currsize else 0.0
 
 
@@ -152,9 +151,10 @@ def run(
     stdin: str = "",
     timeout: float,
 ) -> Ended:
-    """Run a command of wfctl to its end; raises subprocess.TimeoutExpired.
+    """Run a command of wfctl, and return its exit code and output.
 
-    An environment that the interpreter itself would read otherwise gets a real start.
+    A command is started normally if its environment affects the start of the interpreter. Raises
+    subprocess.TimeoutExpired.
     """
     with _ONE:
         warm = _warm()
@@ -174,7 +174,7 @@ def run(
 
 
 def serve(connection: socket.socket) -> None:
-    """Fork a command for each request, until nobody can ask any more."""
+    """Fork a command for each request, until the requester closes the connection."""
     warm_up()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     while True:
@@ -200,7 +200,7 @@ def _whole(connection: socket.socket, size: int) -> bytes:
 
 
 def warm_up() -> None:
-    """Import what commands import, and carry out none."""
+    """Import the modules of all commands without running a command."""
     import pkgutil
 
     import cli
@@ -211,17 +211,17 @@ def warm_up() -> None:
             importlib.import_module(module.name)
     for name in ("sqlalchemy.dialects.sqlite", "encodings.utf_8_sig", "urllib.request", "graphlib"):
         importlib.import_module(name)
-    _load(cli.program.tree.build().__self__)  # type: ignore[attr-defined]
+    _load(cli.program.tree.build_program().__self__)  # type: ignore[attr-defined]
 
 
 def _load(command: Any) -> None:
-    """Make each command below one; typer takes as long for it as a short command takes."""
+    """Build each subcommand, which takes typer as long as a short command."""
     for below in list(getattr(command, "commands", {}).values()):
         _load(below)
 
 
 def _watch(files: array.array[int], *request: Any) -> NoReturn:
-    """Start the command, and tell on the last of the files who it is and how it ended."""
+    """Start the command, and write its process id, exit code and time to the last file."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     told = files.pop()
     ready, go = os.pipe()
@@ -242,7 +242,7 @@ def _watch(files: array.array[int], *request: Any) -> NoReturn:
 def _be(
     files: array.array[int], arguments: list[str], cwd: str, environ: dict[str, str], mask: int
 ) -> NoReturn:
-    """Become the command."""
+    """Run the command in this process."""
     from cli import main
 
     code = 1
@@ -261,7 +261,7 @@ def _be(
         code = _exit_code(main.main)
         sys.stdout.flush()
         sys.stderr.flush()
-    except BaseException:  # noqa: BLE001 - nothing may go on as the warm process
+    except BaseException:  # noqa: BLE001 - this fork must not continue as the warm process
         traceback.print_exc()
     finally:
         atexit._run_exitfuncs()
@@ -269,7 +269,7 @@ def _be(
 
 
 def _take(files: array.array[int]) -> None:
-    """Make the files the streams of this process, and close what was the warm one's."""
+    """Use the files as standard streams, and close the files of the warm process."""
     for stream, file in enumerate(files):
         os.dup2(file, stream)
     os.closerange(3, max(files) + 8)

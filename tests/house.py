@@ -1,8 +1,10 @@
-"""``python -m tests.house``: the size of the house, and what stands in it twice, in figures.
+"""``python -m tests.house``: figures about the size of the code, and about repeated names.
 
-``--phrases`` names each place whose words another phrase says better, and fails if there is one.
+``--phrases`` lists each place with a phrase that has a clearer alternative, and fails if there is
+one.
 
-Lines and files are those of the program; a name counts where a module defines it at its top.
+Lines and files are those of the program; a name is included if it is defined at the top of a
+module.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from tempfile import TemporaryDirectory
 
 from tests.test_house import HERE, ROOMS, functions, names, sources
 
-#: What reads as a translation → what a reader of any first language understands at once.
+#: Phrase that reads like a translation → clearer alternatives.
 PHRASES = {
     r"\b(?:is|are|was|were) none\b": "is not one; does not exist; is unknown",
     r"\bcount(?:s|ed)? for nothing\b": "is ignored",
@@ -32,13 +34,13 @@ _EXAMPLES = 6
 
 
 def pages() -> Iterator[Path]:
-    """Yield the pages that people read."""
+    """Yield the documentation pages."""
     for pattern in _TOLD:
         yield from sorted(HERE.glob(pattern))
 
 
 def refused() -> Iterator[str]:
-    """Yield each place in code, docs and tests that says what `PHRASES` has better words for."""
+    """Yield each place in code, docs and tests with a phrase in `PHRASES`."""
     own = Path(__file__)
     tests = (path for path in sorted((HERE / "tests").rglob("*.py")) if path != own)
     for path in (*sources(), *pages(), *tests):
@@ -48,7 +50,7 @@ def refused() -> Iterator[str]:
                     yield f"{path.relative_to(HERE)}:{number}: {found!r}; better: {better}"
 
 
-#: Runs a command line, and prints how many files of the program had a function called.
+#: Runs a command line, and prints the number of files in which a function was called.
 _PASSED = """
 import sys, threading
 top, ran = sys.argv[1], set()
@@ -74,7 +76,7 @@ parameters = { command = "true" }
 
 
 def passed(*lines: str) -> Iterator[int]:
-    """Yield how many files each command line passes, one after the other in a new workflow."""
+    """Yield the number of files that each command line uses, in a new workflow."""
     with TemporaryDirectory() as folder:
         root, environ = Path(folder) / "root", {**os.environ, "XDG_STATE_HOME": folder}
         root.mkdir()
@@ -94,7 +96,7 @@ def passed(*lines: str) -> Iterator[int]:
 
 
 def rows() -> Iterator[tuple[str, str]]:
-    """Yield each figure with what it is of."""
+    """Yield each figure with its description."""
     texts = {path: path.read_text("utf-8") for path in sources()}
     lines = sum(len(text.splitlines()) for text in texts.values())
     yield "product lines, files", f"{lines:,}; {len(texts)}"

@@ -1,6 +1,6 @@
-"""Where the tests keep their files: in memory where there is enough, as most only wait for a disk.
+"""Keep the files of the tests in memory if possible, because most tests only wait for a disk.
 
-What a loss of power leaves is tested by programs that hold writes back, on any file system.
+Tests of power losses use programs that hold writes back, on any file system.
 """
 
 from __future__ import annotations
@@ -11,34 +11,34 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-#: A file system in memory, which Linux has anyway.
+#: A file system in memory, which every Linux has.
 SHARED = Path("/dev/shm")
-#: Bytes that must be free: a run leaves a quarter of it.
+#: Minimum free space in bytes; a run uses a quarter of it.
 _ENOUGH = 4 << 30
 _NAME = "wfctl-tests-"
 
 
 def stay_in_memory() -> Callable[[], None] | None:
-    """Let temporary files lie in memory from now on; return how to remove them.
+    """Move temporary files to memory; return a function that removes them.
 
-    None if somebody chose a place with TMPDIR, or no place has room for a run.
+    Returns None if TMPDIR is set, or if there is too little space.
     """
     if "TMPDIR" in os.environ or not _is_fit(SHARED):
         return None
     _remove_what_the_dead_left()
     place = Path(tempfile.mkdtemp(prefix=f"{_NAME}{os.getpid()}-", dir=SHARED))
-    # Servers run as users of their own.
+    # Servers run as other users.
     place.chmod(0o1777)
     os.environ["TMPDIR"] = tempfile.tempdir = str(place)
     return lambda: shutil.rmtree(place, ignore_errors=True)
 
 
 def _is_fit(place: Path) -> bool:
-    """Whether a run has room there, and may start the programs that it writes."""
+    """Return whether a folder has space for a run and allows programs to run."""
     if not place.is_dir() or not os.access(place, os.W_OK):
         return False
     found = os.statvfs(place)
-    # What is free there is so much less if the memory itself is taken.
+    # The space is smaller if the memory itself is in use.
     room = min(found.f_bavail * found.f_frsize, _available())
     return room >= _ENOUGH and not found.f_flag & (os.ST_NOEXEC | os.ST_RDONLY)
 
@@ -50,7 +50,7 @@ def _available() -> int:
 
 
 def _remove_what_the_dead_left() -> None:
-    """Remove the files of runs that were killed."""
+    """Remove the files of killed runs."""
     for left in SHARED.glob(f"{_NAME}*-*"):
         pid = left.name.removeprefix(_NAME).partition("-")[0]
         if not Path(f"/proc/{pid}").exists():

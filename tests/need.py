@@ -1,4 +1,4 @@
-"""What a test needs of its machine: without it the test is skipped, and in CI that is a failure."""
+"""Skip tests whose requirements are missing on the machine; in CI, a skipped test is a failure."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 
-#: Histories of real workflows, which lie beside the checkout where somebody has them.
+#: Histories of real workflows, in a folder next to some checkouts.
 HISTORIES = Path(__file__).resolve().parents[2] / "shared" / "data" / "histories"
-#: Reasons for which CI may skip a test too: nothing is missing on the machine.
+#: Small states in the published formats, next to the histories.
+IMPORTS = HISTORIES.with_name("imports")
+#: Reasons for which tests may be skipped in CI too, because nothing is missing on the machine.
 NO_HISTORIES = "no real histories beside this checkout"
 NO_CLIENT = "npm could not install it"
 NEEDS_ROOT = "needs root; `make test-root` runs it"
@@ -20,13 +22,13 @@ ALLOWED_IN_CI = (NO_HISTORIES, NO_CLIENT, NEEDS_ROOT)
 
 
 def need(held: bool, reason: str) -> None:
-    """Skip the test where that is not so; the reason says what is missing."""
+    """Skip the test unless the requirement is met; the reason says what is missing."""
     if not held:
         pytest.skip(reason)
 
 
 def need_programs(*names: str) -> None:
-    """Skip the test unless all of them are installed, those for root included."""
+    """Skip the test unless all programs are installed, including those for root."""
     path = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
     missing = [name for name in names if shutil.which(name, path=path) is None]
     need(not missing, f"not installed: {', '.join(missing)}")
@@ -37,10 +39,16 @@ def need_root() -> None:
     need(os.geteuid() == 0, NEEDS_ROOT)
 
 
-def unmet(reports: Iterable[pytest.TestReport | pytest.CollectReport]) -> Counter[str]:
-    """Return why tests or files were skipped that nobody may skip in CI, with how often.
+def imports(name: str) -> Path:
+    """Return the folder of a small state in a published format, or skip if it is not here."""
+    need((IMPORTS / name).is_dir(), f"{NO_HISTORIES} (imports/{name})")
+    return IMPORTS / name
 
-    An expected failure is reported as skipped too, but has no place and reason as a skip has.
+
+def unmet(reports: Iterable[pytest.TestReport | pytest.CollectReport]) -> Counter[str]:
+    """Return the reasons of skips that are not allowed in CI, with their numbers.
+
+    An expected failure is reported as skipped too, but without the place and reason of a skip.
     """
     places = [one.longrepr for one in reports if one.skipped]
     reasons = [place[2].removeprefix("Skipped: ") for place in places if isinstance(place, tuple)]
@@ -48,5 +56,5 @@ def unmet(reports: Iterable[pytest.TestReport | pytest.CollectReport]) -> Counte
 
 
 def is_strict() -> bool:
-    """Whether all that a test needs has to be there, as in CI."""
+    """Return whether all requirements of tests must be met, as in CI."""
     return os.environ.get("CI") == "true"

@@ -1,4 +1,4 @@
-"""Programs of others that npm installs, once for all workers of a run."""
+"""External programs, installed with npm once for all workers of a run."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from tests.need import NO_CLIENT, need
 
 
 def installed(factory: pytest.TempPathFactory, name: str, *packages: str) -> Path:
-    """Return the folder ``node_modules`` with these packages; ``name`` is that of its place.
+    """Return the folder ``node_modules`` with the packages, installed in the folder ``name``.
 
-    Where the registry is out of reach the test is skipped, and its reason names the packages.
+    If the registry cannot be reached, the test is skipped with a reason that names the packages.
     """
     said = f"{NO_CLIENT}: {', '.join(packages)}"
     need(shutil.which("npm") is not None, f"{said}, as there is no npm")

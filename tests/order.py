@@ -1,4 +1,4 @@
-"""In which order tests are run: those that take long before the others."""
+"""The order of the tests: slow tests run first."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ One = TypeVar("One")
 
 
 def slow_first(items: Sequence[pytest.Item], workers: int | None = None) -> list[pytest.Item]:
-    """Return the tests so that each worker begins with its part of those that take long.
+    """Return the tests in an order in which each worker starts with its share of slow tests.
 
-    A worker gets a part of the list, neighbours together, and who is done takes over from the end
-    of another's part. So what is left for the end are short tests.
+    A worker gets a contiguous part of the list, and takes tests from the end of another part when
+    it is done. Therefore the last tests of a run are short.
     """
     number = workers or int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     long = [one for one in items if _takes_long(one)]

@@ -1,4 +1,4 @@
-"""How much is tried when: some by `make test`, more by `make crash`, all by `make soak`."""
+"""The number of examples: some in `make test`, more in `make crash`, all in `make soak`."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from typing import Any
 import pytest
 from hypothesis import is_hypothesis_test, settings
 
-#: Set to `all`, each property is tried on as many examples as it asks for.
+#: With the value `all`, each property test runs all of its examples.
 VARIABLE = "WFCTL_EXAMPLES"
-#: The day whose share is run, as a date; today if nobody set it. Workers are given the same.
+#: The date whose share of tests is run, by default today. Workers get the same date.
 DAY = "WFCTL_DAY"
 _FEWEST, _PART = 5, 10
 
 
 def tries_all() -> bool:
-    """Whether this run is for all examples, as that of `make crash` is."""
+    """Return whether this run tries all examples, like `make crash`."""
     return os.environ.get(VARIABLE) == "all"
 
 
 def some(number: int) -> int:
-    """Return how many of so many examples are tried now."""
+    """Return how many of the given number of examples are tried now."""
     if tries_all():
         return number
     return min(number, max(_FEWEST, number // _PART))
@@ -32,7 +32,8 @@ def some(number: int) -> int:
 def rounds(values: Sequence[Any], few: int, daily: int = 0) -> list[Any]:
     """Return the rounds of a generator for `parametrize`: a few are long, the rest a soak.
 
-    Of the rest about ``daily`` are long too, others each day. A round of several values is a tuple.
+    About ``daily`` of the rest are long too, different ones each day. A tuple is a round with
+    several values.
     """
     cases = [value if isinstance(value, tuple) else (value,) for value in values]
     long = {*range(few), *of_the_day(range(few, len(cases)), daily)}
@@ -43,7 +44,7 @@ def rounds(values: Sequence[Any], few: int, daily: int = 0) -> list[Any]:
 
 
 def of_the_day(values: Sequence[Any], daily: int) -> Sequence[Any]:
-    """Return a share of values: of as many days as there are shares each has another."""
+    """Return today's share of values; the shares of successive days cover all values."""
     if not daily or not values:
         return []
     shares = -(-len(values) // daily)
@@ -51,14 +52,14 @@ def of_the_day(values: Sequence[Any], daily: int) -> Sequence[Any]:
 
 
 def today() -> str:
-    """Return the day whose share is run; the workers of a run that begins now have the same."""
+    """Return the day whose share is run; all workers of a run have the same day."""
     return os.environ.setdefault(DAY, datetime.now(UTC).date().isoformat())
 
 
 def first(values: Sequence[Any], now: int = 1) -> list[Any]:
-    """Return the cases of a dear test for `parametrize`: after the first ones, they are long.
+    """Return the cases of a slow test for `parametrize`: those after the first ones are long.
 
-    A case of several values is a tuple.
+    A tuple is a case with several values.
     """
     cases = [value if isinstance(value, tuple) else (value,) for value in values]
     return [
@@ -68,9 +69,9 @@ def first(values: Sequence[Any], now: int = 1) -> list[Any]:
 
 
 def mark_further(items: Iterable[pytest.Item]) -> None:
-    """Let a test that is marked `few` run so many of its cases now; the others are long.
+    """Run only some cases of a test marked `few` now, and mark the other cases as long.
 
-    They are spread from its first case to its last, which differ in every value.
+    The selected cases are spread from the first to the last case, which differ in every value.
     """
     tests: dict[str, list[pytest.Item]] = {}
     for item in items:
@@ -86,13 +87,13 @@ def mark_further(items: Iterable[pytest.Item]) -> None:
 
 
 def spread(size: int, number: int) -> set[int]:
-    """Return the places of so many of a sequence, of its first and its last among them."""
+    """Return evenly spread positions in a sequence, including the first and the last."""
     steps = max(number - 1, 1)
     return {round(step * (size - 1) / steps) for step in range(number)}
 
 
 def shorten(items: Iterable[pytest.Item]) -> None:
-    """Mark the tests of properties as such, and let each be tried on as many as now are."""
+    """Mark property tests, and limit the number of their examples."""
     shortened: set[object] = set()
     for item in items:
         test = getattr(item, "obj", None)
@@ -107,7 +108,7 @@ def shorten(items: Iterable[pytest.Item]) -> None:
 
 
 def _shorten(test: object) -> None:
-    # Hypothesis looks here when the test is called; settings cannot be given twice.
+    # Hypothesis reads this attribute when the test is called; settings cannot be applied twice.
     asked: settings = getattr(test, "_hypothesis_internal_use_settings", None) or settings()
     chosen = settings(asked, max_examples=some(asked.max_examples))
     test._hypothesis_internal_use_settings = chosen  # type: ignore[attr-defined]

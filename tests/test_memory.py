@@ -1,4 +1,4 @@
-"""The tests keep their files in memory, and nothing of them stays there."""
+"""The tests keep their files in memory and remove them afterwards."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Path(file.name).unlink(missing_ok=True)
 
 
 def asked(shared: Path, **environ: str) -> list[str]:
-    """Return what a run that would use this file system says."""
+    """Return the output of a run that would use the given file system."""
     kept = {name: value for name, value in os.environ.items() if name != "TMPDIR"}
     done = subprocess.run(
         [sys.executable, "-c", ASK, str(shared)],
@@ -43,15 +43,15 @@ def asked(shared: Path, **environ: str) -> list[str]:
 
 @pytest.fixture
 def shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Make a place that stands for the file system in memory."""
+    """Make a folder that stands for the file system in memory."""
     path = tmp_path / "shm"
     path.mkdir()
     monkeypatch.setattr(memory, "_ENOUGH", 0)
     return path
 
 
-def test_files_lie_in_memory_and_are_removed(tmp_path: Path) -> None:
-    """For every user, as those of /tmp; somebody's TMPDIR wins, and its files stay."""
+def test_files_are_kept_in_memory_and_removed(tmp_path: Path) -> None:
+    """All users can create files there; a TMPDIR of the user takes precedence and is kept."""
     if memory._is_fit(memory.SHARED):
         place, there, after = asked(memory.SHARED)
         assert Path(place).parent == memory.SHARED
@@ -60,15 +60,17 @@ def test_files_lie_in_memory_and_are_removed(tmp_path: Path) -> None:
     assert (place, after) == (str(tmp_path), "True")
 
 
-def test_a_place_without_room_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nor one that is not there; the run goes on where files lie otherwise."""
+def test_file_system_without_space_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A missing file system is not used either, and files go to the usual folder."""
     assert asked(tmp_path / "none")[0] == "/tmp"
     monkeypatch.setattr(memory, "_ENOUGH", 1 << 60)
     assert not memory._is_fit(tmp_path)
 
 
-def test_what_a_killed_run_left_is_removed(shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not what a living one has, nor what is no run's."""
+def test_files_of_killed_runs_are_removed(shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files of running tests and other files are kept."""
     with subprocess.Popen(["true"]) as ended:
         pass
     for name in (f"wfctl-tests-{ended.pid}-a", f"wfctl-tests-{os.getpid()}-b", "other"):

@@ -1,4 +1,4 @@
-"""Whatever skips a test, and however, in CI it fails."""
+"""A skipped test makes a run in CI fail, whatever skipped the test."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_good():
 
 
 def run(pytester: pytest.Pytester, patch: pytest.MonkeyPatch, ci: str) -> tuple[Counts, str]:
-    """Run the page and a file that is skipped as a whole; return the counts and what was said."""
+    """Run the page and a file that is skipped as a whole; return the counts and the output."""
     patch.setenv("CI", ci)
     pytester.makeconftest(CONFTEST)
     pytester.makepyfile(test_page=PAGE, test_whole="import pytest; pytest.importorskip('nobody')")
@@ -71,19 +71,19 @@ def run(pytester: pytest.Pytester, patch: pytest.MonkeyPatch, ci: str) -> tuple[
     return done.parseoutcomes(), done.stdout.str()
 
 
-def test_what_is_missing_skips_a_test_with_its_reason(
+def test_missing_requirement_skips_a_test_with_its_reason(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By a call, a mark, a fixture, or a file as a whole."""
+    """Tests are skipped by a call, a mark, a fixture, or with the whole file."""
     counts, said = run(pytester, monkeypatch, "")
     assert counts == {"passed": 1, "skipped": 6, "xfailed": 1}
     assert [reason for reason in REASONS if reason not in said] == []
 
 
-def test_in_ci_the_run_fails_with_a_line_for_each_reason(
+def test_ci_run_prints_each_reason_of_a_skip(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All but the real histories, which CI need not have; an expected failure stays one."""
+    """Missing real histories are allowed, and expected failures are not skips."""
     counts, said = run(pytester, monkeypatch, "true")
     assert counts == {"passed": 1, "skipped": 6, "xfailed": 1}
     told = [line for line in said.splitlines() if line.startswith("missing in CI: ")]
@@ -91,12 +91,12 @@ def test_in_ci_the_run_fails_with_a_line_for_each_reason(
     assert [reason for reason in REASONS if f"missing in CI: {reason}" not in said] == []
 
 
-@pytest.mark.few(1)
+@pytest.mark.long
 @pytest.mark.parametrize(("ci", "code"), [("true", 1), ("", 0)])
-def test_a_run_with_something_missing_fails_in_ci_alone(
+def test_skipped_test_fails_the_run_only_in_ci(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, ci: str, code: int
 ) -> None:
-    """Whether one process runs the tests or several do."""
+    """The tests run in separate worker processes."""
     monkeypatch.setenv("CI", ci)
     pytester.makeconftest(CONFTEST)
     pytester.makepyfile(test_page=PAGE)
@@ -106,10 +106,10 @@ def test_a_run_with_something_missing_fails_in_ci_alone(
 @pytest.mark.parametrize(
     ("user", "counts"), [(0, {"passed": 2}), (1000, {"passed": 1, "skipped": 1})]
 )
-def test_a_test_for_root_is_skipped_for_ordinary_users_and_ci_allows_it(
+def test_root_test_is_skipped_for_ordinary_users(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, user: int, counts: Counts
 ) -> None:
-    """The second step of CI runs the test as root."""
+    """CI allows this skip, because its second step runs the test as root."""
     monkeypatch.setenv("CI", "true")
     monkeypatch.setattr("os.geteuid", lambda: user)
     pytester.makeconftest(CONFTEST_FOR_ROOT)

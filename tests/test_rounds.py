@@ -1,4 +1,4 @@
-"""A property is tried on some examples before a commit, and on all of them by `make crash`."""
+"""A property test tries some examples before a commit, and all examples in `make crash`."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ def test_plain():
 
 
 @pytest.mark.parametrize(("said", "expected"), [("", 5), ("all", 40)])
-def test_a_property_is_tried_on_as_many_examples_as_are_asked_for(
+def test_property_test_tries_the_requested_number_of_examples(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, said: str, expected: int
 ) -> None:
-    """Each case of it, and no other test is taken for one."""
+    """Each case of a property test is limited, and other tests are not marked."""
     monkeypatch.setenv(VARIABLE, said)
     pytester.makeconftest(CONFTEST)
     pytester.makepyfile(test_page=PAGE)
@@ -50,8 +50,8 @@ def test_a_property_is_tried_on_as_many_examples_as_are_asked_for(
     assert (tried.count("1"), tried.count("2")) == (expected, expected)
 
 
-def test_a_small_number_of_examples_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A handful is never cut down."""
+def test_small_number_of_examples_is_not_reduced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At least five examples are always tried."""
     monkeypatch.delenv(VARIABLE, raising=False)
     assert [some(number) for number in (1, 5, 12, 100)] == [1, 5, 5, 10]
 
@@ -74,10 +74,10 @@ def test_plain():
     ("number", "expected"),
     [(1, {"a-0"}), (2, {"a-0", "c-2"}), (3, {"a-0", "b-1", "c-2"}), (20, {*"012"})],
 )
-def test_of_a_dear_test_few_cases_run_now(
+def test_few_mark_selects_cases_of_a_slow_test(
     pytester: pytest.Pytester, number: int, expected: set[str]
 ) -> None:
-    """From the first to the last; those that are long anyway are not counted."""
+    """The cases are spread from the first to the last, without cases that are long anyway."""
     pytester.makeini("[pytest]\nmarkers =\n  few(number)\n  long")
     items = pytester.getitems(DEAR.format(number=number))
     mark_further(items)
@@ -102,8 +102,10 @@ def test_long(number):
 
 
 @pytest.mark.parametrize("workers", [1, 2, 4, 20])
-def test_what_takes_long_comes_first_in_each_part(pytester: pytest.Pytester, workers: int) -> None:
-    """Every test is there once, and who begins a part has its long ones before it."""
+def test_slow_tests_come_first_in_the_part_of_each_worker(
+    pytester: pytest.Pytester, workers: int
+) -> None:
+    """Every test occurs once, and each worker starts with its slow tests."""
     pytester.makeini("[pytest]\nmarkers = slow")
     items = pytester.getitems(SLOW)
     order = [item.name for item in slow_first(items, workers)]
@@ -115,8 +117,8 @@ def test_what_takes_long_comes_first_in_each_part(pytester: pytest.Pytester, wor
         assert kinds[: size + 1] == ["test_long"] * 2 + ["test_short"] * 3 + ["test_long"] * 2
 
 
-def test_each_round_is_of_some_day(monkeypatch: pytest.MonkeyPatch) -> None:
-    """About as many each day as are asked for; the day that is named has the same again."""
+def test_daily_shares_cover_all_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each day has about the requested number, and the same day always has the same share."""
     shares = []
     for day in range(1, 19):
         monkeypatch.setenv(DAY, f"2026-11-{day:02}")

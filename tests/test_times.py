@@ -1,4 +1,4 @@
-"""What is told of a run: the time of each kind of test, and the memory of each worker."""
+"""The summary of a run: the time of each kind of test, and the memory of each worker."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.conftest import (
     pytest_addoption, pytest_sessionfinish, pytest_terminal_summary, pytest_testnodedown
 )
 """
-#: As much as the second test holds, in MB.
+#: The memory in MB that the second test uses.
 MUCH = 150
 PAGE = f"""
 def test_little():
@@ -28,8 +28,8 @@ def test_much():
 
 @pytest.mark.slow
 @pytest.mark.long
-def test_the_peak_of_each_worker_is_told(pytester: pytest.Pytester) -> None:
-    """Of each that ran, the largest first."""
+def test_summary_shows_the_peak_memory_of_each_worker(pytester: pytest.Pytester) -> None:
+    """The worker with the largest peak comes first."""
     pytester.makeconftest(CONFTEST)
     pytester.makepyfile(PAGE)
     done = pytester.runpytest_subprocess("--totals", "-n", "2")
@@ -40,6 +40,6 @@ def test_the_peak_of_each_worker_is_told(pytester: pytest.Pytester) -> None:
     assert second < first - MUCH // 2
 
 
-def test_the_largest_stands_first() -> None:
-    """Anyone who told it last."""
+def test_memory_line_is_sorted_by_peak() -> None:
+    """The order does not depend on which worker reported first."""
     assert memory_line({"gw0": 90, "gw1": 210}) == "peak memory: gw1 210 MB, gw0 90 MB"

@@ -1,8 +1,8 @@
-"""What the tests of each kind took in all, and the memory of those who ran them.
+"""The total time of each kind of test, and the memory of the workers.
 
-The seconds of the clock say what a busy machine makes of a test; those of the processor say what it
-costs. Counted are the test's process, its children that were waited for, and commands that were
-forked for it; who outlives a test, as a daemon does, is not.
+The elapsed seconds depend on the load of the machine, and the processor seconds show the cost of a
+test. They include the process of the test, its awaited children and the commands forked for the
+test. Processes that outlive a test, such as daemons, are not included.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tests import forked
 
 
 class Total(NamedTuple):
-    """The tests of one kind: how many, their seconds together, and those of the processor."""
+    """The tests of one kind: their number, elapsed seconds and processor seconds."""
 
     tests: int
     seconds: float
@@ -26,7 +26,7 @@ class Total(NamedTuple):
 
 
 def spent() -> float:
-    """Return the seconds of the processor that this process and its children have taken."""
+    """Return the processor seconds of this process and its children."""
     both = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(one.ru_utime + one.ru_stime for one in both) + forked.spent()
 
@@ -47,12 +47,12 @@ def totals(reports: Iterable[pytest.TestReport]) -> dict[str, Total]:
 
 
 def processor_of(report: pytest.TestReport) -> float:
-    """Return the seconds of the processor that a part of a test took."""
+    """Return the processor seconds of a part of a test."""
     return float(getattr(report, "processor", 0.0))
 
 
 def dearest(reports: Iterable[pytest.TestReport], number: int) -> list[str]:
-    """Return a line for each of the tests that took most of the processor."""
+    """Return a line for each of the tests with the most processor time."""
     found: dict[str, float] = defaultdict(float)
     for report in reports:
         found[report.nodeid] += processor_of(report)
@@ -61,7 +61,7 @@ def dearest(reports: Iterable[pytest.TestReport], number: int) -> list[str]:
 
 
 def lines(found: dict[str, Total]) -> list[str]:
-    """Return a line for each kind, and one for all."""
+    """Return a line for each kind of test, and one for the total."""
     tests, seconds, processor = (sum(column) for column in zip(*found.values(), strict=True))
     named = [*found.items(), ("in all", Total(tests, seconds, processor))]
     return [
@@ -71,7 +71,7 @@ def lines(found: dict[str, Total]) -> list[str]:
 
 
 def memory_peak() -> int:
-    """Return the most memory that this process has held so far, in MB."""
+    """Return the peak memory of this process in MB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
 
 

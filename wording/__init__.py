@@ -2,18 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, ClassVar, dataclass_transform
+
+#: Maximum number of reasons that a refusal prints and stores.
+MAX_REASONS = 20
+
+
+class FirstReasons(list[str]):
+    """The first reasons of a refusal; the last item counts those that were left out."""
+
+    def __init__(self, reasons: Iterable[str]) -> None:
+        found = reasons if isinstance(reasons, list) else list(reasons)
+        if isinstance(found, FirstReasons) or len(found) <= MAX_REASONS:
+            super().__init__(found)
+        else:
+            more = f"… and {len(found) - MAX_REASONS:,} more"
+            super().__init__([*found[:MAX_REASONS], more])
 
 
 class Coded(Exception):
-    """A stable ``code``, a ``message`` for people, and the values in ``data``."""
+    """A stable ``code``, a ``message`` for people, and the values in ``data``.
+
+    ``problems`` are the reasons of a refusal: see `FirstReasons`.
+    """
 
     code: ClassVar[str] = "error"
 
     def __init__(self, message: str, **data: Any) -> None:
         super().__init__(message)
         self.message = message
-        self.data = data
+        self.data = {name: _plain(name, value) for name, value in data.items()}
 
 
 @dataclass_transform()
@@ -34,7 +53,7 @@ class Worded(Coded):
 
     def __init__(self, *values: Any, **named: Any) -> None:
         given = dict(zip(self._names, values, strict=False)) | named
-        vars(self).update((name, _plain(value)) for name, value in given.items())
+        vars(self).update((name, _plain(name, value)) for name, value in given.items())
         told = {name: getattr(self, name) for name in self._names if name not in self.untold}
         super().__init__(self.text.format_map(_Parts(self)), **told)
 
@@ -55,7 +74,9 @@ class _Joined(list[Any]):
         return between.join(map(str, self)) if between else str(self)
 
 
-def _plain(value: Any) -> Any:
+def _plain(name: str, value: Any) -> Any:
+    if name == "problems" and isinstance(value, list | tuple):
+        return FirstReasons(value)
     if isinstance(value, tuple):
         return list(value)
     return value.__fspath__() if hasattr(value, "__fspath__") else value

@@ -11,24 +11,25 @@ from cli.frame import impact as words
 from cli.frame import proposal
 from cli.frame.consent import PersonConsent, consenter_of
 from cli.frame.options import AgreeingKey, AsOf, File, Text, Texts, Why, Writes, argument, option
-from cli.frame.workspace import engine, writing
-from cli.frame.writes import events_of, foreseen, tell, write
-from cli.terminal.output import Output, print_statement, say
+from cli.frame.workspace import open_for_writing, open_job_runner
+from cli.frame.writes import events_of, list_planned_files, print_outcome, write_commands
+from cli.terminal.output import Output, print_message, print_statement
 from lifecycle.errors import LifecycleError, NeedsConsent, UnknownAmendment
 from lifecycle.payload import models as p
-from lifecycle.rules.amendments import of_proposal
+from lifecycle.rules.amendments import amendment_of_proposal
 from lifecycle.rules.decide import payload_of
 from lifecycle.rules.impact import impact_of
 from lifecycle.state.conditions import downstream
 from lifecycle.state.status import ACTIVE, Status
 from lifecycle.state.workflow import Amendment, Workflow
-from projections.words.account import stale
-from projections.words.amendments import changes, summary, where
-from projections.words.text import spelled
+from lifecycle.words.scripts import named_scripts
+from projections.words.account import find_stale_stages
+from projections.words.amendments import format_changes, format_targets, summarise_changes
+from projections.words.text import name_approver, spell_unseen
 from reconciler.context import Jobs
 from reconciler.control.stopping import stop_all
-from reconciler.files.freshness import deviations
-from service.consent.proof import content_of, shown_digest
+from reconciler.files.freshness import find_deviations
+from service.consent.proof import agreed_content, shown_digest
 from service.consent.scripts import scripts_after
 from service.errors import InvalidOption
 from service.root.disk import utc_text
@@ -37,43 +38,130 @@ from service.writing import amendments as decisions
 from service.writing import mandates
 from service.writing.stream_writer import WriteOptions
 from service.writing.workflow_service import Outcome, Service
+from wording import Coded
 
-Ids = Annotated[list[str], argument("AMENDMENT...", "Ids of the amendments, for example amend-1.")]
-Id = Annotated[str, argument("AMENDMENT", "Id of the amendment, for example amend-1.")]
-Dependents = Annotated[Texts, option("STAGE", "Stage that depends on the inserted stage.")]
-Stages = Annotated[Texts, option("STAGE", "Stage to change; repeatable.")]
+Ids = Annotated[
+    list[str],
+    argument(
+        "AMENDMENT...",
+        "The ids of the amendments (proposed changes to the plan), for example amend-1.",
+    ),
+]
+Id = Annotated[
+    str,
+    argument(
+        "AMENDMENT", "The id of the amendment (a proposed change to the plan), for example amend-1."
+    ),
+]
+Dependents = Annotated[
+    Texts,
+    option(
+        "STAGE",
+        "Make this existing stage depend on the inserted stage. You can repeat this option.",
+    ),
+]
+Stages = Annotated[
+    Texts, option("STAGE", "Change the stage with this id. You can repeat this option.")
+]
+
+
+ChangeType = Annotated[
+    Text,
+    option(
+        "--type",
+        "TYPE",
+        "Choose the type of the change: stage_rerun (run a stage again), stage_skip "
+        "(skip a stage), stage_insert (add a stage), parameter_change or "
+        "criteria_change (change fields). Default: the type that fits --insert or "
+        "--set.",
+    ),
+]
+NewValues = Annotated[
+    Texts,
+    option(
+        "--set",
+        "PATH=VALUE",
+        "Set a field of the stage to a new value, for example parameters.x=2. You can "
+        "repeat this option.",
+    ),
+]
+RemovedFields = Annotated[
+    Texts,
+    option(
+        "PATH", "Remove a field of the stage, for example parameters.x. You can repeat this option."
+    ),
+]
+Description = Annotated[
+    Text, option("TEXT", "Describe the change in one sentence, for the person who approves it.")
+]
+NewStage = Annotated[
+    Text,
+    option(
+        "JSON|@FILE",
+        "Insert a new stage, defined by this JSON object or by the JSON in a file (@FILE).",
+    ),
+]
+Position = Annotated[
+    int | None,
+    option(
+        "N",
+        "Insert the new stage at this position in the list of stages (0 is the first position).",
+        min=0,
+    ),
+]
+Rewire = Annotated[
+    bool,
+    option(
+        "Remove the skipped stage from the dependencies and inputs of later stages, "
+        "so that they can run. Requires --type stage_skip."
+    ),
+]
+FromRound = Annotated[
+    int | None,
+    option(
+        "N",
+        "Rerun round N of an optimization loop and all later rounds, and keep the "
+        "results of earlier rounds.",
+        min=2,
+    ),
+]
+ProposalFile = Annotated[
+    Text,
+    option(
+        "--from",
+        "FILE|-",
+        "Read the whole proposal from this JSON file, or from stdin (-), instead of from options.",
+    ),
+]
 
 
 def propose(
     context: typer.Context,
     options: Writes,
-    type_: Text = option(
-        "--type",
-        "TYPE",
-        "stage_rerun: compute a stage once more, with --set as the new values; "
-        "stage_skip: take it out of the way (--rewire lets its dependents go on); "
-        "stage_insert: one more (--insert says so by itself); parameter_change and "
-        "criteria_change: what --set means without a type.",
-    ),
+    type_: ChangeType = None,
     stage: Stages = None,
-    sets: Texts = option("--set", "PATH=VALUE", "New value of a field."),
-    unset: Texts = option("PATH", "Key to remove."),
+    sets: NewValues = None,
+    unset: RemovedFields = None,
     reason: Why = None,
-    description: Text = option("TEXT", "Describe the change."),
-    insert: Text = option("JSON|@FILE", "Definition of a stage to insert."),
-    place: int | None = option("N", "Position of the stage; 0 is first.", min=0),
+    description: Description = None,
+    insert: NewStage = None,
+    place: Position = None,
     dependent: Dependents = None,
-    rewire: bool = option("Remove the skipped stage and its outputs from the stages downstream."),
-    from_round: int | None = option(
-        "N", "Keep the results of earlier rounds; run this round and later ones again.", min=2
-    ),
-    source: Text = option("--from", "FILE|-", "Read the whole proposal from a file."),
+    rewire: Rewire = False,
+    from_round: FromRound = None,
+    source: ProposalFile = None,
 ) -> None:
-    """Propose a change; nothing changes until a person approves it."""
+    """Propose a change of the plan.
+
+    wfctl changes nothing until a person approves the proposal.
+    """
     given = (type_, stage, sets, unset, reason, description, insert, place, dependent)
     others = rewire or from_round is not None
     if source is not None and (others or any(value is not None for value in given)):
-        raise InvalidOption("--from takes no other option of the proposal: the file holds them")
+        raise InvalidOption(
+            "the option --from cannot be combined with other options that describe the change. "
+            "Write their values into the file that --from names."
+        )
     if source is not None:
         asked = proposal.read_proposal(source)
     else:
@@ -89,15 +177,18 @@ def propose(
             from_round=from_round,
         )
     if not asked.reason:
-        raise InvalidOption("a proposal says why: give --reason TEXT (in a file: reason)")
-    with engine(context, options.dry_run) as (jobs, output):
+        raise InvalidOption(
+            "each proposed change needs a reason. Give the option --reason TEXT, or write the "
+            "field `reason` into the file."
+        )
+    with open_job_runner(context, options.dry_run) as (jobs, output):
         service = jobs.service
         before = service.state()
         named = proposal.of_each(before, asked, stage or [])
         each = [proposal.with_pins(one, service.root.path, before) for one in named]
         commands = [proposal.command_of(before, one) for one in each]
-        for doubt in proposal.doubts(before, each):
-            say(doubt)
+        for doubt in proposal.list_doubts(before, each):
+            print_message(doubt)
         tell_proposals(jobs, output, service.handle(*commands, options=options), options)
 
 
@@ -115,15 +206,18 @@ def tell_proposals(jobs: Jobs, output: Output, outcome: Outcome, options: WriteO
             stands = in_force.stands if in_force is not None else service.state()
             if in_force is None:
                 one["mandate"] = None
-                lines.append(f"{one['amendment']['id']} waits: another change came before it")
-            one["amendment"] = _record(service.state().amendments[one["amendment"]["id"]])
+                lines.append(
+                    f"{one['amendment']['id']} waits for its decision, because another change "
+                    "came first"
+                )
+            one["amendment"] = _build_record(service.state().amendments[one["amendment"]["id"]])
     if stands is not outcome.stands:
         stop_all(jobs)
     data = {
         "dry_run": options.dry_run,
         "repeated": outcome.repeated,
         "events": events_of(outcome, options),
-        **foreseen(outcome, options),
+        **list_planned_files(outcome, options),
         **told[0],
         **({"proposals": told} if len(told) > 1 else {}),
     }
@@ -133,90 +227,111 @@ def tell_proposals(jobs: Jobs, output: Output, outcome: Outcome, options: WriteO
 def _told_of(
     service: Service, outcome: Outcome, options: WriteOptions
 ) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return what is said of each proposal, as data and as lines."""
+    """Return the messages about each proposal, as data and as lines."""
     state, root = service.state(), service.root.path
     kept = decisions.kept_folders(root, state)
     verb = "would propose" if options.dry_run else "proposed"
     lines: list[str] = []
     told: list[dict[str, Any]] = []
-    for one in _proposed(outcome):
+    for one in _list_proposed(outcome):
         impact = impact_of(state, one, kept, utc_text(service.clock()))
-        sight = words.foresight(root, state, one, impact)
+        sight = words.forecast_effects(root, state, one, impact)
         digest = shown_digest(state, one, impact, scripts_after(root, state, one))
         shown = {**impact.to_dict(), **sight.to_dict(), "digest": digest}
-        told.append({"amendment": _record(one), "impact": shown})
-        lines.append(f"{verb} {one.id} ({one.kind}, {where(one)})")
-        lines += [f"  {line}" for line in changes(one)]
-        lines.append(f"impact: {'; '.join(words.consequences(impact))}")
-        lines += words.foreseen(sight)
-        cover = mandates.cover_of(service, state, one, impact)
+        told.append({"amendment": _build_record(one), "impact": shown})
+        lines.append(f"{verb} {one.id} ({one.kind}, {format_targets(one)})")
+        lines += [f"  {line}" for line in format_changes(one)]
+        lines.append(f"impact: {'; '.join(words.list_consequences(impact))}")
+        lines += words.format_forecast(sight)
+        cover = mandates.find_cover(service, state, one, impact)
         if cover is not None:
             told[-1] |= {"mandate": cover.mandate, "not_within": cover.why}
             lines.append(f"{one.id} is {cover}")
     return told, lines
 
 
-def _proposed(outcome: Outcome) -> list[Amendment]:
+def _list_proposed(outcome: Outcome) -> list[Amendment]:
     type_ = "amendment.proposed"
     if outcome.events:
         named = [str(e.data["amendment"]) for e in outcome.events if e.type == type_]
         return [outcome.state.amendments[id_] for id_ in named]
     planned = [payload for payload, _ in outcome.planned if payload.type == type_]
-    return [of_proposal(payload_of(one.type, one.model_dump(mode="json"))) for one in planned]  # type: ignore[arg-type]
+    payloads = [payload_of(one.type, one.model_dump(mode="json")) for one in planned]
+    return [amendment_of_proposal(one) for one in payloads]  # type: ignore[arg-type]
 
 
-def _record(amendment: Amendment) -> dict[str, Any]:
+def _build_record(amendment: Amendment) -> dict[str, Any]:
     names = ("status", "proposed_at", "decided_at", "version", "approved_by", "invalidated_stages")
-    return {**content_of(amendment), **{name: getattr(amendment, name) for name in names}}
+    user = amendment.database_user
+    known = {name: getattr(amendment, name) for name in names}
+    known |= {"database_user": user} if user is not None else {}
+    return {**agreed_content(amendment), **known}
 
 
 def approve(
     context: typer.Context,
     options: Writes,
     ids: Ids,
-    key: File = option("FILE", "Sign with this SSH key (or its .pub)."),
-    signature: File = option("FILE", "Signature of the text that `amend show --statement` prints."),
-    impact: Text = option("DIGEST", "Refuse if the impact is no longer this one."),
+    key: File = option(
+        "FILE",
+        "Sign your approval with this SSH key. FILE is the private key, or the .pub file "
+        "of a key in ssh-agent.",
+    ),
+    signature: File = option(
+        "FILE",
+        "Approve with this signature file. To create the file, sign the output of "
+        "`wfctl amend show --statement`.",
+    ),
+    impact: Text = option(
+        "DIGEST",
+        "Approve only if the effects of the change still have this digest, as printed "
+        "by `wfctl amend show`.",
+    ),
 ) -> None:
-    """Approve amendments as a person; each is shown before the question."""
+    """Approve proposed changes of the plan.
+
+    Only a person can do this. wfctl shows each change before it asks you.
+    """
     of_one = (signature, impact, options.command_id, options.expected_version)
     if len(ids) > 1 and (options.dry_run or any(given is not None for given in of_one)):
         raise InvalidOption(
-            "--signature, --impact, --dry-run, --command-id and --expected-version are of one "
-            f"amendment; found {len(ids)} of them"
+            "the options --signature, --impact, --dry-run, --command-id and --expected-version "
+            f"can be used only with one amendment, but you named {len(ids)}. Run the command once "
+            "for each amendment."
         )
-    with engine(context, options.dry_run) as (jobs, output):
+    with open_job_runner(context, options.dry_run) as (jobs, output):
         service = jobs.service
         if options.dry_run:
-            tell(output, decisions.plan_approval(service, ids[0], options), options)
+            print_outcome(output, decisions.plan_approval(service, ids[0], options), options)
             return
         consenter = consenter_of(service.state().consent, service.actor, key, signature)
-        found = [_agreed(service, id_, consenter, options, impact) for id_ in ids]
+        found = [_approve_amendment(service, id_, consenter, options, impact) for id_ in ids]
         agreed = [outcome for outcome in found if outcome is not None]
         if agreed:
             stop_all(jobs)
             events = tuple(event for outcome in agreed for event in outcome.events)
             repeated = all(outcome.repeated for outcome in agreed)
-            tell(output, replace(agreed[-1], events=events, repeated=repeated), options)
+            print_outcome(output, replace(agreed[-1], events=events, repeated=repeated), options)
     left = [id_ for id_, outcome in zip(ids, found, strict=True) if outcome is None]
     if left:
         raise _not_now(left)
 
 
-def _agreed(
+def _approve_amendment(
     service: Service, id_: str, consenter: PersonConsent, options: WriteOptions, shown: str | None
 ) -> Outcome | None:
-    """Approve by the mandate that an amendment is within, else as a person; a key is a person's."""
+    """Approve an amendment by its mandate, otherwise as a person. A key always means a person."""
     is_signed = consenter.key is not None or consenter.made is not None
     by_mandate = None if is_signed else mandates.take_effect(service, id_, options)
-    return by_mandate or decisions.approve(service, id_, consenter, options, shown)
+    return by_mandate or decisions.approve_amendment(service, id_, consenter, options, shown)
 
 
 def _not_now(left: list[str]) -> NeedsConsent:
     names = " ".join(left)
     return NeedsConsent(
-        f"nothing was decided of {', '.join(left)}, which waits on. `wfctl amend approve {names}` "
-        f"asks again; `wfctl amend reject {names} --reason TEXT` closes it for good.",
+        f"you made no decision, so these changes still wait for approval: {', '.join(left)}. To "
+        f"decide later, run `wfctl amend approve {names}`. To reject, run `wfctl amend reject "
+        f"{names} --reason TEXT`.",
         amendments=left,
     )
 
@@ -225,42 +340,55 @@ def reject(
     context: typer.Context,
     options: Writes,
     ids: Ids,
-    reason: Text = option("TEXT", "Reason of the rejection."),
+    reason: Text = option("TEXT", "Record in the log why you reject the change."),
 ) -> None:
-    """Reject proposals; nothing changes."""
+    """Reject proposed changes of the plan."""
     commands = [
         payload_of("amendment.rejected", {"amendment": id_, "reason": reason}) for id_ in ids
     ]
-    write(context, options, *commands)
+    write_commands(context, options, *commands)
 
 
 def list_(
     context: typer.Context,
-    state: Text = option("STATE", "Show only amendments that are proposed, approved or rejected."),
+    state: Text = option(
+        "STATE",
+        "List only amendments (plan changes) in this state: proposed, approved or rejected.",
+    ),
     view: AsOf = None,
 ) -> None:
-    """List amendments in the order of their proposals."""
-    with writing(context, dry_run=True) as (service, output):
+    """List amendments (proposed changes of the plan), the oldest first."""
+    with open_for_writing(context, dry_run=True) as (service, output):
         workflow = service.log.current(view)
         found = [a for a in workflow.amendments.values() if state in (None, a.status)]
-        lines = [f"{a.id:<9} {a.status:<9} {a.kind:<17} {where(a):<9} {summary(a)}" for a in found]
+        lines = [
+            f"{a.id:<9} {a.status:<9} {a.kind:<17} {format_targets(a):<9} {summarise_changes(a)}"
+            for a in found
+        ]
         output.result(
-            [_record(a) for a in found], lambda: "\n".join(lines) or "no amendments", state=workflow
+            [_build_record(a) for a in found],
+            lambda: "\n".join(lines) or "no amendments",
+            state=workflow,
         )
 
 
 def show(
     context: typer.Context,
     id_: Id,
-    statement: bool = option("Print only the text to sign."),
+    statement: bool = option(
+        "Print only the text to sign, so that you can sign your approval on another computer."
+    ),
     view: AsOf = None,
 ) -> None:
-    """Show one amendment, with its impact while it is pending."""
-    with writing(context, dry_run=True) as (service, output):
+    """Show one amendment (a proposed change of the plan).
+
+    If nobody has decided about the amendment yet, also show its impact.
+    """
+    with open_for_writing(context, dry_run=True) as (service, output):
         state = service.log.current(view)
         amendment = state.amendments.get(id_)
         if amendment is None:
-            # A row that is ignored may be what is meant.
+            # The id may be that of an ignored row.
             aside = [
                 f"version {one['version']}, {one['type']!r:.80}, is ignored: {one['why']}"
                 for one in state.set_aside
@@ -268,50 +396,52 @@ def show(
             ]
             raise UnknownAmendment(id_, list(state.amendments), aside)
         if statement and view is None:
-            print_statement(decisions.question_of(service, id_).statement)
+            print_statement(decisions.build_question(service, id_).statement)
             return
-        data: dict[str, Any] = {"amendment": _record(amendment)}
-        text = _text(amendment)
+        data: dict[str, Any] = {"amendment": _build_record(amendment)}
+        text = _format_amendment(amendment)
         if view is None and amendment.status == "proposed":
-            more, text = _open(service, amendment)
+            more, text = _describe_open_amendment(service, amendment)
             data |= more
         output.result(data, lambda: text, state=state)
 
 
-def _open(service: Service, amendment: Amendment) -> tuple[dict[str, Any], str]:
-    """Return what is shown of a proposal that waits, and how people read it.
+def _describe_open_amendment(service: Service, amendment: Amendment) -> tuple[dict[str, Any], str]:
+    """Return a waiting proposal as data and as text.
 
-    What fits the workflow no more, or never did, is told with the reason. The latter is a row that
-    somebody wrote past us: no command records it.
+    If the proposal does not fit the workflow, include the reason. A proposal that never fitted is a
+    row of another program, because no command records it.
     """
     try:
-        question = decisions.question_of(service, amendment.id)
+        question = decisions.build_question(service, amendment.id)
     except LifecycleError as error:
         told = (
-            f"{amendment.id} takes no effect, and cannot be approved: {spelled(error.message)}\n"
-            f"`wfctl amend reject {amendment.id}` closes it.\n{_text(amendment)}"
+            f"{amendment.id} can no longer be applied, so it cannot be approved: "
+            f"{spell_unseen(error.message)}\n`wfctl amend reject {amendment.id}` rejects the "
+            f"amendment.\n{_format_amendment(amendment)}"
         )
         return {"takes_effect": False, "why": error.message}, told
     state = question.state
-    sight = words.foresight(question.root, state, question.amendment, question.impact)
+    sight = words.forecast_effects(question.root, state, question.amendment, question.impact)
     data = {
         "impact": {**question.impact.to_dict(), **sight.to_dict(), "digest": question.digest},
-        "scripts": dict(question.scripts),
+        "scripts": named_scripts(question.scripts),
         "head": {"version": state.head, "hash": question.head},
         "policy": state.consent,
     }
-    tail = f"\ndigest of all this {question.digest}, shown at version {state.head}"
-    return data, words.told(question) + tail
+    tail = f"\ndigest of everything above: {question.digest}, shown at version {state.head}"
+    return data, words.format_question(question) + tail
 
 
-def _text(amendment: Amendment) -> str:
+def _format_amendment(amendment: Amendment) -> str:
+    by = name_approver(amendment.approved_by, amendment.database_user)
     lines = [
-        f"{amendment.id} ({amendment.kind}, {where(amendment)})",
-        *(f"  {line}" for line in changes(amendment)),
-        f"described by its proposer: {spelled(amendment.description)}",
-        f"reason: {spelled(amendment.reason or 'none given')}",
+        f"{amendment.id} ({amendment.kind}, {format_targets(amendment)})",
+        *(f"  {line}" for line in format_changes(amendment)),
+        f"described by its proposer: {spell_unseen(amendment.description)}",
+        f"reason: {spell_unseen(amendment.reason or 'none given')}",
         f"{amendment.status} {amendment.decided_at or amendment.proposed_at}"
-        + (f" by {amendment.approved_by}" if amendment.approved_by else ""),
+        + (f" by {by}" if by else ""),
         f"affected: {', '.join(amendment.invalidated_stages) or 'none'}",
     ]
     return "\n".join(lines)
@@ -326,17 +456,23 @@ _REASON = 1_000
 def rerun(
     context: typer.Context,
     options: Writes,
-    stages: Texts = argument("STAGE...", "Ids of the stages to run."),
-    from_: Texts = option("--from", "STAGE", "Run this stage and every stage downstream."),
-    from_here: bool = option("Run every stage downstream too."),
-    reason: Text = option("TEXT", "Reason (default: the cause that made the stages stale)."),
+    stages: Texts = argument("STAGE...", "The ids of the completed stages to run again."),
+    from_: Texts = option(
+        "--from", "STAGE", "Rerun this stage and all stages that depend on this stage."
+    ),
+    from_here: bool = option("Also rerun all stages that depend on the given stages."),
+    reason: Text = option(
+        "TEXT",
+        "Record in the log why the stages run again. Default: the changed file that "
+        "made them out of date.",
+    ),
     key: AgreeingKey = None,
 ) -> None:
     """Run completed stages again.
 
-    The impact is shown first, and a person approves all of it together.
+    wfctl first shows which stages and results change. A person then approves the rerun.
     """
-    with engine(context, options.dry_run) as (jobs, output):
+    with open_job_runner(context, options.dry_run) as (jobs, output):
         state = jobs.service.state()
         consenter = consenter_of(state.consent, jobs.service.actor, key, None)
         named = _to_compute(state, stages or [], from_ or [], from_here)
@@ -348,13 +484,16 @@ def rerun(
             reason=reason or _reason_for(jobs.service.root, state, named),
         )
         proposed = jobs.service.handle(command, options=options)
-        decide(jobs, output, proposed, consenter, options)
+        decide_proposals(jobs, output, proposed, consenter, options)
 
 
 def _to_compute(state: Workflow, alone: list[str], roots: list[str], all_roots: bool) -> list[str]:
-    """Return the stages named, and those begun that rest on ``roots``, in the plan's order."""
+    """Return the named stages, and started stages that depend on ``roots``, in the plan's order."""
     if not (alone or roots):
-        raise InvalidOption("expected a STAGE, or --from STAGE, found neither")
+        raise InvalidOption(
+            "no stage was given. Name a STAGE, or give --from STAGE to include the stages that "
+            "depend on it."
+        )
     given = {state.stage(id_).id for id_ in (*alone, *roots)}
     graph = {id_: stage.depends_on for id_, stage in state.stages.items()}
     below = downstream(graph, given if all_roots else set(roots))
@@ -363,21 +502,34 @@ def _to_compute(state: Workflow, alone: list[str], roots: list[str], all_roots: 
 
 
 def _reason_for(root: Root, state: Workflow, named: list[str]) -> str:
-    """Return what made the stages stale; if nothing did, the archive that the root is from."""
-    reasons = stale(state, deviations(root.path, state))
+    """Return why the stages are stale, or else the archive from which the root was restored."""
+    reasons = find_stale_stages(state, find_deviations(root.path, state))
     why = [f"{id_}: {', '.join(reasons[id_])}" for id_ in named if id_ in reasons]
     archive = read_config(root).archive
     if archive is not None:
         why = why or [f"computed again from {archive}"]
     if not why:
-        raise InvalidOption(f"{', '.join(named)}: nothing changed since; give --reason TEXT")
+        raise InvalidOption(
+            f"nothing has changed since the last run of {', '.join(named)}. To run these stages "
+            "again anyway, give a reason with --reason TEXT."
+        )
     return "; ".join(why)[:_REASON]
 
 
-def decide(
-    jobs: Jobs, output: Output, proposed: Outcome, consenter: PersonConsent, options: WriteOptions
+def decide_proposals(
+    jobs: Jobs,
+    output: Output,
+    proposed: Outcome,
+    consenter: PersonConsent,
+    options: WriteOptions,
+    *,
+    closes: bool = False,
 ) -> None:
-    """Ask for consent to what was proposed, unless it is decided already, or within a mandate."""
+    """Ask for consent to the proposals, unless they are decided or within a mandate.
+
+    ``closes``: if consent is refused, reject the proposal, because it would block every stage. If a
+    person answers "not now", the proposal stays open in either case.
+    """
     if options.dry_run:
         tell_proposals(jobs, output, proposed, options)
         return
@@ -385,13 +537,19 @@ def decide(
     id_ = next(str(data["amendment"]) for data in named)
     options = WriteOptions()
     if jobs.service.state().amendments[id_].status != "proposed":
-        tell(output, proposed, options)
+        print_outcome(output, proposed, options)
         return
-    question = decisions.question_of(jobs.service, id_)
-    impact = "; ".join(words.consequences(question.impact))
-    say(f"{id_} is proposed; {impact}; `wfctl amend approve {id_}` agrees to it")
-    agreed = _agreed(jobs.service, id_, consenter, options, question.digest)
+    question = decisions.build_question(jobs.service, id_)
+    impact = "; ".join(words.list_consequences(question.impact))
+    print_message(f"{id_} is proposed; {impact}; `wfctl amend approve {id_}` approves it")
+    try:
+        agreed = _approve_amendment(jobs.service, id_, consenter, options, question.digest)
+    except Coded as refusal:
+        if closes:
+            jobs.record(p.AmendmentRejected(amendment=id_, reason=refusal.message[:_REASON]))
+            print_message(f"{id_} was rejected because no person approved it; nothing changed")
+        raise
     if agreed is None:
         raise _not_now([id_])
     stop_all(jobs)
-    tell(output, agreed, options)
+    print_outcome(output, agreed, options)

@@ -2,76 +2,197 @@
 
 from __future__ import annotations
 
+import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TextIO, get_args
 
 import typer
 
-from cli.frame.options import Text, Writes, argument, option
-from cli.frame.writes import claim, issue
-from lifecycle.errors import NoCommand
-from lifecycle.payload.event_types import OF_A_LOOK, OF_A_PERSON
-from lifecycle.rules.decide import payload_of
+from cli.frame.options import Text, Texts, Writes, argument, option
+from cli.frame.writes import issue_command, write_claims
+from lifecycle.errors import InvalidPayload, NoCommand
+from lifecycle.payload.event_types import OBSERVED_TYPES, PERSON_TYPES, STAGED
+from lifecycle.rules.decide import model_of, payload_of
 from service.errors import InvalidOption, NotFound, UnreadablePlan
 
 if TYPE_CHECKING:
     from lifecycle.payload.models import Payload
 
-_APPROVALS = OF_A_PERSON | {"amendment.approved", "stage.retried"}
+NOTE = "note.logged"
+#: Other names of event types.
+_NAMES = {"note": NOTE}
+_EXAMPLE = "wfctl append note.logged text=hello"
+#: Type of a field → a value for an example.
+_SAMPLES: dict[type, str] = {str: "TEXT", int: "1", float: "1.5", bool: "true"}
+_APPROVALS = PERSON_TYPES | {"amendment.approved", "stage.retried"}
+
+
+Data = Annotated[
+    Text,
+    option(
+        "JSON|@FILE|-",
+        "Set the data of the event: a JSON object, a file that contains the object "
+        "(@FILE), or - for stdin.",
+    ),
+]
+Source = Annotated[
+    Text,
+    option(
+        "--from",
+        "FILE|-",
+        "Append all events in this file or in stdin (-), one JSON object on each "
+        "line. If the rules refuse one event, append no event.",
+    ),
+]
 
 
 def append(
     context: typer.Context,
     options: Writes,
-    type_: Text = argument("[TYPE]", "Event type, such as stage.completed."),
-    stage: Text = option("STAGE", "Id of the stage."),
-    data: Text = option("JSON|@FILE|-", "Data of the event, a JSON object."),
-    source: Text = option("--from", "FILE|-", 'Append JSON lines {"type", "data"}, all or none.'),
+    type_: Text = argument(
+        "[TYPE]",
+        "The event type, for example stage.completed, or - to read events as JSON "
+        "lines from stdin.",
+    ),
+    words: Texts = argument(
+        "[FIELD=VALUE]…",
+        "The data of the event: FIELD=VALUE pairs, one JSON object, or the text of a note.",
+    ),
+    stage: Text = option("STAGE", "Link the log entry to this stage, for example stage-2."),
+    data: Data = None,
+    source: Source = None,
 ) -> None:
-    """Append an event through the rules.
+    """Append an event to the log, if the rules allow the event.
 
-    The event has all its consequences, as if the command of the event had been called.
+    wfctl then updates the state and the files, as after the command that usually records this
+    event.
     """
+    if type_ == "-" or (type_ is None and source is None and not _is_terminal(sys.stdin)):
+        type_, source = None, source or "-"
     if (type_ is None) == (source is None):
-        raise InvalidOption("expected either TYPE or --from FILE")
-    if source is not None and (stage is not None or data is not None):
-        raise InvalidOption("--from takes no --stage and no --data: its lines hold them")
+        raise InvalidOption(
+            "the command needs either an event TYPE or the option --from FILE. For example, run "
+            f"`{_EXAMPLE}`."
+        )
+    if source is not None and (stage is not None or data is not None or words):
+        raise InvalidOption(
+            "the option --from cannot be combined with --stage or event data, because each input "
+            "line already contains the stage and the data."
+        )
     if source is not None:
         commands = _commands_in(source)
     else:
+        type_ = _NAMES.get(type_ or "", type_ or "")
         values = object_of("--data", text_of(data)) if data is not None else {}
+        values |= _values_of(type_, words or [])
         values |= {"stage": stage} if stage is not None else {}
-        commands = [payload_of(type_ or "", values)]
+        commands = [_build_payload(type_, values)]
     for command in commands:
-        if command.type in OF_A_LOOK:
-            instead = "stage reuse" if command.type == "outputs.reused" else "reconcile"
-            raise NoCommand(
-                f"{command.type} is recorded by anyone who looked at the files or the job, and by "
-                f"nobody's word; call `wfctl {instead}`, which looks",
-                type=command.type,
-            )
-        if command.type == "cost.charged":
-            raise NoCommand(
-                "cost.charged follows by itself, once, from each end of a stage while a session "
-                "is open, and is recorded by nobody's word; see `wfctl session show`.",
-                type=command.type,
-            )
-    # An approval is a bare wish: a proof of consent is only taken where it is asked for.
+        _refuse_derived_event(command.type)
+    # A proof is accepted only from the command that asked the person, so it is removed here.
     wishes = (
         one.model_copy(update={"proof": {}}) if one.type in _APPROVALS else one for one in commands
     )
-    claim(context, options, *wishes)
+    write_claims(context, options, *wishes)
+
+
+def _refuse_derived_event(type_: str) -> None:
+    """Raise `NoCommand` if wfctl alone records events of a type, after it checked something."""
+    if type_ in OBSERVED_TYPES:
+        instead = "stage reuse" if type_ == "outputs.reused" else "reconcile"
+        raise NoCommand(
+            f"an event of the type {type_} cannot be appended directly, because wfctl must first "
+            f"check the files or the job. Run `wfctl {instead}`, which makes this check and "
+            "records the event.",
+            type=type_,
+        )
+    if type_ == "cost.charged":
+        raise NoCommand(
+            "an event of the type cost.charged cannot be appended directly, because wfctl records "
+            "the cost whenever a stage ends during an open session. To see the costs, run "
+            "`wfctl session show`.",
+            type=type_,
+        )
+
+
+def _is_terminal(stream: TextIO | None) -> bool:
+    return stream is None or stream.isatty()
+
+
+def _build_payload(type_: str, values: dict[str, Any]) -> Payload:
+    """Return the payload; raises `InvalidPayload` with a command line that fits the type."""
+    try:
+        return payload_of(type_, values)
+    except InvalidPayload as error:
+        raise InvalidPayload(type_, error.problems, _format_example(type_)) from error
+
+
+def _format_example(type_: str) -> str:
+    """Return a command line with each required field; nested data comes from a file."""
+    fields = model_of(type_).model_fields
+    samples = {
+        name: "stage-1" if name == "stage" else _get_sample_value(field.annotation)
+        for name, field in fields.items()
+        if field.is_required()
+    }
+    if None in samples.values():
+        return f"wfctl append {type_} --data @FILE"
+    return " ".join(["wfctl append", type_, *(f"{name}={one}" for name, one in samples.items())])
+
+
+def _get_sample_value(annotation: Any) -> str | None:
+    """Return a sample value of a field's type, or None if a single word cannot express one."""
+    choices = get_args(annotation)
+    if choices and all(isinstance(one, str) for one in choices):
+        return str(choices[0])
+    return _SAMPLES.get(annotation)
+
+
+def _values_of(type_: str, words: list[str]) -> dict[str, Any]:
+    """Return the data that words give: fields, a JSON object, or the text of a note."""
+    values: dict[str, Any] = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if word.startswith("{"):
+            values |= object_of("data", word)
+        elif equals and name.isidentifier():
+            values[name] = _parse_value(type_, name, value)
+        elif type_ == NOTE and len(words) == 1:
+            values["text"] = word
+        else:
+            raise InvalidOption(
+                f"the argument {word!r} does not have the form FIELD=VALUE. For example, run "
+                f"`{_EXAMPLE}`."
+            )
+    return values
+
+
+def _parse_value(type_: str, name: str, text: str) -> Any:
+    """Return the parsed JSON value; keep other text, and the value of a text field, unchanged."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    field = model_of(type_).model_fields.get(name) if type_ in STAGED else None
+    is_text = field is not None and str in (field.annotation, *get_args(field.annotation))
+    return text if is_text and not isinstance(value, str) and value is not None else value
 
 
 def note(
     context: typer.Context,
     options: Writes,
-    text: Annotated[str, argument("TEXT", "Line for progress.log.")],
-    stage: Text = option("STAGE", "Id of the stage."),
+    text: Annotated[
+        str,
+        argument(
+            "TEXT", "The text of the note. wfctl also writes the note to the file progress.log."
+        ),
+    ],
+    stage: Text = option("STAGE", "Link the log entry to this stage, for example stage-2."),
 ) -> None:
-    """Write a line into the log."""
-    issue(context, options, "note.logged", text=text, stage=stage)
+    """Add a note to the log."""
+    issue_command(context, options, "note.logged", text=text, stage=stage)
 
 
 def text_of(data: str) -> str:
@@ -89,20 +210,31 @@ def text_of(data: str) -> str:
 def _commands_in(source: str) -> list[Payload]:
     commands: list[Payload] = []
     text = text_of("-" if source == "-" else f"@{source}")
-    for number, line in enumerate(text.splitlines(), 1):
-        if not line.strip():
-            continue
-        place = f"{source}, line {number}"
+    for place, line in _lines_of(source, text):
         values = object_of(place, line)
         type_, data = values.get("type"), values.get("data", {})
         if not isinstance(type_, str) or not isinstance(data, dict):
             raise InvalidOption(
-                f'{place}: expected {{"type": "…", "data": {{…}}}}, found {line:.80}'
+                f"{place}: this line does not describe an event: {line:.80}. An event has the form "
+                '{"type": "…", "data": {…}}'
             )
-        commands.append(payload_of(type_, data))
+        commands.append(_build_payload(type_, data))
     if not commands:
-        raise InvalidOption(f"{source}: expected JSON lines, found none")
+        name = "the standard input" if source == "-" else f"the file {source}"
+        raise InvalidOption(
+            f"{name} contains no JSON lines. To append one event, run `{_EXAMPLE}`. "
+            f'A line looks like {{"type": "{NOTE}", "data": {{"text": "hello"}}}}'
+        )
     return commands
+
+
+def _lines_of(source: str, text: str) -> Iterator[tuple[str, str]]:
+    """Yield each line with its place, or one JSON object that spans several lines."""
+    lines = [(f"{source}, line {n}", one) for n, one in enumerate(text.splitlines(), 1)]
+    lines = [(place, line) for place, line in lines if line.strip()]
+    if lines and lines[0][1].strip() == "{":
+        lines = [(source, text)]
+    yield from lines
 
 
 def object_of(place: str, text: str) -> dict[str, Any]:

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli.frame.options import CommandId, DryRun, KeyedWrites, Text, Texts, argument, option
-from cli.frame.workspace import address_here, engine, journal_of, settings_of, writing
+from cli.frame.workspace import address_here, journal_of, open_job_runner, settings_of
 from cli.settings import actor_of
 from cli.terminal.output import Output
 from eventstore.errors import WrongExpectedVersion
 from eventstore.event import HEAD
-from eventstore.private import public
+from eventstore.private import url_without_password
 from lifecycle.errors import NeedsConsent
-from lifecycle.words.values import span
+from lifecycle.words.values import parse_span
 from service.errors import InvalidOption
 from service.root.root import find_root, open_root, read_config
 
@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from reconciler.files.clearing import Clearing
 
 
-Stages = Annotated[Texts, argument("[STAGE...]", "Ids of the stages (default: all).")]
+Stages = Annotated[
+    Texts, argument("[STAGE...]", "The stages to clean, for example stage-2 (default: all stages).")
+]
 
 
 def clean(
@@ -31,67 +33,80 @@ def clean(
     options: KeyedWrites,
     stages: Stages = None,
     older: Text = option(
-        "--older-than", "AGE", "Delete only files of attempts that ended longer ago than 12h, 7d …."
+        "--older-than",
+        "AGE",
+        "Delete only files of attempts (runs of a stage) that ended more than this "
+        "long ago, for example 12h or 7d.",
     ),
     larger: Text = option(
-        "--larger-than", "SIZE", "Delete only files of attempts larger than this: 1 GB."
+        "--larger-than",
+        "SIZE",
+        "Delete only files of attempts (runs of a stage) that use more disk space "
+        "than this, for example 1 GB.",
     ),
-    yes: bool = option("Delete without asking."),
+    yes: bool = option("Delete the files without asking for confirmation."),
 ) -> None:
     """Delete leftover files of old attempts.
 
-    List the files, ask, and delete them. The last good attempt of each stage is kept.
+    wfctl lists the files and asks before it deletes them. It keeps the files of the last good
+    attempt of each stage.
     """
-    from reconciler.files.clearing import clearings, command, remove
-    from reconciler.files.leftovers import size_of
+    from reconciler.files.clearing import build_clearing_command, find_clearings, remove_files
+    from reconciler.files.leftovers import parse_size
 
-    age = None if older is None else span(older)
+    age = None if older is None else parse_span(older)
     if older is not None and age is None:
-        raise InvalidOption(f"--older-than: expected an age such as 12h, 7d or 2w, found {older!r}")
-    size = None if larger is None else size_of(larger)
+        raise InvalidOption(
+            f"the value {older!r} of the option --older-than is not a valid age. Give an age such "
+            "as 12h, 7d or 2w."
+        )
+    size = None if larger is None else parse_size(larger)
     if larger is not None and size is None:
-        raise InvalidOption(f"--larger-than: expected bytes, or 500 MB, 1 GB …, found {larger!r}")
-    with engine(context, options.dry_run) as (jobs, output):
+        raise InvalidOption(
+            f"the value {larger!r} of the option --larger-than is not a valid size. Give a number "
+            "of bytes, or a size such as 500 MB or 1 GB."
+        )
+    with open_job_runner(context, options.dry_run) as (jobs, output):
         if jobs.service.first_answer(options) is not None:
-            _tell(output, jobs, [], freed=True)
+            _print_result(output, jobs, [], freed=True)
             return
-        found = clearings(jobs, jobs.service.state(), stages, age, size)
+        found = find_clearings(jobs, jobs.service.state(), stages, age, size)
         if found and not (options.dry_run or yes):
-            _ask(jobs, found)
+            _confirm_deletion(jobs, found)
         if found and not options.dry_run:
             # What is gone is named, no matter who dies in between.
-            commands = [command(jobs.root, one) for one in found]
+            commands = [build_clearing_command(jobs.root, one) for one in found]
             jobs.tell(jobs.service.handle(*commands, options=options))
             for one in found:
-                remove(one)
-        _tell(output, jobs, found, freed=not options.dry_run)
+                remove_files(one)
+        _print_result(output, jobs, found, freed=not options.dry_run)
 
 
-def _ask(jobs: Jobs, found: list[Clearing]) -> None:
+def _confirm_deletion(jobs: Jobs, found: list[Clearing]) -> None:
     from cli.frame.consent import asked_at_terminal
 
     total = sum(one.size for one in found)
-    told = "\n".join([*map(_line, found), f"{total} bytes in all."])
+    told = "\n".join([*map(_format_clearing, found), f"{total} bytes in all."])
     try:
         agreed = asked_at_terminal(jobs.service.actor, "what is freed", told, "wfctl clean")
     except NeedsConsent as error:
         raise NeedsConsent(
-            f"nothing was freed of:\n{told} `wfctl clean --yes` frees it "
-            "without asking, `--dry-run` only looks.",
+            f"nothing was deleted of:\n{told} Run `wfctl clean --yes` to delete these files "
+            "without a question, or `wfctl clean --dry-run` to list them.",
             bytes=total,
             freed=[],
         ) from error
     if not agreed:
-        raise NeedsConsent("nothing was freed: n was typed.", bytes=total, freed=[])
+        raise NeedsConsent("you answered n, so nothing was deleted.", bytes=total, freed=[])
 
 
-def _line(one: Clearing) -> str:
+def _format_clearing(one: Clearing) -> str:
     what = [f"{len(one.folders)} folders of scratch"] if one.folders else []
-    what += [f"{len(one.files)} files that it left"] if one.files else []
+    what += [f"{len(one.files)} leftover files"] if one.files else []
     return f"{one.stage} {one.attempt}: {one.size} bytes: {', '.join(what)}"
 
 
-def _tell(output: Output, jobs: Jobs, found: list[Clearing], *, freed: bool) -> None:
+def _print_result(output: Output, jobs: Jobs, found: list[Clearing], *, freed: bool) -> None:
     total = sum(one.size for one in found)
     told = [
         {"stage": one.stage, "attempt": one.attempt, "bytes": one.size}
@@ -100,7 +115,10 @@ def _tell(output: Output, jobs: Jobs, found: list[Clearing], *, freed: bool) -> 
     ]
     data = {"dry_run": not freed, "bytes": total, "freed": told}
     verb = "freed" if freed else "would be freed"
-    lines = [*map(_line, found), f"{total} bytes {verb}" if found else "nothing is to be freed"]
+    lines = [
+        *map(_format_clearing, found),
+        f"{total} bytes {verb}" if found else "there are no leftover files to delete",
+    ]
     output.changed(data, lambda: "\n".join(lines), jobs.service.state(), is_rehearsal=not freed)
 
 
@@ -108,61 +126,49 @@ def upgrade(
     context: typer.Context,
     dry_run: DryRun = False,
     command_id: CommandId = None,
-    expected_version: int | None = option("N", "Refuse unless the schema has revision N.", min=0),
+    expected_version: int | None = option(
+        "N", "Run only if the database schema has revision N. Otherwise, exit with code 4.", min=0
+    ),
 ) -> None:
     """Upgrade the database to the newest schema.
 
-    It appends no event, so that there is no command to keep a key for.
+    The events in the log do not change.
     """
-    from migrations.upgrade import current as revision_of
-    from migrations.upgrade import upgrade as migrate
+    from migrations.upgrade import current_revision as revision_of
+    from migrations.upgrade import upgrade_database as migrate
 
     address = address_here(context)
     before = revision_of(address)
     if expected_version not in (None, int(before or 0)):
         raise WrongExpectedVersion("the database's schema", expected_version, int(before or 0))
     after = HEAD if dry_run else migrate(address)
-    text = f"would go from {before} to {after}" if dry_run else str(after)
+    text = f"would change from revision {before} to {after}" if dry_run else str(after)
     data = {"revision": before if dry_run else after, "was": before, "dry_run": dry_run}
     Output(settings_of(context)).result(data, lambda: text)
 
 
 def current(context: typer.Context) -> None:
-    """Print the revision of the schema."""
-    from migrations.upgrade import current as revision_of
+    """Print the revision of the database schema."""
+    from migrations.upgrade import current_revision as revision_of
 
     revision = revision_of(address_here(context))
     Output(settings_of(context)).result({"revision": revision}, lambda: str(revision))
 
 
-def project(
-    context: typer.Context,
-    rebuild: bool = option("Delete the rows of the tables and write them again."),
-    dry_run: DryRun = False,
-) -> None:
-    """Update the tables of the history to the newest version of the log."""
-    from service.sql.tables import HistoryTables
-
-    with writing(context, dry_run, anywhere=True) as (service, output):
-        tables = HistoryTables(service.root.address, service.log)
-        before, state = tables.checkpoint().version, service.state()
-        start = 0 if rebuild else before
-        if not dry_run:
-            tables.rebuild() if rebuild else tables.catch_up()
-        verb, count = "would project" if dry_run else "projected", state.head - start
-        data = {"events": count, "was": before, "version": state.head, "dry_run": dry_run}
-        text = f"{verb} {count} events, up to version {state.head}"
-        output.result(data, lambda: text, state=state)
-
-
 def url(context: typer.Context) -> None:
-    """Print the address and journal of the log, without a password."""
+    """Print the URL of the log's database, without its password.
+
+    The output also shows the SQLite journal mode.
+    """
     settings = settings_of(context)
     root = open_root(settings.start, settings.database_url, settings.journal)[0]
     address = root.address
-    shown = public(address) if isinstance(address, str) else f"sqlite:///{address}"
+    shown = url_without_password(address) if isinstance(address, str) else f"sqlite:///{address}"
     journal = journal_of(root)
-    how = "the server keeps its own journal; each commit of ours waits for its disk"
+    how = (
+        "the database server keeps its own journal; each commit waits until the server has "
+        "written it to disk"
+    )
     if journal is not None:
         how = f"journal {journal.mode}, synchronous {journal.synchronous}: {journal.reason}"
     data = {"url": shown, "journal": journal._asdict() if journal else None}
@@ -170,7 +176,10 @@ def url(context: typer.Context) -> None:
 
 
 def trust(context: typer.Context, dry_run: DryRun = False) -> None:
-    """Trust the database and the notice receiver that config.toml names, as a person."""
+    """Allow wfctl to use the database and notice receiver in config.toml.
+
+    Only a person can do this. wfctl asks you to confirm at a terminal.
+    """
     from service.root import trust as agreed
 
     settings = settings_of(context)
@@ -180,12 +189,15 @@ def trust(context: typer.Context, dry_run: DryRun = False) -> None:
     if actor_of(settings).kind == "agent":
         agreed.require_trusted(named, root.path)
         if notify is not None and not agreed.is_notice_trusted(notify, root.path):
-            raise NeedsConsent(f"a person agrees to whom {root.config_file} names: {notify}")
+            raise NeedsConsent(
+                f"the file {root.config_file} names {notify} as the receiver of notices, which no "
+                "person has approved yet. A person must run `wfctl db trust` at a terminal."
+            )
     elif not dry_run:
-        agreed.trust(named, root.path)
+        agreed.trust_database(named, root.path)
         if notify is not None:
             agreed.trust_notice(notify, root.path)
     told = " and ".join(filter(None, (named, notify)))
     text = f"{'would trust' if dry_run else 'trusted'}: {told}"
-    text = text if told else "no database elsewhere, and nobody to be told"
+    text = text if told else "config.toml names no other database and no receiver of notices"
     Output(settings).result({"url": named, "notify": notify, "dry_run": dry_run}, lambda: text)

@@ -12,30 +12,39 @@ from typing import Annotated, Any
 import typer
 
 from cli.commands.events import of_machine
-from cli.frame.options import FINDINGS, File, KnownAt, Machine, Text, argument, moment, option
-from cli.frame.workspace import Reading, reading, reading_of, settings_of
+from cli.frame.options import (
+    FINDINGS,
+    File,
+    KnownAt,
+    Machine,
+    Text,
+    argument,
+    option,
+    parse_moment_options,
+)
+from cli.frame.workspace import Reading, open_for_reading, reading_of, settings_of
 from cli.settings import Format, Settings
-from cli.terminal.output import Output, compact
-from cli.terminal.table import TableColumn, present, print_csv, table
+from cli.terminal.output import Output, format_compact_json
+from cli.terminal.table import TableColumn, format_table, print_csv, print_records
 from lifecycle.state.workflow import Stage, Workflow
-from lifecycle.sweeps.definition import is_sweep
 from projections.files.comparison import (
     OF_FILES,
     ComparedRow,
     ComparedSide,
+    build_rows,
+    get_sortable_value,
     heads_of,
     of_runs,
     order_of,
-    plain,
-    rows,
 )
-from projections.files.document_diff import FieldDifference, differences
-from projections.files.state_document import document
+from projections.files.document_diff import FieldDifference, find_differences
+from projections.files.state_document import build_document
 from service.errors import InvalidOption, NotFound
-from service.questions.sides import side_of, sides_of
+from service.questions.sides import build_side, list_side_names
 from service.reading.moment import Moment
+from wfctl_eventstore.extension import require_extension
 
-#: What is told though it is the same.
+#: Values that are shown even if they are equal.
 _ALWAYS = ("metric", "output")
 #: Characters of a value.
 _WIDE = 40
@@ -50,31 +59,45 @@ def compare(
         list[str],
         argument(
             "A B…",
-            "STAGE/ATTEMPT, a stage (alone: all its attempts), LOOP@ROUND, a loop (alone: all its "
-            "rounds), a moment, a workflow's folder or archive, or DIR/STAGE of one.",
+            "The items to compare: stages (stage-2), runs of a stage (stage-2/att-0001), "
+            "rounds of a loop (LOOP@3), moments, or workflow folders or archives (DIR or "
+            "DIR/STAGE). With one stage or loop, wfctl compares all its runs or rounds.",
         ),
     ],
-    every: bool = option("--all", "Show equal values too."),
-    runs: bool = option("Print one line for each side, with its numbers and differences."),
-    sort: Text = option("NAME", "With --runs: sort by this column; -NAME sorts the largest first."),
-    text: Text = option("FILE", "Show how the text of a script, input or output differs."),
+    every: bool = option("--all", "Also show values that are equal."),
+    runs: bool = option(
+        "Print a table with one row for each item, showing its numbers and differences."
+    ),
+    sort: Text = option(
+        "NAME",
+        "Sort the table by this column. Use -NAME to put the largest value first. Requires --runs.",
+    ),
+    text: Text = option(
+        "FILE", "Show the line-by-line differences of this script, input or output file."
+    ),
 ) -> None:
     """Compare the numbers and inputs of attempts, stages or workflows.
 
-    Show numbers, parameters, scripts, inputs and times that differ, and which outputs are equal.
+    The command shows the numbers, parameters, scripts, inputs and times that differ, and the
+    outputs that are equal.
     """
     settings = settings_of(context)
     if sort is not None and not runs:
-        raise InvalidOption("--sort takes --runs: it is a column of that table")
+        raise InvalidOption(
+            "the option --sort can be used only with the option --runs, because --sort names a "
+            "column of the table that --runs prints. Add --runs, or remove --sort."
+        )
     output = Output(settings)
-    with _finding(settings) as where:
-        names = _expanded(where, sides)
+    with _open_sides(settings) as where:
+        names = _expand_sides(where, sides)
         if len(names) < 2 or len(set(names)) < len(names):
             alone = "or a stage or loop with two attempts or rounds"
-            raise InvalidOption(f"expected two sides or more, each once, {alone}")
-        found = rows([_side(where, name) for name in names])
+            raise InvalidOption(
+                f"the command needs at least two different items to compare, {alone}."
+            )
+        found = build_rows([_build_compared_side(where, name) for name in names])
         if text is not None:
-            _print_text(output, where, names, found, text)
+            _print_file_diff(output, where, names, found, text)
             return
     if runs:
         _print_runs(output, names, found, sort)
@@ -84,15 +107,14 @@ def compare(
 
 
 @contextmanager
-def _finding(settings: Settings) -> Iterator[_Finding]:
-    """Give what finds the root of a side; an archive is unpacked once, to be looked at."""
+def _open_sides(settings: Settings) -> Iterator[_Finding]:
+    """Yield a function that finds the root of a side; unpack each archive once."""
     with ExitStack() as opened:
 
         @cache
         def root_in(archive: Path) -> Path:
-            from cli.commands.backup import unpacked  # few comparisons need it
-
-            return opened.enter_context(unpacked(archive)).path
+            handover = require_extension("handover", f"the archive {archive}")
+            return opened.enter_context(handover.open_archive(archive)).path
 
         def where(name: str) -> tuple[Settings, str]:
             path = Path(name)  # which has no slash at its end
@@ -110,32 +132,31 @@ def _is_archive(path: Path) -> bool:
     return path.suffix.lower() == ".zip" and path.is_file()
 
 
-def _expanded(where: _Finding, sides: Sequence[str]) -> list[str]:
+def _expand_sides(where: _Finding, sides: Sequence[str]) -> list[str]:
     """Return the sides; of a stage or a loop alone each attempt or round."""
     if len(sides) != 1:
         return list(sides)
     there, rest = where(sides[0])
     with reading_of(there) as here:
-        found = sides_of(rest, here.state())
+        found = list_side_names(rest, here.state())
     prefix = sides[0].rstrip("/").removesuffix(rest)
     return [f"{prefix}{one}" for one in found]
 
 
-def _side(where: _Finding, name: str) -> ComparedSide:
+def _build_compared_side(where: _Finding, name: str) -> ComparedSide:
     there, rest = where(name)
     with reading_of(there) as here:
         state = here.state()
-        return side_of(name, rest, here.log, state, partial(_tasks, here.root.path, state))
+        return build_side(
+            name, rest, here.log, state, partial(_list_done_tasks, here.root.path, state)
+        )
 
 
-def _tasks(root: Path, state: Workflow, stage: Stage) -> list[Record]:
+def _list_done_tasks(root: Path, state: Workflow, stage: Stage) -> list[Record]:
     """Return a record of each task that a sweep has done, as its table has them."""
-    if not is_sweep(stage.parameters):
-        return []
-    from reconciler.sweep.table import row_of
-    from reconciler.sweep.tasks import tasks_of
+    from reconciler.sweep.stage_tasks import get_stage_tasks
 
-    return [row_of(one) for one in tasks_of(root, state, stage) if one.state == "done"]
+    return [one for one in get_stage_tasks(root, state, stage).rows() if one["state"] == "done"]
 
 
 def _print_rows(output: Output, names: list[str], found: Sequence[ComparedRow]) -> None:
@@ -145,8 +166,10 @@ def _print_rows(output: Output, names: list[str], found: Sequence[ComparedRow]) 
         output.result({"sides": names, "rows": [_in_json(names, row) for row in found]}, str)
         return
     if settings.format is not Format.TEXT:
-        flat = [one for row in found for one in _flat(names, row)]
-        present(output, flat, [], ["kind", "name", *names, "same", "difference", "sigma"], None)
+        flat = [one for row in found for one in _flatten_row(names, row)]
+        print_records(
+            output, flat, [], ["kind", "name", *names, "same", "difference", "sigma"], None
+        )
         return
     records: list[Record] = [{"row": row} for row in found]
 
@@ -166,7 +189,7 @@ def _print_rows(output: Output, names: list[str], found: Sequence[ComparedRow]) 
         *(TableColumn(name, partial(cell, n), _WIDE) for n, name in enumerate(names)),
         TableColumn("DIFFERENCE", apart),
     ]
-    output.print(table(output, records, columns))
+    output.print(format_table(output, records, columns))
 
 
 def _in_json(names: list[str], row: ComparedRow) -> Record:
@@ -177,9 +200,9 @@ def _in_json(names: list[str], row: ComparedRow) -> Record:
     return told | ({"difference": far} if far and not row.is_same else {})
 
 
-def _flat(names: list[str], row: ComparedRow) -> Iterator[Record]:
-    """Yield a record of plain values, and of a number with an error a second one for that."""
-    values = map(plain, row.values)
+def _flatten_row(names: list[str], row: ComparedRow) -> Iterator[Record]:
+    """Yield a record of plain values, and a second record for the error of a number."""
+    values = map(get_sortable_value, row.values)
     far = row.apart[0] if len(names) == 2 else None
     yield {
         "kind": row.kind,
@@ -198,13 +221,13 @@ def _flat(names: list[str], row: ComparedRow) -> Iterator[Record]:
 def _print_runs(
     output: Output, names: list[str], found: Sequence[ComparedRow], sort: str | None
 ) -> None:
-    """Print a line for each side: its numbers, the parameters that differ, how long it took."""
+    """Print a line for each side: its numbers, the parameters that differ, and its duration."""
     told = of_runs(found)
     columns_of = dict(zip(heads_of(told), told, strict=True))
-    records = [_run(name, place, columns_of) for place, name in enumerate(names)]
+    records = [_build_run_record(name, place, columns_of) for place, name in enumerate(names)]
     heads = ["side", *columns_of]
     if sort is not None:
-        records = _sorted(records, heads, sort)
+        records = _sort_records(records, heads, sort)
     if not output.is_text:
         flat = [{**one["values"]} for one in records]
         if output.settings.format is Format.CSV:
@@ -218,57 +241,66 @@ def _print_runs(
 
     columns = [TableColumn(head.upper() if head == "side" else head, partial(cell, head), _WIDE)
                for head in heads]  # fmt: skip
-    output.print(table(output, records, columns))
+    output.print(format_table(output, records, columns))
 
 
-def _run(name: str, place: int, told: Mapping[str, ComparedRow]) -> Record:
-    values = {head: plain(row.values[place]) for head, row in told.items()}
+def _build_run_record(name: str, place: int, told: Mapping[str, ComparedRow]) -> Record:
+    values = {head: get_sortable_value(row.values[place]) for head, row in told.items()}
     cells = {head: row.cell(place) for head, row in told.items()}
     return {"values": {"side": name, **values}, "cells": {"side": name, **cells}}
 
 
-def _sorted(records: list[Record], heads: list[str], sort: str) -> list[Record]:
-    """Return the records by a column: numbers before text, and last those without a value."""
+def _sort_records(records: list[Record], heads: list[str], sort: str) -> list[Record]:
+    """Return the records sorted by a column: numbers, then text, then missing values."""
     name, down = sort.removeprefix("-"), sort.startswith("-")
     if name not in heads:
-        raise InvalidOption(f"--sort: expected one of {', '.join(heads)}, found {name!r}")
+        raise InvalidOption(
+            f"the table has no column {name!r}, which --sort names. Columns of the table: "
+            f"{', '.join(heads)}."
+        )
 
     order = order_of([one["values"].get(name) for one in records], down=down)
     return [records[place] for place in order]
 
 
-def _print_text(
+def _print_file_diff(
     output: Output, where: _Finding, names: list[str], found: Sequence[ComparedRow], file: str
 ) -> None:
     """Print how the text of a file on each side differs from that on the first."""
-    from service.questions.contents import content_of, difference
+    from service.questions.contents import find_content, format_difference
 
     # One side may have made a file that another read.
     kinds = [one.values for one in found if one.kind in OF_FILES and one.name == file]
     kinds.sort(key=lambda values: list(values).count(None))
     if not kinds:
         known = ", ".join(one.name for one in found if one.kind in OF_FILES) or "none"
-        raise NotFound(f"no side has a file {file!r} on record; there: {known}", file=file)
+        raise NotFound(
+            f"none of the compared items recorded the file {file!r}. Recorded files: {known}.",
+            file=file,
+        )
     roots = []
     for name in names:
         with reading_of(where(name)[0]) as here:
             roots.append(here.root.path)
     digests = (next(filter(None, of_side), None) for of_side in zip(*kinds, strict=True))
     texts = [
-        content_of(root, file, digest) if digest is not None else b""
+        find_content(root, file, digest) if digest is not None else b""
         for root, digest in zip(roots, digests, strict=True)
     ]
     gone = [name for name, one in zip(names, texts, strict=True) if one is None]
     if gone:
         raise NotFound(
-            f"{file} as it was at {', '.join(gone)} lies neither in the root nor in its git "
-            "history; its digest alone is on record",
+            f"wfctl cannot show the content of the file {file} for {', '.join(gone)}. The log "
+            "contains only the checksum of the file, and neither the folder nor the Git history "
+            "contains this version.",
             file=file,
         )
     lines = [
         line
         for name, one in zip(names[1:], texts[1:], strict=True)
-        for line in difference(texts[0] or b"", one or b"", f"{names[0]}:{file}", f"{name}:{file}")
+        for line in format_difference(
+            texts[0] or b"", one or b"", f"{names[0]}:{file}", f"{name}:{file}"
+        )
     ]
     data = {"file": file, "sides": names, "lines": lines}
     output.result(data, lambda: "\n".join(lines) or f"{file} is the same")
@@ -276,27 +308,39 @@ def _print_text(
 
 def diff(
     context: typer.Context,
-    first: Text = argument("[A]", "First moment (default: now)."),
-    second: Text = argument("[B]", "Second moment (default: now)."),
-    root_b: File = option("DIR", "Compare with another workflow, at moment B."),
+    first: Text = argument(
+        "[A]",
+        "The first moment: an event number (12), a time (2026-03-31T14:00), or the end of "
+        "session N (session:N). Default: now.",
+    ),
+    second: Text = argument(
+        "[B]",
+        "The second moment: an event number (12), a time (2026-03-31T14:00), or the end of "
+        "session N (session:N). Default: now.",
+    ),
+    root_b: File = option(
+        "DIR",
+        "Compare with the workflow in this folder, instead of with an earlier moment "
+        "of the same workflow.",
+    ),
     field: Text = option("FIELD", "Compare only this field, for example stage-2.parameters."),
     machine: Machine = None,
     known_at: KnownAt = None,
 ) -> None:
     """Compare two moments of the workflow, or two workflows.
 
-    List each field that differs (exit 7 if any does).
+    The command lists each field that differs. The exit code is 7 if a field differs.
     """
     other = replace(settings_of(context), root=root_b, database_url=None) if root_b else None
     with (
-        reading(context) as here,
+        open_for_reading(context) as here,
         reading_of(other) if other is not None else nullcontext(here) as there,
     ):
-        before, old, _ = _diff_side(here, machine, moment(first, known_at))
-        after, new, state = _diff_side(there, machine, moment(second, known_at))
+        before, old, _ = _diff_side(here, machine, parse_moment_options(first, known_at))
+        after, new, state = _diff_side(there, machine, parse_moment_options(second, known_at))
         found = [
             one
-            for one in differences(old, new)
+            for one in find_differences(old, new)
             if field is None or f"{one.name}.".startswith(f"{field}.")
         ]
         told = [
@@ -304,7 +348,7 @@ def diff(
             for one in found
         ]
         output = here.output if machine is None else of_machine(here, machine).output
-        lines = [line for one in found for line in _lines(output, one)]
+        lines = [line for one in found for line in _format_difference(output, one)]
         versions = f"version {before['version']} and version {after['version']}"
         text = "\n".join(lines) or f"no field differs between {versions}"
         output.result({"a": before, "b": after, "differences": told}, lambda: text, state=state)
@@ -315,20 +359,20 @@ def diff(
 def _diff_side(
     root: Reading, machine: str | None, view: Moment | None
 ) -> tuple[dict[str, Any], dict[str, Any], Workflow | None]:
-    """Return what is compared, for the answer; its document; the state of a workflow."""
+    """Return a side as data for the answer, its document, and the state of a workflow."""
     if machine is not None:
         from cli.frame.machine_history import document_of
 
         version, whole = document_of(root, machine, view)
         return {"machine": machine, "version": version}, whole, None
     state = root.log.current(view)
-    return {"workflow": state.id, "version": state.head}, document(state), state
+    return {"workflow": state.id, "version": state.head}, build_document(state), state
 
 
-def _lines(output: Output, difference: FieldDifference) -> list[str]:
+def _format_difference(output: Output, difference: FieldDifference) -> list[str]:
     lines = [difference.name + (" (order)" if difference.kind == "order" else "")]
     if difference.kind != "added":
-        lines.append(output.style(f"  - {compact(difference.old)}", "31"))
+        lines.append(output.style(f"  - {format_compact_json(difference.old)}", "31"))
     if difference.kind != "removed":
-        lines.append(output.style(f"  + {compact(difference.new)}", "32"))
+        lines.append(output.style(f"  + {format_compact_json(difference.new)}", "32"))
     return lines

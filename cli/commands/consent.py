@@ -12,9 +12,9 @@ import typer
 
 from cli.frame.consent import consenter_of
 from cli.frame.options import DryRun, File, Text, option
-from cli.frame.workspace import settings_of, writing
+from cli.frame.workspace import open_for_writing, settings_of
 from cli.settings import actor_of
-from cli.terminal.output import Output, say
+from cli.terminal.output import Output, print_message
 from lifecycle.errors import NeedsConsent
 from service.consent import signature
 from service.errors import NoRoot
@@ -25,70 +25,80 @@ from service.writing.stream_writer import WriteOptions
 from service.writing.workflow_service import Service
 
 _POLICY = "signature"
-_WHY = "only a signature shall count, so that nobody can agree in a person's name"
+_WHY = "accept only signatures, so that nobody can approve in another person's name"
 
 
 def setup(
     context: typer.Context,
-    name: Text = option("NAME", "Name of the signer (default: login@host)."),
-    key: File = option("FILE", "Existing key, with its .pub in the same folder."),
-    hardware: bool = option("Create the key on a FIDO device, which requires a touch."),
+    name: Text = option(
+        "NAME", "List your key under this name in the file of approved signers. Default: USER@HOST."
+    ),
+    key: File = option(
+        "FILE",
+        "Use this existing SSH key instead of creating a key. The .pub file must be "
+        "in the same folder.",
+    ),
+    hardware: bool = option(
+        "Create the key on a FIDO security key. Each signature then requires a touch of the device."
+    ),
     dry_run: DryRun = False,
 ) -> None:
-    """Create your key and the signers file, and require signatures here.
+    """Create your SSH key, and require signed approvals in this workflow.
 
-    For a person at a terminal: ssh-keygen asks for a passphrase, then the change of policy is shown
-    and agreed to under the policy in force. Again, it takes what is there.
+    Run the command at a terminal. ssh-keygen asks you for a passphrase, and wfctl asks you to
+    approve the new rule. If you already have a key and a file of approved signers, wfctl uses them.
     """
     settings = settings_of(context)
     actor = actor_of(settings)
-    check_person(actor, "how a person agrees")
+    check_person(actor, "how a person approves")
     own = name or f"{getpass.getuser()}@{platform.node()}"
     path, signers = key or config_folder() / "signing-key", config_folder() / "signers"
     made = key is None and not path.exists()
-    # A name that cannot be one is told before a passphrase is asked.
+    # Refuse an invalid name before asking for a passphrase.
     signature.signer_line(own, "")
     line = f"{own} …"
     if not (dry_run and made):
         if made:
-            say(f"wfctl: making your key at {path}; choose a passphrase that no program has")
+            print_message(
+                f"wfctl: creating your key at {path}; choose a passphrase that no program knows"
+            )
             signature.make_key(path, own, hardware=hardware)
-        line = signature.signer_line(own, signature.public_of(path))
+        line = signature.signer_line(own, signature.read_public_key(path))
         if not dry_run:
-            signature.allow(signers, line)
-    _explain(path, line)
+            signature.allow_signer(signers, line)
+    _explain_key_protection(path, line)
     try:
-        with writing(context, dry_run) as (service, output):
-            data = _decided(service, path, line, dry_run)
+        with open_for_writing(context, dry_run) as (service, output):
+            data = _set_policy(service, path, line, dry_run)
     except NoRoot:
         output, data = Output(settings), {"workflow": None, "policy": None}
     told = {"dry_run": dry_run, "key": str(path), "made": made, "signers": str(signers)}
     told |= {"signer": line, **data}
-    output.result(told, lambda: "\n".join(_text(told)))
+    output.result(told, lambda: "\n".join(_format_setup(told)))
 
 
-def _explain(key: Path, line: str) -> None:
-    """Say what keeps programs of this login from signing with the key, or that nothing does."""
+def _explain_key_protection(key: Path, line: str) -> None:
+    """Print what prevents programs of this user from signing with the key, if anything."""
     if not key.exists():
         return
     if signature.needs_touch(line.partition(" ")[2]):
-        text = "the key is on a device: each signature wants a touch, which no program gives"
+        text = "the key is on a device: each signature needs a touch, which no program can give"
     elif key.suffix == ".pub":
         text = "the SSH agent signs: add the key with `ssh-add -c`, so that it asks each time"
-    elif signature.is_open(key):
+    elif signature.is_unprotected_key(key):
         text = (
-            f"warning: {key} has no passphrase: every program of this login can "
-            f"sign with it. `ssh-keygen -p -f {key}` sets one"
+            f"warning: {key} has no passphrase, so every program of your user account can sign "
+            f"with the key. `ssh-keygen -p -f {key}` sets a passphrase"
         )
     else:
         text = (
-            "the passphrase is asked for at each signature. Do not add the key to an SSH "
+            "the passphrase is required for each signature. Do not add the key to an SSH "
             "agent without `ssh-add -c`: the agent would sign for every program that asks"
         )
-    say(f"wfctl: {text}")
+    print_message(f"wfctl: {text}")
 
 
-def _decided(service: Service, key: Path, line: str, dry_run: bool) -> dict[str, Any]:
+def _set_policy(service: Service, key: Path, line: str, dry_run: bool) -> dict[str, Any]:
     from cli.frame.proposal import AskedChanges, command_of
 
     state = service.state()
@@ -104,16 +114,16 @@ def _decided(service: Service, key: Path, line: str, dry_run: bool) -> dict[str,
     id_ = next(str(e.data["amendment"]) for e in outcome.events if e.type == command.type)
     policy = service.state().consent
     consenter = consenter_of(policy, service.actor, key if policy == _POLICY else None, None)
-    if decisions.approve(service, id_, consenter, WriteOptions()) is None:
+    if decisions.approve_amendment(service, id_, consenter, WriteOptions()) is None:
         raise NeedsConsent(
-            f"the policy stays {policy}: n was typed. `wfctl amend approve {id_}` asks again, "
-            f"`wfctl amend reject {id_}` closes it.",
+            f"the consent policy is still {policy}, because you answered no. To decide later, run "
+            f"`wfctl amend approve {id_}`. To reject the change, run `wfctl amend reject {id_}`.",
             amendments=[id_],
         )
     return {**found, "policy": service.state().consent, "amendment": id_}
 
 
-def _text(told: dict[str, Any]) -> Iterator[str]:
+def _format_setup(told: dict[str, Any]) -> Iterator[str]:
     yield f"key {told['key']}{' (new)' if told['made'] else ''}"
     yield f"signers {told['signers']}: {told['signer']}"
     if told["workflow"] is None:
@@ -121,5 +131,5 @@ def _text(told: dict[str, Any]) -> Iterator[str]:
     else:
         verb = "would be" if told["dry_run"] else "is"
         yield f"{told['workflow']}: consent {verb} by {told.get('would_be') or told['policy']}"
-        yield f"from now on: wfctl amend approve AMENDMENT --key {told['key']}"
+        yield f"approve from now on with: wfctl amend approve AMENDMENT --key {told['key']}"
     yield f"a new machine: wfctl machine init … --consent {_POLICY} --signers {told['signers']}"

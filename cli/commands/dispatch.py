@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cli.frame.options import DryRun, Stage, Writes, argument, option
-from cli.frame.workspace import engine, require_work_tree_of_root
-from cli.frame.writes import through
-from cli.terminal.output import say
-from lifecycle.state.conditions import has_results_kept, hindrance_of
+from cli.frame.workspace import open_job_runner, require_work_tree_of_root
+from cli.frame.writes import write_through_jobs
+from cli.terminal.output import print_message
+from lifecycle.state.conditions import find_what_waits, has_results_kept
 from service.errors import InvalidOption, NotFound
 
 if TYPE_CHECKING:
@@ -25,14 +25,14 @@ def dispatch(
     context: typer.Context,
     options: Writes,
     stage: Stage,
-    sync: bool = option("Wait until the job has ended; use no tmux."),
+    sync: bool = option("Run the job in the foreground and wait until the job ends."),
 ) -> None:
     """Start the job of one stage.
 
-    The job goes through DPDispatcher. If only the checks of a stage changed, its results are
-    checked again, and no job starts.
+    wfctl submits the job with the program DPDispatcher. If only the checks of the stage changed
+    since its last run, wfctl repeats the checks and starts no job.
     """
-    from reconciler.control.dispatch import dispatch as launch
+    from reconciler.control.dispatch import dispatch_stage as launch
     from reconciler.control.reconcile import dispatch_sync
 
     require_work_tree_of_root(context)
@@ -40,32 +40,39 @@ def dispatch(
     def act(jobs: Jobs) -> Outcome:
         outcome: Outcome | None = None
         if has_results_kept(jobs.service.state().stage(stage)):
-            from reconciler.verification.reuse import taken  # of no use if nothing was computed
+            from reconciler.verification.reuse import (
+                reuse_if_configured,
+            )  # of no use if nothing was computed
 
-            outcome = taken(jobs, stage, sync=sync, options=options)
+            outcome = reuse_if_configured(jobs, stage, sync=sync, options=options)
         if outcome is None and sync:
             return dispatch_sync(jobs, stage, options)
         return outcome or launch(jobs, stage, sync=False, options=options)
 
-    through(context, options, act)
+    write_through_jobs(context, options, act)
 
 
 def wait(
     context: typer.Context,
-    stages: Annotated[list[str], argument("STAGE...", "Ids of the stages, for example stage-2.")],
-    timeout: float | None = option("S", "Give up after S seconds (exit 1).", min=0),
+    stages: Annotated[
+        list[str],
+        argument("STAGE...", "The ids of the stages whose jobs to wait for, for example stage-2."),
+    ],
+    timeout: float | None = option(
+        "S", "Stop waiting after S seconds and exit with code 1. The jobs continue.", min=0
+    ),
 ) -> None:
     """Wait until running jobs finish.
 
-    The result of each job is recorded.
+    wfctl then records the result of each job.
     """
     from reconciler.control.reconcile import wait_all
-    from reconciler.control.strangers import in_flight
+    from reconciler.control.strangers import find_stages_in_flight
 
-    with engine(context) as (jobs, output):
+    with open_job_runner(context) as (jobs, output):
         wait_all(jobs, stages, timeout)
         state = jobs.service.state()
-        open_ = {stage.id for stage in in_flight(state)}
+        open_ = {stage.id for stage in find_stages_in_flight(state)}
         ends = [
             {"stage": id_, "status": state.stage(id_).status.value, "ended": id_ not in open_}
             for id_ in stages
@@ -83,35 +90,35 @@ def wait(
 
 def _why_open(state: Workflow, id_: str) -> str:
     """Return why an attempt does not go on, if that is known."""
-    found = hindrance_of(state, state.stage(id_))
-    return "no end of its attempt is known" if found is None else found.why
+    found = find_what_waits(state, state.stage(id_))
+    return "wfctl does not know how the attempt ended" if found is None else found.why
 
 
 def reconcile(context: typer.Context, dry_run: DryRun = False) -> None:
     """Compare the log with files, processes and the scheduler.
 
-    What differs is recorded, and lost jobs are found or started again.
+    wfctl records each difference. If a job is lost, wfctl finds the job or starts it again.
     """
-    from projections.words.account import account, to_dicts
-    from reconciler.control.reconcile import reconcile as bring_in_line
-    from reconciler.files.freshness import look
+    from projections.words.account import list_items, to_dicts
+    from reconciler.control.reconcile import reconcile_stages as bring_in_line
+    from reconciler.files.freshness import inspect_results
 
-    with engine(context, dry_run) as (jobs, output):
+    with open_job_runner(context, dry_run) as (jobs, output):
         findings = [one.to_dict() for one in bring_in_line(jobs, dry_run=dry_run)]
         state = jobs.service.state()
-        text = "\n\n".join("\n".join(_finding(one, dry_run)) for one in findings)
-        seen = look(jobs.service.root, jobs.service.log, state)
-        stands = account(state, seen)
+        text = "\n\n".join("\n".join(_format_finding(one, dry_run)) for one in findings)
+        seen = inspect_results(jobs.service.root, jobs.service.log, state)
+        stands = list_items(state, seen)
         output.changed(
             {"dry_run": dry_run, "findings": findings, "account": to_dicts(stands)},
-            lambda: "\n".join([text or "no attempt is under way", *map(str, stands)]),
+            lambda: "\n".join([text or "no attempt is running", *map(str, stands)]),
             state,
             is_rehearsal=dry_run,
             actions=output.next_actions(state, seen),
         )
 
 
-def _finding(found: dict[str, Any], dry_run: bool) -> Iterator[str]:
+def _format_finding(found: dict[str, Any], dry_run: bool) -> Iterator[str]:
     verdict, evidence = found["verdict"], found["evidence"]
     yield f"{found['stage']} {found['attempt']}"
     yield f"  verdict   {verdict['name']} (row {verdict['row']}): {verdict['reason']}"
@@ -135,23 +142,24 @@ def rehydrate(
     dry_run: DryRun = False,
     brief: int | None = option(
         "N",
-        "Limit the output to N tokens of four bytes. Running jobs, open decisions and "
-        "contradictions are always printed.",
+        "Shorten the output to N tokens (4 bytes each). Running jobs, open decisions "
+        "and contradictions are always printed.",
         min=1,
     ),
 ) -> None:
     """Recover after a lost session and show what to do next.
 
-    Read the log, compare it with files, processes and the scheduler, and repair what differs.
+    wfctl compares the log with files, processes and the scheduler, repairs differences, and prints
+    the state and the next steps.
     """
-    from cli.terminal.briefing import SCREEN, text
-    from reconciler.briefing.briefing import Briefing, fitted, tokens
+    from cli.terminal.briefing import SCREEN, format_briefing
+    from reconciler.briefing.briefing import Briefing, count_tokens, fit_briefing
     from reconciler.briefing.rehydrate import rehydrate as bring_back
 
     def rendered(briefing: Briefing) -> str:
         return output.rendered(
             briefing.to_dict(),
-            lambda: text(briefing, output, dry_run),
+            lambda: format_briefing(briefing, output, dry_run),
             state=state,
             actions=briefing.actions,
             is_brief=brief is not None,
@@ -159,16 +167,19 @@ def rehydrate(
 
     def fits(briefing: Briefing) -> bool:
         if brief is not None:
-            return tokens(rendered(briefing)) <= brief
+            return count_tokens(rendered(briefing)) <= brief
         return not output.is_text or rendered(briefing).count("\n") < SCREEN
 
-    with engine(context, dry_run) as (jobs, output):
+    with open_job_runner(context, dry_run) as (jobs, output):
         briefing = bring_back(jobs, dry_run=dry_run)
         state = jobs.service.state()
-        shown = rendered(fitted(briefing, fits))
+        shown = rendered(fit_briefing(briefing, fits))
         output.print(shown)
-    if brief is not None and tokens(shown) > brief:
-        say(f"wfctl: nothing more can be left out; {tokens(shown)} tokens of {brief}")
+    if brief is not None and count_tokens(shown) > brief:
+        print_message(
+            f"wfctl: the answer cannot be shortened further: it has {count_tokens(shown)} tokens, "
+            f"and the limit is {brief}"
+        )
 
 
 def diagnose(
@@ -176,14 +187,17 @@ def diagnose(
     options: Writes,
     stage: Stage,
     submit: bool = option(
-        "Run the job once more for its log and err only; this counts as a retry."
+        "Run the job again to collect its output and error messages. This counts as a retry."
     ),
-    sync: bool = option("With --submit: wait until the job has ended."),
+    sync: bool = option("Wait until the job ends. Requires --submit."),
 ) -> None:
-    """Diagnose the failure of the newest attempt; write nothing."""
-    from reconciler.control.dispatch import dispatch as launch
+    """Diagnose why the newest run of a stage failed.
+
+    Without --submit, the command changes nothing.
+    """
+    from reconciler.control.dispatch import dispatch_stage as launch
     from reconciler.control.reconcile import dispatch_sync
-    from reconciler.control.stopping import of_newest
+    from reconciler.control.stopping import diagnose_newest_attempt
 
     def act(jobs: Jobs) -> Outcome:
         if sync:
@@ -191,29 +205,36 @@ def diagnose(
         return launch(jobs, stage, sync=False, options=options, diagnostic=True)
 
     if submit:
-        through(context, options, act)
+        write_through_jobs(context, options, act)
         return
     if sync or options.command_id or options.expected_version is not None:
-        raise InvalidOption("--sync, --command-id and --expected-version go with --submit")
-    with engine(context, dry_run=True) as (jobs, output):
+        raise InvalidOption(
+            "the options --sync, --command-id and --expected-version can be used only with the "
+            "option --submit. Add --submit, or remove these options."
+        )
+    with open_job_runner(context, dry_run=True) as (jobs, output):
         state = jobs.service.state()
         known = state.stage(stage)
         attempt = known.attempt
         if attempt is None:
-            raise NotFound(f"{stage} has no attempt to be diagnosed; it is {known.status}.")
-        found = of_newest(jobs, state, known, attempt)
+            raise NotFound(
+                f"the stage {stage} has no attempt that can be diagnosed. The status of the stage "
+                f"is {known.status}."
+            )
+        found = diagnose_newest_attempt(jobs, state, known, attempt)
         data = {"stage": stage, "attempt": attempt.id, "error": known.last_error}
-        text = "\n".join(_lines(f"{stage} {attempt.id}", found))
+        text = "\n".join(_format_diagnosis(f"{stage} {attempt.id}", found))
         output.result({**data, **found.to_dict()}, lambda: text, state=state)
 
 
-def _lines(head: str, found: Diagnosis) -> Iterator[str]:
-    yield f"{head}: {found.category.replace('_', ' ')}"
-    yield f"  because  {found.because}"
+def _format_diagnosis(head: str, found: Diagnosis) -> Iterator[str]:
+    kind = "failed check" if found.failed_check else found.category.replace("_", " ")
+    yield f"{head}: {kind}"
+    yield f"  cause    {found.because}"
     yield from (f"  job      {line}" for line in found.jobs)
-    yield f"  ran in   {found.remote or 'no place that is known'}"
+    yield f"  ran in   {found.remote or 'an unknown place'}"
     if not found.has_output:
-        yield "  nothing that the job wrote is here; `--submit` runs it once more to bring it back"
+        yield "  no output of the job is on this machine; `--submit` runs the job again to fetch it"
     yield from (f"  task     {line}" for line in found.tasks)
     yield f"  next     {found.advice}"
     yield from (f"  | {line}" for line in (found.output or "").splitlines())

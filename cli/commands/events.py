@@ -15,24 +15,49 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from cli.frame import selection as chosen
-from cli.frame.options import FINDINGS, AsOf, Brief, DryRun, Machine, Text, Texts, argument, option
-from cli.frame.workspace import Reading, entry, reading, settings_of, standing, writing
+from cli.frame.options import (
+    FINDINGS,
+    AsOf,
+    AsOfUntil,
+    Brief,
+    DryRun,
+    Machine,
+    Text,
+    Texts,
+    argument,
+    option,
+)
+from cli.frame.workspace import (
+    Reading,
+    describe_entry,
+    get_log_standing,
+    open_for_reading,
+    open_for_writing,
+    settings_of,
+)
 from cli.terminal.output import Output
 from eventstore.event import RecordedEvent
-from eventstore.store import subscribed
+from eventstore.store import subscribe
 from lifecycle.errors import UnknownEventType
 from service.errors import InvalidOption
-from service.reading.log import Selection, WorkflowLog, check_behaviour
+from service.reading.log import Selection, WorkflowLog
+from service.reading.machine_streams import list_machines
 from service.reading.moment import Moment
 from service.reading.stream_log import StreamLog
 from service.root.disk import system_clock, utc_text
+from wfctl_eventstore.extension import (
+    CheckedCheckpoints,
+    MissingExtensionError,
+    find_extension,
+    require_extension,
+)
 
 if TYPE_CHECKING:
     from service.files.inspection import Difference
 
 Files = list[Path] | None
 Record = dict[str, Any]
-#: So many findings say what is wrong; of a damaged log each row may be one.
+#: Maximum number of findings shown; in a damaged log each row may have one.
 _SHOWN = 100
 
 
@@ -46,27 +71,49 @@ def events(
     template: chosen.Template = None,
     reverse: chosen.Reverse = False,
     follow: chosen.Follow = False,
-    machine: Text = option("ID", "Use the log of a phase machine."),
-    stored: bool = option("Print each event with the exact bytes that were hashed."),
+    machine: Text = option(
+        "ID",
+        "Use the log of this phase machine (the tracked work of an agent) instead of "
+        "the log of the workflow.",
+    ),
+    stored: bool = option(
+        "Print each event exactly as stored, so that you can check its hash yourself."
+    ),
 ) -> None:
-    """Print the recorded events.
+    """Print the events of the log.
 
-    With --actor KIND or KIND:NAME, print only the events of one actor.
+    With --actor KIND or --actor KIND:NAME, print only the events of these authors.
     """
     if stored:
         _print_stored(context, machine)
         return
     _check_form(context, ("reverse", "brief", "at", "known_at"))
-    with reading(context) as root:
+    with open_for_reading(context) as root:
         workflow = root if machine is None else of_machine(root, machine)
         wanted = asked.of(workflow)
-        log = workflow.log if machine is None else workflow.machine(machine)
-        found = _recorded(workflow, follow) if view is None else log.events(view)
+        found = _load_events(workflow, machine, view, follow)
         each = (record_of(event) for event in found if wanted.fits(event))
-        records = chosen.matching(each, asked.grep)
+        records = chosen.filter_records(each, asked.grep)
         # Those to come have no end of which one could count back.
-        shown = islice(records, limit) if follow else chosen.ordered(records, limit, reverse)
-        _print(context, workflow, shown, (_short_event, _event_line), view)
+        shown = islice(records, limit) if follow else chosen.select_newest(records, limit, reverse)
+        _print_records(context, workflow, shown, (_short_event, _event_line), view)
+
+
+def _load_events(
+    workflow: Reading, machine: str | None, view: Moment | None, follow: bool
+) -> Iterator[RecordedEvent]:
+    """Return the events of a log, or of all machines in a root with only machines."""
+    if machine is None and workflow.config.workflow is None:
+        from cli.frame import machine_history
+
+        if follow:
+            raise InvalidOption(
+                "the option --follow can follow only one machine. Name the machine with the "
+                "option --machine ID."
+            )
+        return machine_history.events_of_all(workflow, view)
+    log = workflow.log if machine is None else workflow.machine(machine)
+    return _read_recorded_events(workflow, follow) if view is None else log.events(view)
 
 
 def record_of(event: RecordedEvent) -> Record:
@@ -85,10 +132,13 @@ def _check_form(context: typer.Context, endless: Iterable[str]) -> None:
     ends = [f"--{name.replace('_', '-')}" for name in endless if given["follow"] and given[name]]
     if ends:
         needing = " and ".join(ends).replace("--limit", "-n")
-        raise InvalidOption(f"--follow has no end, which {needing} would need")
+        raise InvalidOption(
+            f"the option --follow cannot be combined with {needing}, because --follow runs until "
+            "you stop it. Remove one of these options."
+        )
 
 
-def _print(
+def _print_records(
     context: typer.Context,
     workflow: Reading,
     records: Iterable[Record],
@@ -105,61 +155,65 @@ def _print(
     shape = chosen.shape_of(output, given["fields"], given["template"])
     through: Any = nullcontext()
     if pager:
-        from cli.terminal.table import paged
+        from cli.terminal.table import use_pager
 
-        through = paged(output)
+        through = use_pager(output)
     with through:
         shape.print(output, records, told[1], view)
 
 
 def _print_stored(context: typer.Context, machine: str | None) -> None:
-    """Print every event of a stream, byte for byte as it is kept; raises `InvalidOption`.
+    """Print every event of a stream, byte for byte as stored; raises `InvalidOption`.
 
-    What is read otherwise is lifted to the schema of today, and has another hash.
+    Other commands convert events to the current schema, which changes their hash.
     """
     names = [name for name in context.params if name not in ("stored", "machine")]
     given = [name for name in names if context.params[name] not in (None, False, [], ())]
     if given:
         shown = ", ".join(f"--{name.strip('_').replace('_', '-')}" for name in given)
-        raise InvalidOption(f"--stored prints every event of the stream: leave out {shown}")
-    from eventstore.transfer.archive import exported
+        raise InvalidOption(
+            f"the option --stored cannot be combined with {shown}, because --stored always prints "
+            "every event of the stream. Remove one of these options."
+        )
+    from eventstore.transfer.archive import export_line
 
-    with reading(context) as root:
+    with open_for_reading(context) as root:
         workflow = root if machine is None else of_machine(root, machine)
         for raw in workflow.log.store.raw(workflow.log.stream):
-            print(exported(raw))
+            print(export_line(raw))
 
 
 def of_machine(root: Reading, machine: str) -> Reading:
     """Return the root with the log of a machine; raises `StateNotFound`."""
     log = root.machine(machine)
     log.current()
-    output = Output(root.output.settings, partial(standing, log, None))
+    output = Output(root.output.settings, partial(get_log_standing, log, None))
     return replace(root, log=WorkflowLog(log.store, log.stream, root.root.path), output=output)
 
 
-def _recorded(workflow: Reading, follow: bool) -> Iterator[RecordedEvent]:
+def _read_recorded_events(workflow: Reading, follow: bool) -> Iterator[RecordedEvent]:
     store, stream = workflow.log.store, workflow.log.stream
     if not follow:
         return store.read(stream)
-    return subscribed(store, stream=stream)
+    return subscribe(store, stream=stream)
 
 
 def _short_event(record: Record) -> Record:
-    """Return what tells of an event: not its place in the chain, nor what it was caused by."""
+    """Return the main fields of an event, without its place in the chain and its cause."""
     when = f"{record['recorded_at'][:19]}Z"
     told = {"version": record["version"], "at": when, "type": record["type"]}
-    return {**told, "actor": _who(record["actor"]), "data": record["data"]}
+    return {**told, "actor": _format_actor(record["actor"]), "data": record["data"]}
 
 
-def _who(actor: Any) -> str:
+def _format_actor(actor: Any) -> str:
     return f"{actor['kind']}:{actor['name']}" if isinstance(actor, dict) else str(actor)
 
 
 def _event_line(record: Record) -> str:
     stage = record["data"].get("stage") or ""
     when = f"{record['recorded_at'][:19]}Z"
-    return f"v{record['version']:<4} {when} {record['type']:<20} {stage:<9} {_who(record['actor'])}"
+    actor = _format_actor(record["actor"])
+    return f"v{record['version']:<4} {when} {record['type']:<20} {stage:<9} {actor}"
 
 
 #: Event type, or its kind → the style of its message.
@@ -183,117 +237,144 @@ def log(
     view: AsOf = None,
     limit: chosen.Newest = None,
     brief: Brief = None,
-    relative: bool = option("Print relative times, as in 2 hours ago."),
+    relative: bool = option("Print times relative to now, for example 2 hours ago."),
     fields: chosen.Fields = None,
     template: chosen.Template = None,
     reverse: chosen.Reverse = False,
     follow: chosen.Follow = False,
     machine: Machine = None,
-    pager: bool = option("--pager/--no-pager", "Use $PAGER on a terminal.", default=True),
+    pager: bool = option(
+        "--pager/--no-pager",
+        "Show long output page by page, with the program in $PAGER, if you are at a terminal.",
+        default=True,
+    ),
 ) -> None:
     """Show the history of the workflow.
 
-    With --actor, show only what one actor did.
+    With --actor KIND:NAME, show only entries by this person or program.
     """
     _check_form(context, ("reverse", "limit", "brief", "at", "known_at"))
     stages = asked.stages or []
-    with reading(context) as root:
+    with open_for_reading(context) as root:
         workflow = root if machine is None else of_machine(root, machine)
         wanted = asked._replace(stages=None).of(workflow)
         entries = (
             one
-            for one in _entries(workflow, machine, view, wanted, follow)
+            for one in _load_entries(workflow, machine, view, wanted, follow)
             if not stages or one["stage"] in stages or set(stages) & set(one["message"].split())
         )
-        lines = chosen.ordered(chosen.matching(entries, asked.grep), limit, reverse)
-        printer = _printer(workflow.output, relative)
-        _print(context, workflow, lines, (_short_entry, printer), view, pager and not follow)
+        lines = chosen.select_newest(chosen.filter_records(entries, asked.grep), limit, reverse)
+        printer = _build_printer(workflow.output, relative)
+        _print_records(
+            context, workflow, lines, (_short_entry, printer), view, pager and not follow
+        )
 
 
-def _entries(
+def _load_entries(
     workflow: Reading, machine: str | None, view: Moment | None, wanted: Selection, follow: bool
 ) -> Iterator[Record]:
     if machine is None and workflow.config.workflow is not None:
-        events = _recorded(workflow, follow) if follow else workflow.log.events(view)
-        return _told(workflow, events, wanted)
+        events = _read_recorded_events(workflow, follow) if follow else workflow.log.events(view)
+        return _describe_events(workflow, events, wanted)
     from cli.frame import machine_history
 
     if machine is None:
         if follow:
-            raise InvalidOption("--follow follows one machine: name it with --machine ID")
+            raise InvalidOption(
+                "the option --follow can follow only one machine. Name the machine with the "
+                "option --machine ID."
+            )
         return machine_history.entries_of_all(workflow, view, wanted)
     if follow:
         log = workflow.machine(machine)
-        return machine_history.told(log, log.along(_recorded(workflow, follow)), wanted)
+        return machine_history.list_entries(
+            log, log.along(_read_recorded_events(workflow, follow)), wanted
+        )
     return machine_history.entries_of(workflow, machine, view, wanted)
 
 
-def _told(
+def _describe_events(
     workflow: Reading, events: Iterator[RecordedEvent], wanted: Selection
 ) -> Iterator[Record]:
     for event, state in workflow.log.along(events):
-        if wanted.fits(event) and (found := entry(event, state)) is not None:
+        if wanted.fits(event) and (found := describe_entry(event, state)) is not None:
             yield found
 
 
-def _when(found: Record) -> str:
-    """Return when it was; an import was not done when it was recorded."""
+def _get_time(found: Record) -> str:
+    """Return the time of an event. Imported events happened before they were recorded."""
     return str(found["occurred_at" if found["actor"].startswith("import:") else "recorded_at"])
 
 
 def _short_entry(found: Record) -> Record:
     keys = ("machine", "version", "actor", "stage", "message")
-    return {**{key: found[key] for key in keys if key in found}, "at": _when(found)}
+    return {**{key: found[key] for key in keys if key in found}, "at": _get_time(found)}
 
 
-def _printer(output: Output, relative: bool) -> Callable[[Record], str]:
-    from projections.words.text import ago, local_seconds
+def _build_printer(output: Output, relative: bool) -> Callable[[Record], str]:
+    from projections.words.text import format_age, local_seconds
 
     now = utc_text(system_clock())
 
     def text(found: Record) -> str:
-        when, type_ = _when(found), found["type"]
-        shown = f"{ago(when, now):<14}" if relative else local_seconds(when, found["utc_offset"])
+        when, type_ = _get_time(found), found["type"]
+        shown = (
+            f"{format_age(when, now):<14}" if relative else local_seconds(when, found["utc_offset"])
+        )
         who = output.style(f"{found['actor']:<16}", "2")
         whose = f"{found['machine']}: " if found.get("machine") else ""
-        # An entry has one line, whatever somebody wrote: another line would read as another entry.
+        # An entry is always one line, because a second line would look like another entry.
         message = " ⏎ ".join(str(found["message"]).splitlines())
         style = _STYLES.get(type_) or _STYLES.get(type_.partition(".")[0])
         message = output.style(message, style) if style else message
-        return f"{output.style(shown, '34')}  {who} {whose}{message}"
+        version = output.style(f"{'v' + str(found['version']):<6}", "33")
+        return f"{version}{output.style(shown, '34')}  {who} {whose}{message}"
 
     return text
 
 
 def fsck(
     context: typer.Context,
-    checkpoint: Files = option("FILE", "Compare the log with a checkpoint kept elsewhere."),
-    witness: Texts = option("URL", "Compare the log with the last size that a witness saw."),
-    public_key: Texts = option("KEY", "Accept checkpoints of this key too (key or file)."),
-    protocol: bool = option("Check too that the rules allow each event."),
-    all_: bool = option("Print every finding, not only the first 100."),
+    checkpoint: Files = option(
+        "FILE",
+        "Also compare the log with this checkpoint, a signed copy of an earlier state of the log.",
+    ),
+    witness: Texts = option(
+        "URL",
+        "Also compare the log with the last state that the witness (an independent "
+        "server) at this URL confirmed.",
+    ),
+    public_key: Texts = option(
+        "KEY",
+        "Also accept checkpoints (signed states of the log) signed with this public "
+        "key. KEY is the key itself or a file.",
+    ),
+    protocol: bool = option(
+        "Also check that each event was allowed by wfctl's rules when it was recorded."
+    ),
+    all_: bool = option("Print all problems found. Default: the first 100."),
 ) -> None:
     """Check the log for damage.
 
-    Check the chain, the order, every event and every checkpoint (exit 7 if anything is wrong).
+    wfctl checks the chain of hashes, the order, every event and every checkpoint. The exit code is
+    7 if wfctl finds damage.
     """
-    from cli.frame.checkpoints import judged, lines_of, told_of
-    from service.machines.inspection import check_machines
-    from service.questions.audit import check_integrity
+    from service.questions.audit import check_root
 
-    with reading(context) as workflow:
+    with open_for_reading(context) as workflow:
         head = workflow.log.store.head(workflow.log.stream)  # what is appended later is checked too
-        machines, theirs = check_machines(workflow.root, workflow.log.store)
-        held = judged(workflow, machines, checkpoint or (), witness or (), public_key or ())
-        found = [*check_integrity(workflow.root, workflow.log), *theirs, *held.findings]
+        machines, wrong_rows = check_root(workflow.root, workflow.log)
+        held = _check_checkpoints(workflow, machines, checkpoint, witness, public_key)
+        found = [*wrong_rows, *held.findings]
         if protocol and not found:
-            found = check_behaviour(workflow.log)
+            checker = require_extension("protocol_check", "`wfctl fsck --protocol`")
+            found = checker.check_protocol(workflow.log)
         more = 0 if all_ else max(0, len(found) - _SHOWN)
         findings = [finding._asdict() for finding in found[: len(found) - more]]
         version = head.version if head is not None else 0
-        beside = "chain whole; results and inputs of stages are looked at by `wfctl verify`"
+        beside = "chain intact; `wfctl verify` checks the results and inputs of stages"
         clean = [f"clean: {version} events, {beside}" if version else "clean: no events"]
-        clean += [f"clean: {id_}: {n} events, chain whole" for id_, n in machines.items()]
+        clean += [f"clean: {id_}: {n} events, chain intact" for id_, n in machines.items()]
         wrong = list(map(_finding_line, findings))
         wrong += [f"and {more} more: `wfctl fsck --all`"] if more else []
         data = {
@@ -302,18 +383,35 @@ def fsck(
             "findings": findings,
             **({"findings_left_out": more} if more else {}),
             "machines": machines,
-            "checkpoints": told_of(held),
+            "checkpoints": {"agree": held.agree, "passed_over": list(held.passed_over)},
         }
-        workflow.output.result(data, lambda: "\n".join(wrong or [*clean, *lines_of(held)]))
+        workflow.output.result(data, lambda: "\n".join(wrong or [*clean, *_checkpoint_lines(held)]))
     if findings:
         raise typer.Exit(FINDINGS)
 
 
+def _check_checkpoints(
+    workflow: Reading, machines: Iterable[str], files: Files, witnesses: Texts, keys: Texts
+) -> CheckedCheckpoints:
+    """Compare the logs of the root with every found or named checkpoint."""
+    proofs = find_extension("proofs")
+    if proofs is None:
+        if files or witnesses:
+            raise MissingExtensionError("`wfctl fsck` with a checkpoint", "proofs")
+        return CheckedCheckpoints()
+    return proofs.check_checkpoints(workflow, machines, files or (), witnesses or (), keys or ())
+
+
+def _checkpoint_lines(found: CheckedCheckpoints) -> list[str]:
+    agree = [f"{found.agree} checkpoints agree"] if found.agree else []
+    return [*agree, *(f"passed over: {one}" for one in found.passed_over)]
+
+
 def _finding_line(finding: Record) -> str:
-    from service.machines.log import PREFIX
+    from service.root.root import MACHINE
 
     stream = str(finding["stream"] or "")
-    machine = f"{stream}: " if stream.startswith(PREFIX) else ""
+    machine = f"{stream}: " if stream.startswith(MACHINE) else ""
     at = f"version {finding['version']}: " if finding["version"] is not None else ""
     return f"{machine}{at}{finding['kind']}: {finding['message']}"
 
@@ -321,12 +419,15 @@ def _finding_line(finding: Record) -> str:
 def schema(
     context: typer.Context,
     name: Text = argument(
-        "[TYPE]", "Event type, or event, state, answer, plan, definition, feature.state …"
+        "[TYPE]",
+        "The name of the schema: an event type such as stage.completed, or event, state, "
+        "answer, plan, definition, feature.state …",
     ),
 ) -> None:
-    """Print a JSON Schema.
+    """Print the JSON Schema of an event, a plan or the state.
 
-    The schema describes an event's data, an event or the state. Without a name, list the names.
+    Schemas also exist for the data of each event type and for the answers of commands. Without a
+    name, list all schemas.
     """
     from projections.files import schemas
 
@@ -334,90 +435,84 @@ def schema(
     # Making every schema takes a hundred times as long as making one.
     shown = None
     if name is not None:
-        shown = schemas.schema(name) or _of_machines(name.partition(".")[0]).get(name)
+        shown = schemas.find_schema(name) or _machine_schemas(name.partition(".")[0]).get(name)
     if shown is not None:
         output.result(shown, lambda: json.dumps(shown, indent=2))
         return
-    every = {**schemas.schemas(), **_of_machines()}
+    every = {**schemas.load_schemas(), **_machine_schemas()}
     if name is not None:
         raise UnknownEventType(name, sorted(every))
-    known = {key: schemas.about(key, one) for key, one in every.items()}
+    known = {key: schemas.describe_schema(key, one) for key, one in every.items()}
     width = max(map(len, known))
     lines = [f"{name:<{width}}  {line}" for name, line in known.items()]
     output.result(known, lambda: "\n".join(lines))
 
 
-def _of_machines(only: str | None = None) -> Record:
-    from projections.machines.description import schemas
-    from service.machines.completing import SHIPPED, shipped
-
-    types = [type_ for type_ in SHIPPED if only in (None, type_)]
-    return {key: one for type_ in types for key, one in schemas(shipped(type_)).items()}
+def _machine_schemas(only: str | None = None) -> Record:
+    machines = find_extension("machines")
+    return machines.list_schemas(only) if machines is not None else {}
 
 
 def replay(
     context: typer.Context,
-    view: AsOf = None,
+    view: AsOfUntil = None,
     check: bool = option(
-        "Compare the log with the files and the stored state (exit 7 if they differ)."
+        "Check that the files and the stored state match the log, without changing "
+        "anything. Exit with code 7 if they differ."
     ),
-    rebuild: bool = option("Write every file again."),
-    machine: Text = option("ID", "Replay only a phase machine."),
+    rebuild: bool = option("Recreate all files that wfctl generates from the log."),
+    machine: Text = option(
+        "ID", "Rebuild only the state of this phase machine (the tracked work of an agent)."
+    ),
     dry_run: DryRun = False,
 ) -> None:
-    """Rebuild the state from the first event on."""
+    """Rebuild the state of the workflow from all events of the log."""
     if sum((check, rebuild, view is not None)) > 1:
-        raise InvalidOption("--at and --known-at, --check and --rebuild exclude each other")
+        raise InvalidOption(
+            "the options --check, --rebuild and --at or --known-at cannot be combined. Choose "
+            "one of these options."
+        )
     if rebuild and not dry_run:
-        _rebuild(context, machine)
+        _rebuild_files(context, machine)
     elif check or rebuild:
-        _check(context, FINDINGS if check else 0, machine)
+        _check_files(context, FINDINGS if check else 0, machine)
     elif machine is not None:
-        from cli.commands.machine.output import answer
-        from projections.machines.documents import documents
-
-        with reading(context, machine) as machines:
-            known = machines.machine(machine).current(view)
-            data = documents(known)
-            answer(machines.output, data, lambda: json.dumps(data, indent=2), known)
+        machines = require_extension("machines", f"the machine {machine}")
+        machines.print_machine_documents(context, machine, view)
     else:
-        from projections.files.state_document import document, render
+        from projections.files.state_document import build_document, render_state
 
-        with reading(context) as workflow:
+        with open_for_reading(context) as workflow:
             state = workflow.log.replayed(view)
-            text = render(state).decode().rstrip("\n")
-            workflow.output.result(document(state), lambda: text, state=state)
+            text = render_state(state).decode().rstrip("\n")
+            workflow.output.result(build_document(state), lambda: text, state=state)
 
 
-def _rebuild(context: typer.Context, machine: str | None) -> None:
-    from cli.commands.machine.output import acting
-
+def _rebuild_files(context: typer.Context, machine: str | None) -> None:
     changed: list[str] = []
     if machine is None:
-        with writing(context, dry_run=False, anywhere=True) as (workflow, _):
+        with open_for_writing(context, dry_run=False, anywhere=True) as (workflow, _):
             changed += workflow.files.rebuild()
-    with reading(context) as root:
-        machines = _machines(root, machine)
-    for id_ in machines:
-        with acting(context, id_, dry_run=False) as (service, _):
-            changed += service.files.rebuild()
-    text = f"written anew: {', '.join(changed)}" if changed else "every file was as it should be"
-    with reading(context) as root:
+    with open_for_reading(context) as root:
+        found = _select_machines(root, machine)
+    for id_ in found:
+        machines = require_extension("machines", f"the machine {id_}")
+        changed += machines.rebuild_machine_files(context, id_)
+    text = f"rewritten: {', '.join(changed)}" if changed else "every file already matched the log"
+    with open_for_reading(context) as root:
         root.output.result({"written": changed}, lambda: text, state=root.log.state())
 
 
-def _machines(root: Reading, only: str | None) -> list[str]:
-    from service.machines.log import ids
-
-    return list(ids(root.root, root.store)) if only is None else [only]
+def _select_machines(root: Reading, only: str | None) -> list[str]:
+    return list_machines(root.root, root.store) if only is None else [only]
 
 
-def _check(context: typer.Context, code: int, machine: str | None) -> None:
-    with reading(context) as workflow:
-        found = list(_findings(workflow, machine))
+def _check_files(context: typer.Context, code: int, machine: str | None) -> None:
+    with open_for_reading(context) as workflow:
+        found = list(_list_findings(workflow, machine))
         clean = (
-            "clean: the files and the stored state are what the log says; results and inputs of "
-            "stages are looked at by `wfctl verify`"
+            "clean: the files and the stored state match the log; "
+            "`wfctl verify` checks the results and inputs of stages"
         )
         text = "\n".join(f"{f['file']}: {f['kind']}\n{f['diff']}" for f in found)
         state = workflow.log.state()
@@ -426,22 +521,34 @@ def _check(context: typer.Context, code: int, machine: str | None) -> None:
         raise typer.Exit(code)
 
 
-def _findings(workflow: Reading, machine: str | None) -> Iterator[Record]:
-    """Yield what is not as the log says: of a machine, or of all that the root has."""
-    from service.machines.inspection import differences
+def _list_findings(workflow: Reading, machine: str | None) -> Iterator[Record]:
+    """Yield faults of the log, and files that do not match the log.
 
-    machines = list(map(workflow.machine, _machines(workflow, machine)))
-    yield from map(_different, workflow.files.differences() if machine is None else ())
+    Check one machine, or everything in the root.
+    """
+    from service.questions.audit import check_root, stream_findings
+
+    root = workflow.root
+    if machine is None:
+        wrong = check_root(root, workflow.log)[1]
+    else:
+        wrong = stream_findings(root, workflow.machine(machine))
+    for one in wrong:
+        place = f"events.db ({one.stream or 'the whole log'})"
+        yield {"file": place, "kind": one.kind, "diff": one.message}
+    machines = list(map(workflow.machine, _select_machines(workflow, machine)))
+    yield from map(_format_file_difference, workflow.files.differences() if machine is None else ())
     logs: list[StreamLog[Any]] = [workflow.log] if machine is None else []
     for log in (*logs, *machines):
         if log.stored_differs():
             place = f"events.db (stored fold of {log.stream})"
             yield {"file": place, "kind": "changed", "diff": ""}
-    for known in machines:
-        yield from map(_different, differences(workflow.root, known, known.current()))
+    for id_ in _select_machines(workflow, machine):
+        hooks = require_extension("machines", f"the machine {id_}")
+        yield from map(_format_file_difference, hooks.find_machine_differences(workflow, id_))
 
 
-def _different(found: Difference) -> Record:
+def _format_file_difference(found: Difference) -> Record:
     lines = unified_diff(
         found.expected.decode(errors="replace").splitlines(),
         (found.found or b"").decode(errors="replace").splitlines(),

@@ -9,26 +9,30 @@ import typer
 
 from cli.frame.options import Texts, argument, option
 from cli.frame.workspace import settings_of
-from cli.program.helping import TOPICS, manual
-from cli.program.tree import top
+from cli.program.commands import find_top_words
+from cli.program.helping import TOPICS, render_manual
 from cli.terminal.output import Output
-from lifecycle.plan.fields import WORDS_OF_PARAMETER, words_of
+from lifecycle.plan.fields import describe_field
+from lifecycle.sweeps.parameters import WORDS_OF_PARAMETER
 from service.errors import NotFound
 
-Words = Annotated[Texts, argument("[TOPIC]", "Command, for example stage fail, or topic.")]
+Words = Annotated[
+    Texts,
+    argument("[TOPIC]", "A command, for example stage fail, or a topic, for example exit-codes."),
+]
 
 
 def help_(
     context: typer.Context,
     topic: Words = None,
-    man: bool = option("Print the manual page, as roff."),
+    man: bool = option("Print the manual page in roff format, for `man -l -`."),
 ) -> None:
     """Show help on a command or a topic.
 
     Without a name, list the topics.
     """
     if man:
-        print(manual(context.find_root()), end="")
+        print(render_manual(context.find_root()), end="")
         return
     name = " ".join(topic or ())
     output = Output(settings_of(context))
@@ -42,10 +46,10 @@ def help_(
         output.result(known, lambda: text)
         return
 
-    told = ["\n".join(words_of(name))] if words_of(name) else []
+    told = ["\n".join(describe_field(name))] if describe_field(name) else []
     if name in TOPICS:
         told.append(TOPICS[name][1])
-    elif not told or name in top():
+    elif not told or name in find_top_words():
         told.append(_of_command(context, name.split()))
     text = "\n\n".join(told)
     output.result({"topic": name, "text": text}, lambda: text)
@@ -59,7 +63,10 @@ def _of_command(context: typer.Context, words: list[str]) -> str:
         if word not in commands or word.startswith("_"):
             known = [*TOPICS, *(name for name in commands if not name.startswith("_"))]
             raise NotFound(
-                f"no command or topic {' '.join(words)!r}; there are {', '.join(known)}",
+                (
+                    f"wfctl has no command or help topic named {' '.join(words)!r}. Available "
+                    f"commands and topics: {', '.join(known)}."
+                ),
                 topic=" ".join(words),
             )
         found = commands[word]

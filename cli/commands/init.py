@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from enum import StrEnum
@@ -11,37 +10,37 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli.frame.beginning import agreed
+from cli.frame.beginning import approve_new_plan
 from cli.frame.impact import begun_with, with_pins
 from cli.frame.options import FINDINGS, AgreeingKey, File, Text, Why, Writes, argument, option
 from cli.frame.workspace import (
-    create,
-    engine,
+    create_log,
+    open_job_runner,
     reading_of,
     require_work_tree_of_root,
     settings_of,
     tell_of_password,
 )
-from cli.frame.writes import foreseen, tell
+from cli.frame.writes import print_outcome
 from cli.settings import Settings, actor_of
-from cli.terminal.output import Output, say
-from lifecycle.plan.advice import parameters_of
-from lifecycle.plan.fields import WORDS_OF_PARAMETER
-from lifecycle.rules.amendable import replanned
+from cli.terminal.output import Output, print_message
+from eventstore.private import is_server
+from lifecycle.plan.advice import group_parameters
+from lifecycle.rules.amendable import build_plan_change
 from lifecycle.rules.amendments import signer_problems
+from lifecycle.sweeps.parameters import WORDS_OF_PARAMETER
+from lifecycle.words.mandates import format_count
 from service.errors import InvalidOption, NotFound
 from service.files.workflow_files import STATE
-from service.questions.causes import advice_of
+from service.questions.causes import collect_advice
 from service.root.disk import content_of, system_clock, utc_text
-from service.root.root import Root, identity
+from service.root.root import Root, read_identity
 from service.writing.stream_writer import WriteOptions
 from service.writing.workflow_service import Outcome
 
 if TYPE_CHECKING:
     from lifecycle.state.workflow import Workflow
     from reconciler.control.trial import Trial
-    from service.adoption.adopt import ImportResult
-    from service.adoption.versions import ImportFinding
 
 
 class ExampleMachine(StrEnum):
@@ -60,57 +59,100 @@ class Consent(StrEnum):
     TRUST = "trust"
 
 
+Policy = Annotated[
+    Consent,
+    option(
+        "Choose how people prove their approvals: by answering at a terminal, with an "
+        "SSH signature, or not at all (trust)."
+    ),
+]
+Signers = Annotated[
+    File,
+    option(
+        "FILE",
+        "Accept only approvals signed with an SSH key listed in this file "
+        "(allowed-signers format of ssh-keygen). Requires --consent signature.",
+    ),
+]
+PlanKey = Annotated[
+    File,
+    option(
+        "FILE", "Sign your approval of the plan with this SSH key. Requires --consent signature."
+    ),
+]
+
+
 def init(
     context: typer.Context,
     options: Writes,
-    plan: Text = argument("PLAN", "Plan file in JSON, YAML or TOML; - reads stdin."),
-    example: bool = option("Write an example plan and create no workflow."),
+    plan: Text = argument("PLAN", "The plan file in JSON, YAML or TOML, or - for stdin."),
+    example: bool = option(
+        "Write an example plan to the file PLAN (default: plan.toml), without creating a workflow."
+    ),
     example_machine: Annotated[
         ExampleMachine | None,
-        option("KIND", "Write an example machine file of a cluster and create no workflow."),
+        option(
+            "KIND",
+            "Write an example file that describes a cluster of this kind to PLAN "
+            "(default: machine.yaml), without creating a workflow.",
+        ),
     ] = None,
-    purpose: Text = option("Purpose of the workflow."),
-    consent: Consent = option("Choose how amendments are approved.", default=Consent.TERMINAL),
-    signers: File = option("FILE", "Allowed signers (ssh-keygen), for --consent signature."),
-    key: File = option("FILE", "With --consent signature: approve the plan with this SSH key."),
+    purpose: Text = option(
+        "Describe the purpose of the workflow. Default: the purpose in the plan."
+    ),
+    consent: Policy = Consent.TERMINAL,
+    signers: Signers = None,
+    key: PlanKey = None,
 ) -> None:
     """Create a workflow from a plan file.
 
-    At a terminal, `init` is your approval of the plan. A plan that an agent submits waits for
-    `wfctl amend approve plan`, except under --consent trust.
+    At a terminal, running `init` also approves the plan. If an agent runs `init`, a person must
+    then approve the plan with `wfctl amend approve plan`, except with --consent trust.
     """
     if example and example_machine is not None:
-        raise InvalidOption("expected --example or --example-machine, found both")
+        raise InvalidOption(_TWO_EXAMPLES)
     if example:
         name = plan or "plan.toml"
-        told = f"{name}: a plan to start from; `wfctl init {name}` takes it"
+        told = f"{name}: example plan written; create the workflow with `wfctl init {name}`"
         _write_example(context, name, "example-plan.toml", told)
         return
     if example_machine is not None:
         _write_machine(context, plan or "machine.yaml", example_machine)
         return
     if plan is None:
-        raise InvalidOption("expected a PLAN; `wfctl init --example` writes one to start from")
-    from service.consent.doubts import of_pins
+        raise InvalidOption(
+            "no plan file was given. To create an example plan, run `wfctl init --example`."
+        )
+    from service.consent.doubts import list_pin_doubts
     from service.writing.initialise import root_at
 
     settings = settings_of(context)
     policy = {"consent": consent.value, "signers": signers_of(consent, signers, key)}
     root = root_at(settings.start, settings.database_url, settings.journal)
-    outcome, options = _begun(settings, root, plan, purpose, policy, options)
-    for line in advice_of(root.path, outcome.state):
-        say(line)
+    outcome, options = _create_workflow(settings, root, plan, purpose, policy, options)
+    for line in collect_advice(root.path, outcome.state):
+        print_message(line)
     if not options.dry_run:
         # With another log pinned in the root none of this one's approvals would count.
         with reading_of(settings) as workflow:
-            for doubt in of_pins(workflow.log.approvals):
-                say(f"warning: {doubt}")
-        outcome = agreed(settings, root, outcome, f"init {plan}", key)
+            for doubt in list_pin_doubts(workflow.log.approvals):
+                print_message(f"warning: {doubt}")
+        outcome = approve_new_plan(settings, root, outcome, f"init {plan}", key)
     tell_of_password(settings.database_url)
-    tell(Output(settings, root=root), outcome, options)
+    _tell_of_names(settings.database_url, outcome.state.consent)
+    print_outcome(Output(settings, root=root), outcome, options)
 
 
-def _begun(
+def _tell_of_names(url: str | None, consent: str) -> None:
+    """Print that a server does not check the names of actors, under the default policy."""
+    if consent == "terminal" and is_server(url or ""):
+        print_message(
+            "wfctl: the server does not check the names of actors, so a member can approve under "
+            "the name of another; `wfctl init --consent signature` proves who approved"
+        )
+
+
+def _create_workflow(
     settings: Settings,
     root: Root,
     plan: str,
@@ -118,7 +160,7 @@ def _begun(
     policy: dict[str, Any],
     options: WriteOptions,
 ) -> tuple[Outcome, WriteOptions]:
-    from lifecycle.plan.document import create as command_of
+    from lifecycle.plan.document import build_creation_payload as command_of
     from service.documents.plan_file import read_plan
     from service.writing.initialise import init_options, initialise
 
@@ -126,7 +168,7 @@ def _begun(
     command = command_of(
         document,
         created=utc_text(system_clock()),
-        root=identity(root.path),
+        root=read_identity(root.path),
         purpose=purpose,
         **policy,
     )
@@ -137,7 +179,7 @@ def _begun(
     outcome = initialise(
         root,
         command,
-        connect=create,
+        connect=create_log,
         actor=actor_of(settings),
         clock=system_clock,
         options=options,
@@ -150,7 +192,7 @@ def _write_example(context: typer.Context, name: str, source: str, told: str) ->
     """Write a file of the package under a new name, or to stdout if the name is ``-``."""
     from importlib.resources import files
 
-    from cli.frame.checkpoints import write_new
+    from cli.frame.writes import write_new
 
     text = files("service").joinpath(source).read_text("utf-8")
     if name == "-":
@@ -163,7 +205,10 @@ def _write_example(context: typer.Context, name: str, source: str, told: str) ->
 def _write_machine(context: typer.Context, name: str, kind: ExampleMachine) -> None:
     if name != "-" and Path(name).suffix not in (".yaml", ".yml"):
         # DPDispatcher reads YAML by this ending alone, and only YAML has comments.
-        raise InvalidOption(f"expected a name that ends in .yaml or .yml, found {name!r}")
+        raise InvalidOption(
+            f"the file name {name!r} does not end in .yaml or .yml. Choose a file name with one "
+            "of these endings."
+        )
     told = f"{name}: a machine to start from; `config_path` of a backend profile names it"
     _write_example(context, name, f"example-machines/{kind.value}.yaml", told)
 
@@ -176,164 +221,45 @@ def signers_of(consent: Consent, source: Path | None, key: Path | None = None) -
     try:
         lines = source.read_text("utf-8").splitlines() if source is not None else []
     except FileNotFoundError:
-        raise NotFound(f"no allowed signers at {source}") from None
+        raise NotFound(f"{source} contains no allowed signers") from None
     found = [line.strip() for line in lines if line.strip() and not line.startswith("#")]
     problems = signer_problems(consent.value, found)
     if key is not None and consent is not Consent.SIGNATURE:
-        problems.append(f"--key is for --consent signature, found {consent.value}")
+        problems.append(f"--key can be used only with --consent signature, found {consent.value}")
     if problems:
         raise InvalidOption("; ".join(problems))
     return found
 
 
-def import_(
-    context: typer.Context,
-    options: Writes,
-    source: Annotated[
-        Path,
-        argument("DIR|FILE", "Folder with workflow-state.json and progress.log, or an archive."),
-    ],
-    into: File = option("DIR2", "Create the workflow in this folder."),
-    git: bool = option("Import every version in the git history of DIR, oldest first."),
-    utc_offset: Text = option(
-        "+HH:MM", "UTC offset of times without one (default: detected, or local)."
-    ),
-    consent: Consent = option("Choose how amendments are approved.", default=Consent.TERMINAL),
-    signers: File = option("FILE", "Allowed signers (ssh-keygen), for --consent signature."),
-    key: File = option("FILE", "With --consent signature: approve the plan with this SSH key."),
-) -> None:
-    """Import a workflow kept by hand, or an archive.
-
-    The import reports what is wrong in the files. Nothing in them is changed.
-    """
-    if source.is_file():
-        from cli.commands.backup import restoring
-
-        _only_of_a_folder(context)
-        restoring(context, source, into, options.dry_run)
-        return
-    from reconciler.files.described import rests_of_imported
-    from service.adoption.adopt import adopt
-    from service.adoption.state_file import parse_offset
-    from service.adoption.versions import read_sources
-    from service.writing.initialise import root_at
-
-    settings = settings_of(context)
-    zone = parse_offset(utc_offset) if utc_offset is not None else None
-    if utc_offset is not None and zone is None:
-        wrong = f"expected an offset such as +02:00 or Z, found {utc_offset!r}"
-        raise InvalidOption(wrong, value=utc_offset)
-    sources = read_sources(source.resolve(), now=utc_text(system_clock()), git=git, zone=zone)
-    place = _place(into or settings.root or source, options.dry_run)
-    root = root_at(place, settings.database_url, settings.journal)
-    content = {"import": str(sources.folder), "git": git, "consent": consent.value}
-    options = replace(options, content=content)
-    adoption = adopt(
-        root,
-        sources,
-        connect=create,
-        actor=actor_of(settings),
-        clock=system_clock,
-        options=options,
-        rests_of=rests_of_imported,
-        consent=consent.value,
-        signers=signers_of(consent, signers, key),
-    )
-    if not options.dry_run:
-        outcome = agreed(settings, root, adoption.outcome, f"import {source}", key)
-        adoption = replace(adoption, outcome=outcome)
-    _tell(Output(settings, root=root), adoption, options)
-
-
-def _only_of_a_folder(context: typer.Context) -> None:
-    """Raise `InvalidOption` for what an archive settles itself: it is restored as it was."""
-    names = ("git", "utc_offset", "consent", "signers", "key", "command_id", "expected_version")
-    sources = {name: context.get_parameter_source(name) for name in names}
-    typed = [name for name, of in sources.items() if of is not None and of.name == "COMMANDLINE"]
-    if typed:
-        given = ", ".join(f"--{name.replace('_', '-')}" for name in typed)
-        raise InvalidOption(
-            f"an archive is restored as it was, its consent and the ids of its commands too: "
-            f"expected a folder with {given}, found a file"
-        )
-
-
-def _place(place: Path, dry_run: bool) -> Path:
-    if place.exists() or not place.parent.is_dir():
-        return place
-    if dry_run:
-        return place.parent
-    place.mkdir()
-    return place
-
-
-def _tell(output: Output, adoption: ImportResult, options: WriteOptions) -> None:
-    outcome, findings = adoption.outcome, adoption.findings
-    types = Counter(payload.type for payload, _ in outcome.planned)
-    data = {
-        "dry_run": options.dry_run,
-        "repeated": outcome.repeated,
-        "workflow": outcome.state.id,
-        "source": str(adoption.sources.folder),
-        "versions": len(adoption.sources.versions),
-        "events": len(outcome.events or outcome.planned),
-        "findings": [finding.to_dict() for finding in findings],
-        **foreseen(outcome, options),
-    }
-    kinds = Counter(finding.kind for finding in findings).most_common()
-    lines = [
-        *_table(output, findings),
-        (
-            f"{'would import' if options.dry_run else 'imported'} {outcome.state.id}: "
-            f"{data['events']} events ({types['line.imported']} of lines, "
-            f"{types['state.imported']} of states)"
-        ),
-        f"findings: {', '.join(f'{number} {kind}' for kind, number in kinds) or 'none'}",
-    ]
-    position = outcome.events[-1].position if outcome.events else None
-    output.changed(
-        data,
-        lambda: "\n".join(lines),
-        outcome.state,
-        is_rehearsal=options.dry_run,
-        position=position,
-    )
-
-
-def _table(output: Output, findings: tuple[ImportFinding, ...]) -> Iterator[str]:
-    rows = []
-    for one in findings:
-        commit = f"{one.commit[:9]}:" if one.commit else ""
-        last = "" if one.last_line in (None, one.line) else f"-{one.last_line}"
-        rows.append((one.kind, f"{commit}{one.file}:{one.line}{last}", one.stage or ""))
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row, one in zip(rows, findings, strict=True):
-        kind, where, stage = (text.ljust(width) for text, width in zip(row, widths, strict=True))
-        yield f"{output.style(kind, '33')}  {where}  {stage}  {one.evidence}"
-
-
-#: The answer where a plan changes nothing.
+#: The answer if a plan changes nothing.
+_TWO_EXAMPLES = (
+    "the options --example and --example-machine cannot be combined. Choose one of these options."
+)
 _NOTHING: dict[str, Any] = {"dry_run": False, "repeated": False, "events": [], "changed": False}
 
 
 def check(
     context: typer.Context,
-    plan: Annotated[str, argument("FILE", "Plan file in JSON, YAML or TOML; - reads stdin.")],
-    try_: bool = option("--try", "Contact the machines of the plan and print what would fail."),
+    plan: Annotated[str, argument("FILE", "The plan file in JSON, YAML or TOML, or - for stdin.")],
+    try_: bool = option(
+        "--try",
+        "Also connect to the clusters and computers in the plan, and report what would fail there.",
+    ),
 ) -> None:
-    """Check a plan: print every problem and advice, and write nothing.
+    """Check a plan file, and print its problems and advice.
 
-    With --try: connect to the machine of each profile that stages use, write and remove a file in
-    its `remote_root`, ask `sbatch --test-only`, and check modules, environments and programs.
+    The command writes nothing. With --try, it also connects to the machines that the stages use.
+    There it writes and removes a test file in `remote_root`, runs `sbatch --test-only`, and checks
+    modules, environments and programs.
     """
     from service.documents.plan_file import read_plan
 
     settings = settings_of(context)
     state = begun_with(read_plan(plan), settings.start)
-    parameters = {stage.id: parameters_of(stage.parameters) for stage in state.stages.values()}
+    parameters = {stage.id: group_parameters(stage.parameters) for stage in state.stages.values()}
     used = {name for of in parameters.values() for name in of["wfctl"]}
     words = {name: text for name, text in WORDS_OF_PARAMETER.items() if name in used}
-    found = advice_of(settings.start, state)
+    found = collect_advice(settings.start, state)
     data: dict[str, Any] = {
         "workflow": state.id,
         "stages": [*state.stages],
@@ -342,19 +268,27 @@ def check(
         "parameters": parameters,
         "words": words,
     }
-    trials = _trials(settings, state) if try_ else []
+    trials = _try_plan_machines(settings, state) if try_ else []
     data |= {"tried": [asdict(one) for one in trials]} if try_ else {}
-    head = f"{plan}: a plan of {len(state.stages)} stages; `wfctl init {plan}` takes it"
-    told = [f"{id_}: {line}" for id_, of in parameters.items() for line in _shown(of)]
+    stages = format_count(len(state.stages), "stage")
+    head = f"{plan}: valid plan with {stages}; {_describe_next_step(settings, plan)}"
+    told = [f"{id_}: {line}" for id_, of in parameters.items() for line in _format_parameters(of)]
     told += [f"  {name}: {text}" for name, text in words.items()]
-    told += ["advice, which nothing enforces:", *(f"  {line}" for line in found)] if found else []
+    told += ["advice:", *(f"  {line}" for line in found)] if found else []
     told += [line for one in trials for line in _shown_of(one)]
     Output(settings).result(data, lambda: "\n".join([head, *told]))
     if any(one.problems for one in trials):
         raise typer.Exit(FINDINGS)
 
 
-def _trials(settings: Settings, state: Workflow) -> list[Trial]:
+def _describe_next_step(settings: Settings, plan: str) -> str:
+    """Return how to use a valid plan: in a new workflow, or in the existing workflow."""
+    if (settings.start.absolute() / ".wfctl").is_dir():
+        return f"`wfctl plan apply {plan}` proposes its changes for the workflow here"
+    return f"create the workflow with `wfctl init {plan}`"
+
+
+def _try_plan_machines(settings: Settings, state: Workflow) -> list[Trial]:
     from reconciler.control.trial import try_machines
 
     return try_machines(settings.start.absolute(), state)
@@ -363,45 +297,59 @@ def _trials(settings: Settings, state: Workflow) -> list[Trial]:
 def _shown_of(trial: Trial) -> Iterator[str]:
     head = f"{trial.profile} ({', '.join(trial.stages)})"
     if not trial.problems:
-        yield f"{head}: nothing that was tried would fail"
+        yield f"{head}: all trials passed"
     for problem in trial.problems:
         yield f"{head}: would fail: {problem}"
 
 
-def _shown(parameters: dict[str, list[str]]) -> Iterator[str]:
+#: Introduction to a list of parameters, by who gets them.
+_READERS = {
+    "wfctl": "settings of wfctl",
+    "command": "parameters of the command (a new value computes the stage again)",
+    "verify": "parameters of the verify commands only (a new value checks the results again)",
+}
+
+
+def _format_parameters(parameters: dict[str, list[str]]) -> Iterator[str]:
     for reader, names in parameters.items():
         if names:
-            whose = "wfctl reads" if reader == "wfctl" else "its command alone reads"
-            yield f"{whose} {', '.join(names)}"
+            yield f"{_READERS[reader]}: {', '.join(names)}"
 
 
 def apply(
     context: typer.Context,
     options: Writes,
-    plan: Annotated[str, argument("FILE", "Plan file in JSON, YAML or TOML; - reads stdin.")],
+    plan: Annotated[str, argument("FILE", "The plan file in JSON, YAML or TOML, or - for stdin.")],
     reason: Why = None,
     key: AgreeingKey = None,
 ) -> None:
-    """Apply an edited plan as one amendment."""
-    from cli.commands.amend import decide
+    """Apply an edited plan to the workflow.
+
+    wfctl proposes all differences from the current plan together, as one amendment. A person must
+    approve this amendment.
+    """
+    from cli.commands.amend import decide_proposals
     from cli.frame.consent import consenter_of
     from service.documents.plan_file import read_plan
 
     require_work_tree_of_root(context)
     document = read_plan(plan)
-    with engine(context, options.dry_run) as (jobs, output):
+    with open_job_runner(context, options.dry_run) as (jobs, output):
         service = jobs.service
         options = replace(options, content={"plan apply": document, "reason": reason})
         proposed = service.first_answer(options)
         state = service.state()
         consenter = consenter_of(state.consent, service.actor, key, None)
         if proposed is None:
-            command = replanned(state, begun_with(document, service.root.path), reason)
+            command = build_plan_change(state, begun_with(document, service.root.path), reason)
             if command is None:
-                said = f"{plan}: the workflow is as the plan says; there is nothing to change"
+                said = f"{plan}: the workflow already matches the plan, so nothing changes"
                 output.result(_NOTHING, lambda: said, state=state)
                 return
             if not reason:
-                raise InvalidOption("a changed plan says why: give --reason TEXT")
+                raise InvalidOption(
+                    "the plan has changed, and each change of a plan needs a reason. Give the "
+                    "reason with --reason TEXT."
+                )
             proposed = service.handle(command, options=options)
-        decide(jobs, output, proposed, consenter, options)
+        decide_proposals(jobs, output, proposed, consenter, options)

@@ -7,17 +7,25 @@ from typing import Annotated, Any
 import typer
 
 from cli.frame.options import AgreeingKey, AsOf, Why, Writes, argument
-from cli.frame.workspace import reading
-from projections.words.mandates import standings
+from cli.frame.workspace import open_for_reading
+from projections.words.mandates import list_mandates
 
-Name = Annotated[str, argument("NAME", "Name of the mandate, for example sampling.")]
+Name = Annotated[
+    str,
+    argument(
+        "NAME", "The name of the mandate (an approval given in advance), for example sampling."
+    ),
+]
 
 
 def list_(context: typer.Context, view: AsOf = None) -> None:
-    """List the mandates in force and what is left of each."""
-    with reading(context) as workflow:
+    """List the current mandates and their remaining limits.
+
+    A mandate is an approval given in advance. It allows certain changes of the plan, within limits.
+    """
+    with open_for_reading(context) as workflow:
         state = workflow.state(view)
-        found = standings(state)
+        found = list_mandates(state)
         workflow.output.result(
             [one.to_dict() for one in found],
             lambda: "\n".join(map(str, found)) or "no mandates",
@@ -29,24 +37,38 @@ def grant(
     context: typer.Context,
     options: Writes,
     name: Name,
-    source: Annotated[str, argument("FILE", "Mandate in JSON, YAML or TOML; - reads stdin.")],
+    source: Annotated[
+        str,
+        argument(
+            "FILE",
+            "The JSON, YAML or TOML file that describes the mandate (changes allowed in "
+            "advance), or - for stdin.",
+        ),
+    ],
     reason: Why = None,
     key: AgreeingKey = None,
 ) -> None:
-    """Allow changes in advance, or change the limits, as a person."""
+    """Grant a mandate, or change the limits of a mandate.
+
+    A mandate is an approval given in advance. It allows certain changes of the plan, within limits.
+    Only a person can grant a mandate.
+    """
     from service.documents.plan_file import read_plan
 
-    _decided(context, options, name, {"new": read_plan(source)}, reason, key)
+    _change_mandate(context, options, name, {"new": read_plan(source)}, reason, key)
 
 
 def revoke(
     context: typer.Context, options: Writes, name: Name, reason: Why = None, key: AgreeingKey = None
 ) -> None:
-    """Revoke a mandate as a person."""
-    _decided(context, options, name, {}, reason, key)
+    """Revoke a mandate (an approval given in advance).
+
+    Only a person can do this.
+    """
+    _change_mandate(context, options, name, {}, reason, key)
 
 
-def _decided(
+def _change_mandate(
     context: typer.Context,
     options: Any,
     name: str,
@@ -54,17 +76,18 @@ def _decided(
     reason: str | None,
     key: Any,
 ) -> None:
-    """Propose the change of a mandate, and ask the person at once."""
-    from cli.commands.amend import decide
-    from cli.frame.consent import consenter_of
-    from cli.frame.workspace import engine
+    """Propose a change of a mandate and ask the person; close the proposal without consent."""
+    from cli.commands.amend import decide_proposals
+    from cli.frame.consent import Wording, consenter_of
+    from cli.frame.workspace import open_job_runner
     from lifecycle.payload import models as p
     from lifecycle.words.mandates import MANDATES
 
     verb = "grant" if leaf else "revoke"
-    with engine(context, options.dry_run) as (jobs, output):
+    with open_job_runner(context, options.dry_run) as (jobs, output):
         service = jobs.service
-        consenter = consenter_of(service.state().consent, service.actor, key, None)
+        wording = Wording(approve=f"wfctl mandate {verb} {name}{' FILE' if leaf else ''}")
+        consenter = consenter_of(service.state().consent, service.actor, key, None, wording)
         command = p.AmendmentProposed(
             kind="parameter_change",
             description=f"{verb} the mandate {name}",
@@ -72,4 +95,4 @@ def _decided(
             changes={MANDATES: {name: leaf}},
         )
         proposed = service.handle(command, options=options)
-        decide(jobs, output, proposed, consenter, options)
+        decide_proposals(jobs, output, proposed, consenter, options, closes=True)

@@ -8,36 +8,41 @@ from typing import Any
 import typer
 
 from cli.frame.options import AsOf
-from cli.frame.workspace import reading
+from cli.frame.workspace import open_for_reading
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Workflow
-from projections.words.answers import answers, told_all
+from projections.words.answers import list_answers, told_all
 
 
 def results(context: typer.Context, view: AsOf = None) -> None:
-    """Show the numbers and files the plan names as results."""
-    with reading(context) as workflow:
+    """Show the numbers and files that the plan names as results."""
+    with open_for_reading(context) as workflow:
         state = workflow.state(view)
         seen = None
         if view is None and state.results:
-            from reconciler.files.freshness import look  # only where results are to be relied on
+            from reconciler.files.freshness import (
+                inspect_results,
+            )  # only where results are to be relied on
 
-            seen = look(workflow.root, workflow.log, state)
-        found = answers(state, seen)
-        others = [] if found else [*_others(state)]
+            seen = inspect_results(workflow.root, workflow.log, state)
+        found = list_answers(state, seen)
+        others = [] if found else [*_list_other_metrics(state)]
         data: dict[str, Any] = {"results": [one.to_dict() for one in found], "others": others}
-        workflow.output.result(data, lambda: "\n".join(_lines(state, data)), state=state)
+        workflow.output.result(data, lambda: "\n".join(_format_results(state, data)), state=state)
 
 
-def _others(state: Workflow) -> Iterator[dict[str, Any]]:
-    """Yield the numbers of completed stages, of a plan that names no results."""
+def _list_other_metrics(state: Workflow) -> Iterator[dict[str, Any]]:
+    """Yield the metrics of completed stages, and of failed stages with a remark."""
     for stage in state.stages.values():
-        if stage.status is Status.COMPLETED:
-            for number, text in zip(stage.metrics, told_all(stage, stage.metrics), strict=True):
-                yield {"stage": stage.id, "text": text, "number": number}
+        is_failed = stage.status is Status.FAILED and bool(stage.attempts)
+        metrics = stage.attempts[-1].metrics if is_failed else stage.metrics
+        if is_failed or stage.status is Status.COMPLETED:
+            remark = f" ({stage.id} failed: not verified)" if is_failed else ""
+            for number, text in zip(metrics, told_all(stage, metrics), strict=True):
+                yield {"stage": stage.id, "text": f"{text}{remark}", "number": number}
 
 
-def _lines(state: Workflow, data: dict[str, Any]) -> Iterator[str]:
+def _format_results(state: Workflow, data: dict[str, Any]) -> Iterator[str]:
     for one in data["results"]:
         yield one["text"] + (f" ({one['lacking']})" if "lacking" in one else "")
     if data["results"]:
@@ -45,8 +50,8 @@ def _lines(state: Workflow, data: dict[str, Any]) -> Iterator[str]:
     for one in data["others"]:
         yield f"{one['stage']}: {one['text']}"
     if not data["others"]:
-        yield f"{state.id} has no number on record"
+        yield f"no stage of {state.id} has recorded a metric"
     yield (
-        'the plan names no results: add `results` to it, such as ["stage-2.tc"], and '
-        "`wfctl plan apply` it"
+        "the plan names no results; to choose the numbers that are shown here, add for example "
+        '`results = ["stage-2.tc"]` to the plan and call `wfctl plan apply FILE --reason TEXT`'
     )

@@ -9,19 +9,24 @@ from typing import Annotated, Any
 import typer
 
 from cli.frame.options import AsOf, Text, Writes, argument, option
-from cli.frame.workspace import engine, reading
+from cli.frame.workspace import open_for_reading, open_job_runner
 from lifecycle.errors import UnknownLoop
 from lifecycle.state.workflow import Workflow
 from projections.words.rounds import asked_of, loop_told, loops_told, round_rows
-from projections.words.text import spelled
+from projections.words.text import spell_unseen
 from service.errors import InvalidOption
 
-Name = Annotated[str, argument("LOOP", "Name of the loop.")]
+Name = Annotated[
+    str, argument("LOOP", "The name of the optimization loop, as `wfctl round list` prints it.")
+]
 
 
 def list_(context: typer.Context, view: AsOf = None) -> None:
-    """List the loops with their current round."""
-    with reading(context) as workflow:
+    """List the optimization loops and their current rounds.
+
+    A loop repeats some stages in rounds. Each round computes new points (sets of parameter values).
+    """
+    with open_for_reading(context) as workflow:
         state = workflow.state(view)
         found = loops_told(state)
         workflow.output.result(
@@ -31,50 +36,60 @@ def list_(context: typer.Context, view: AsOf = None) -> None:
         )
 
 
-def _known(state: Workflow, name: str) -> None:
+def _require_loop(state: Workflow, name: str) -> None:
     if name not in state.loops:
         raise UnknownLoop(name, list(state.loops))
 
 
 def show(context: typer.Context, name: Name, view: AsOf = None) -> None:
-    """Show the rounds of a loop, with proposers and numbers."""
-    with reading(context) as workflow:
+    """Show the rounds of an optimization loop.
+
+    For each round, show who proposed its points (sets of parameter values), and the resulting
+    numbers.
+    """
+    with open_for_reading(context) as workflow:
         state = workflow.state(view)
-        _known(state, name)
+        _require_loop(state, name)
         workflow.output.result(
             asked_of(state, name),
-            lambda: "\n".join([*_lines(state, name), *_drawn(state, name)]),
+            lambda: "\n".join([*_format_rounds(state, name), *_draw_plots(state, name)]),
             state=state,
         )
 
 
-def _drawn(state: Workflow, name: str) -> Iterator[str]:
+def _draw_plots(state: Workflow, name: str) -> Iterator[str]:
     from projections.drawing.plots import in_braille, plots_of_rounds
 
     for plot in plots_of_rounds(state, name):
         yield from ("", *in_braille(plot))
 
 
-def _lines(state: Workflow, name: str) -> list[str]:
+def _format_rounds(state: Workflow, name: str) -> list[str]:
     lines = [str(loop_told(state, name))]
     for number, points, by, numbers in round_rows(state, name):
-        of = f" by {spelled(by)}" if by else ""
+        of = f" by {spell_unseen(by)}" if by else ""
         lines.append(f"  round {number}: {points}{of}; {numbers}")
     return lines
 
 
 def ask(context: typer.Context, name: Name) -> None:
-    """Print the bounds, points and numbers for the next proposal."""
-    with reading(context) as workflow:
+    """Print what you need to propose the next points of a loop.
+
+    The output contains the allowed values, and the points (sets of parameter values) and numbers of
+    earlier rounds.
+    """
+    with open_for_reading(context) as workflow:
         state = workflow.state()
-        _known(state, name)
+        _require_loop(state, name)
         data = asked_of(state, name)
-        workflow.output.result(data, lambda: "\n".join(_asked(state, name, data)), state=state)
+        workflow.output.result(
+            data, lambda: "\n".join(_format_request(state, name, data)), state=state
+        )
 
 
-def _asked(state: Workflow, name: str, data: dict[str, Any]) -> list[str]:
-    lines = _lines(state, name)
-    lines += [f"  {value}: {spelled(str(bounds))}" for value, bounds in data["within"].items()]
+def _format_request(state: Workflow, name: str, data: dict[str, Any]) -> list[str]:
+    lines = _format_rounds(state, name)
+    lines += [f"  {value}: {spell_unseen(str(bounds))}" for value, bounds in data["within"].items()]
     most = f"at most {data['each']} points" if data["each"] else "any number of points"
     lines.append(f"  {most} a round, and no point twice; {data['table']} has all so far")
     return lines
@@ -86,45 +101,56 @@ def propose(
     name: Name,
     source: Annotated[
         str | None,
-        argument("FILE", "Points in CSV, JSON or JSON lines; - reads JSON from stdin."),
+        argument(
+            "FILE",
+            "The file with the new points (sets of parameter values) in CSV, JSON or JSON "
+            "lines, or - to read JSON from stdin.",
+        ),
     ] = None,
-    points: Text = option("JSON", "JSON list of points, instead of FILE."),
-    reason: Text = option("TEXT", "Reason for these points."),
+    points: Text = option(
+        "JSON",
+        'Propose these points (sets of parameter values) as a JSON list, for example [{"T": 2.1}].',
+    ),
+    reason: Text = option("TEXT", "Record in the log why you propose these points."),
 ) -> None:
-    """Start the next round with the points of FILE, or of the stage that the loop asks."""
-    from lifecycle.payload import models as p
-    from reconciler.control.rounds import begin, begin_asked, points_in
+    """Start the next round of an optimization loop.
 
-    with engine(context, options.dry_run) as (jobs, output):
+    FILE contains the new points (sets of parameter values). Without FILE, wfctl uses the points
+    that a stage of the loop wrote.
+    """
+    from lifecycle.payload import models as p
+    from reconciler.control.rounds import begin_proposed_round, begin_round, parse_points
+
+    with open_job_runner(context, options.dry_run) as (jobs, output):
         state = jobs.service.state()
-        _known(state, name)
+        _require_loop(state, name)
         loop = state.loop(name)
         if (source is None and points is None) == loop.asks_somebody or (source and points):
             found = (
                 "FILE or --points"
                 if loop.asks_somebody
-                else f"neither FILE nor --points, as {loop.ask} has them"
+                else f"neither FILE nor --points, because {loop.ask} provides the points"
             )
             raise InvalidOption(f"{name}: expected {found}")
         if source is None and points is None:
-            outcome = begin_asked(jobs, name, options)
+            outcome = begin_proposed_round(jobs, name, options)
         else:
-            content = points.encode() if points is not None else _content(str(source))
+            content = points.encode() if points is not None else _read_source(str(source))
             number = state.loops[name].round.number + 1
             asked = p.RoundBegun(
                 loop=name,
-                points=points_in(loop, number, source or "--points", content),
+                points=parse_points(loop, number, source or "--points", content),
                 by=f"{jobs.service.actor.kind}:{jobs.service.actor.name}",
                 reason=reason,
                 data=_table_of(state, loop.points),
             )
-            outcome = begin(jobs, asked, options)
-        from cli.frame.writes import tell
+            outcome = begin_round(jobs, asked, options)
+        from cli.frame.writes import print_outcome
 
-        tell(output, outcome, options)
+        print_outcome(output, outcome, options)
 
 
-def _content(source: str) -> bytes:
+def _read_source(source: str) -> bytes:
     import sys
 
     if source == "-":
@@ -136,7 +162,7 @@ def _content(source: str) -> bytes:
 
 
 def _table_of(state: Workflow, stage: str) -> dict[str, str]:
-    """Return the digests of the table that a proposer has before it."""
+    """Return the digests of the table that a proposer reads."""
     return {one["path"]: one["sha256"] for one in state.stages[stage].results}
 
 
@@ -144,10 +170,12 @@ def stop(
     context: typer.Context,
     options: Writes,
     name: Name,
-    reason: Annotated[str, option("TEXT", "Reason.")],
+    reason: Annotated[
+        str, option("TEXT", "Record this text in the log as the reason for the change.")
+    ],
 ) -> None:
-    """Stop a loop after its current round."""
-    from cli.frame.writes import write
+    """Stop an optimization loop after its current round."""
+    from cli.frame.writes import write_commands
     from lifecycle.payload import models as p
 
-    write(context, options, p.LoopStopped(loop=name, reason=reason))
+    write_commands(context, options, p.LoopStopped(loop=name, reason=reason))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -14,13 +13,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cli.frame.options import NEEDS_PERSON, Text, Writes, option
-from cli.frame.workspace import engine, reading, require_work_tree_of_root, settings_of
-from cli.terminal.output import say
+from cli.frame.workspace import (
+    open_for_reading,
+    open_job_runner,
+    require_work_tree_of_root,
+    settings_of,
+)
+from cli.terminal.output import print_message
 from reconciler.errors import NoRunner
 from service.errors import InvalidOption
 from service.root.root import read_config
 from service.root.trust import is_notice_trusted
 from service.writing.stream_writer import WriteOptions
+from wfctl_eventstore.extension import require_extension
 
 if TYPE_CHECKING:
     from lifecycle.state.workflow import Workflow
@@ -30,22 +35,25 @@ if TYPE_CHECKING:
 
 
 def show(context: typer.Context) -> None:
-    """Show whether a runner is active, and how to watch, pause and stop it."""
-    from reconciler.loop.detached import recorded
+    """Show whether the background runner is active.
+
+    Also show the commands that watch, pause and stop the runner.
+    """
+    from reconciler.loop.detached import find_running_runner
     from service.files.surroundings import PAUSE
 
-    with reading(context) as workflow:
-        found = recorded(workflow.root)
+    with open_for_reading(context) as workflow:
+        found = find_running_runner(workflow.root)
         paused = (workflow.root.path / PAUSE).exists()
         runner = None if found is None else found.to_dict()
-        known = _ways(runner)
+        known = _list_runner_commands(runner)
         data = {"runner": runner, "paused": paused, "ways": known}
-        at_work = "no runner is at work" if runner is None else f"runner {runner['pid']} is at work"
+        at_work = "no runner is running" if runner is None else f"runner {runner['pid']} is at work"
         lines = [f"{at_work}{', paused' if paused else ''}", *map(" ".join, known.items())]
         workflow.output.result(data, lambda: "\n".join(lines))
 
 
-def _ways(runner: dict[str, Any] | None) -> dict[str, str]:
+def _list_runner_commands(runner: dict[str, Any] | None) -> dict[str, str]:
     if runner is None:
         return {"start": "wfctl run --autonomous"}
     found = {"watch": "tail -f progress.log"}
@@ -56,43 +64,55 @@ def _ways(runner: dict[str, Any] | None) -> dict[str, str]:
 
 
 def pause(context: typer.Context) -> None:
-    """Start no new work until `runner resume`."""
-    _pause(context, True, "paused; jobs that run go on")
+    """Pause the background runner.
+
+    Running jobs continue. To continue the runner, use `wfctl runner resume`.
+    """
+    _set_paused(context, True, "paused; running jobs continue")
 
 
 def resume(context: typer.Context) -> None:
-    """Continue after `runner pause`."""
-    _pause(context, False, "resumed")
+    """Continue a paused background runner."""
+    _set_paused(context, False, "resumed")
 
 
-def _pause(context: typer.Context, paused: bool, text: str) -> None:
+def _set_paused(context: typer.Context, paused: bool, text: str) -> None:
     from service.files.surroundings import PAUSE
 
-    with reading(context) as workflow:
+    with open_for_reading(context) as workflow:
         file = workflow.root.path / PAUSE
         file.touch() if paused else file.unlink(missing_ok=True)
         workflow.output.result({"paused": paused}, lambda: text)
 
 
 def attach(context: typer.Context) -> None:
-    """Attach to the terminal of the runner; Ctrl-b d detaches."""
-    from reconciler.loop.detached import OUTPUT, recorded
+    """Show the terminal of the background runner.
 
-    with reading(context) as workflow:
-        found = recorded(workflow.root)
+    To leave the terminal, press Ctrl-b, then d.
+    """
+    from reconciler.loop.detached import OUTPUT, find_running_runner
+
+    with open_for_reading(context) as workflow:
+        found = find_running_runner(workflow.root)
         if found is None:
             raise NoRunner(workflow.root.path)
         if found.session is None:
-            say(f"wfctl: it runs without tmux; it writes to {workflow.root.folder / OUTPUT}")
+            print_message(
+                "wfctl: the runner runs without tmux and writes its output to "
+                f"{workflow.root.folder / OUTPUT}"
+            )
             raise typer.Exit(1)
     os.execvp("tmux", ["tmux", "attach", "-t", f"={found.session}"])
 
 
 def stop(context: typer.Context) -> None:
-    """Stop the runner and its session; running jobs continue."""
-    from reconciler.loop.detached import stop as end
+    """Stop the background runner and its session.
 
-    with reading(context) as workflow:
+    Running jobs continue.
+    """
+    from reconciler.loop.detached import stop_runner as end
+
+    with open_for_reading(context) as workflow:
         found = end(workflow.root)
         workflow.output.result({"stopped": found.pid}, lambda: f"runner {found.pid} has ended")
 
@@ -108,15 +128,15 @@ def serve(
     notify: Annotated[str | None, typer.Option(envvar="WFCTL_NOTIFY")] = None,
 ) -> None:
     """Be the runner: WORDs are the command line of a loop."""
-    from reconciler.loop.detached import Limits, Runner, record
-    from reconciler.loop.ending import interruptible, patience
+    from reconciler.loop.detached import Runner, RunnerLimits, record_runner
+    from reconciler.loop.ending import build_retry_rule, catch_stop_signals
 
-    limits = Limits(max_sessions, session_seconds, between, rapid, rapid_seconds)
-    with engine(context) as (jobs, output), interruptible() as asked:
-        jobs.service.log.store.be_patient(patience(jobs, asked))
+    limits = RunnerLimits(max_sessions, session_seconds, between, rapid, rapid_seconds)
+    with open_job_runner(context) as (jobs, output), catch_stop_signals() as asked:
+        jobs.service.log.store.be_patient(build_retry_rule(jobs, asked))
         receiver = _receiver_of_notices(jobs, notify)
         runner = Runner(jobs.acting_as("runner"), words, limits, asked, receiver)
-        why = runner.serve(lambda: record(jobs.service.root, jobs.now()))
+        why = runner.serve(lambda: record_runner(jobs.service.root, jobs.now()))
         output.result({"ended": why}, lambda: f"ended: {why}")
 
 
@@ -137,14 +157,14 @@ class LoopOptions:
 
     def found_agent(self) -> Agent | None:
         """Return the agent, None if no agent was named; raises `AgentMissing`."""
-        from reconciler.loop.agent import agent_of
+        from reconciler.loop.agent import parse_agent
 
         if self.agent is None:
             return None
-        return agent_of(self.agent, self.agent_time, Path.cwd(), self.agent_name)
+        return parse_agent(self.agent, self.agent_time, Path.cwd(), self.agent_name)
 
     def words(self) -> list[str]:
-        """Return the options that tell another process the same."""
+        """Return command-line options that pass these values to another process."""
         found = [f"--max-parallel={self.max_parallel}", "--attended"]
         if (agent := self.found_agent()) is not None:
             import shlex
@@ -155,21 +175,22 @@ class LoopOptions:
         return found + ([f"--report={self.report}"] if self.report is not None else [])
 
 
-def _launch(context: typer.Context, given: LoopOptions, limits: Mapping[str, float]) -> None:
+def _launch_runner(context: typer.Context, given: LoopOptions, limits: Mapping[str, float]) -> None:
     from reconciler.files.described import NoStageCommand
-    from reconciler.loop.detached import start
-    from reconciler.loop.run import without_commands
+    from reconciler.host.program import command_of_module
+    from reconciler.loop.detached import start_runner
+    from reconciler.loop.run import find_stages_without_command
     from reconciler.loop.session import check_report
-    from service.writing.amendments import check_edits_of_all
+    from service.writing.amendments import check_may_go_on
 
-    with engine(context) as (jobs, output):
-        silent = [] if given.found_agent() is not None else without_commands(jobs)
+    with open_job_runner(context) as (jobs, output):
+        silent = [] if given.found_agent() is not None else find_stages_without_command(jobs)
         if silent:
             # The session says so too; but then nobody may be at the terminal any more.
             jobs.say(NoStageCommand(silent).message, level="warning")
         check_report(jobs, given.report)
-        check_edits_of_all(jobs.service)
-        program = [sys.executable, "-P", "-m", "cli.main", "--root", str(jobs.root), "-o", "json"]
+        check_may_go_on(jobs.service)
+        program = [*command_of_module("cli.main"), "--root", str(jobs.root), "-o", "json"]
         # Anyone who starts the runner is whom its sessions are told by.
         program.append(f"--actor={jobs.service.actor.kind}:{jobs.service.actor.name}")
         bounds = [f"{name}={value}" for name, value in limits.items()]
@@ -177,10 +198,10 @@ def _launch(context: typer.Context, given: LoopOptions, limits: Mapping[str, flo
         line = [*program, "runner", "serve", *bounds, "--", *program, "run", *given.words()]
         url = settings_of(context).database_url
         place = {"WFCTL_DATABASE_URL": url} if url is not None else {}
-        found = start(jobs, line, {**os.environ, **place})
-        known = _ways(found.to_dict())
+        found = start_runner(jobs, line, {**os.environ, **place})
+        known = _list_runner_commands(found.to_dict())
         data = {"runner": found.to_dict(), "ways": known}
-        lines = [f"the runner is at work (pid {found.pid})", *map(": ".join, known.items())]
+        lines = [f"the runner is running (pid {found.pid})", *map(": ".join, known.items())]
         output.result(data, lambda: "\n".join(lines), state=jobs.service.state())
 
 
@@ -189,82 +210,139 @@ Seconds = float | None
 AGENT_TIME = 1800.0
 
 
+AgentOption = Annotated[
+    Text,
+    option(
+        "CMD",
+        "Start this agent program for each stage without a command. The program reads "
+        "its instructions from stdin.",
+        envvar="WFCTL_AGENT",
+    ),
+]
+ReportOption = Annotated[
+    Text,
+    option(
+        "PATH",
+        "Write the report of the completed workflow to this file in the workflow's "
+        "folder. Default: a dated file in docs/superscientist/reports/.",
+    ),
+]
+NotifyOption = Annotated[
+    Text,
+    option(
+        "CMD|URL",
+        "Notify this command or URL when a person must decide, a stage fails, or the "
+        "workflow ends.",
+        envvar="WFCTL_NOTIFY",
+    ),
+]
+AutonomousOption = Annotated[
+    bool | None,
+    option(
+        "--autonomous/--attended",
+        "Run working sessions in the background (autonomous), or one session in the "
+        "foreground (attended). Default: the setting in the plan, otherwise attended.",
+    ),
+]
+TimeLimitOption = Annotated[
+    Seconds,
+    option(
+        "S",
+        "End this working session after S seconds, without stopping running jobs. "
+        "Default: no limit.",
+        min=0,
+    ),
+]
+RapidOption = Annotated[
+    int,
+    option(
+        "Stop after N background sessions in a row without progress. Used only with --autonomous.",
+        min=1,
+    ),
+]
+
+
 def run(
     context: typer.Context,
     options: Writes,
-    agent: Text = option(
-        "CMD", "Program for stages without a command (prompt on stdin).", envvar="WFCTL_AGENT"
+    agent: AgentOption = None,
+    agent_time: float = option(
+        "S", "Stop the agent program if it runs longer than S seconds.", min=0.1, default=AGENT_TIME
     ),
-    agent_time: float = option("S", "Maximum time of its task.", min=0.1, default=AGENT_TIME),
-    agent_name: Text = option("NAME", "Name of the agent (default: the name of its program)."),
+    agent_name: Text = option(
+        "NAME", "Record the agent's work under this name. Default: the name of the agent program."
+    ),
     max_parallel: int = option("N", "Run at most N stages at the same time.", min=1, default=1),
-    time_limit: Seconds = option("S", "End the session after S seconds; jobs continue.", min=0),
-    report: Text = option("PATH", "Path of the report, below the root."),
-    notify: Text = option(
-        "CMD|URL", "Send notices of decisions, failures and the end.", envvar="WFCTL_NOTIFY"
+    time_limit: TimeLimitOption = None,
+    report: ReportOption = None,
+    notify: NotifyOption = None,
+    autonomous: AutonomousOption = None,
+    max_sessions: int = option(
+        "Run at most N background sessions. Used only with --autonomous.", min=1, default=20
     ),
-    autonomous: bool | None = option(
-        "--autonomous/--attended", "Run sessions in the background, or one here."
-    ),
-    max_sessions: int = option("With --autonomous: maximum number of sessions.", min=1, default=20),
     session_seconds: float = option(
-        "With --autonomous: seconds for each session.", min=0.1, default=7200.0
+        "S",
+        "End each background session after S seconds. Used only with --autonomous.",
+        min=0.1,
+        default=7200.0,
     ),
     between: float = option(
-        "With --autonomous: seconds between two sessions.", min=0, default=15.0
+        "S",
+        "Wait S seconds between two background sessions. Used only with --autonomous.",
+        min=0,
+        default=15.0,
     ),
-    rapid: int = option(
-        "With --autonomous: maximum sessions in a row without progress.",
-        min=1,
-        default=3,
-    ),
+    rapid: RapidOption = 3,
 ) -> None:
     """Run every stage that can run now.
 
-    The session ends when the workflow is completed, or when only a person can continue it.
-    --autonomous runs session after session in the background, as session_config.autonomous does.
+    The command ends when the workflow is completed or needs a decision by a person. With
+    --autonomous, wfctl runs one session after another in the background. To make this the default,
+    set `session_config.autonomous` in the plan.
     """
     require_work_tree_of_root(context)
     if options.dry_run:
-        _rehearse(context)
+        _print_dry_run(context)
         return
     if autonomous is None and CHILD not in os.environ:  # its runner's loop never is
-        with reading(context) as workflow:
+        with open_for_reading(context) as workflow:
             autonomous = workflow.state().session_config.get("autonomous") is True
     if autonomous and (options != WriteOptions() or time_limit is not None):
         raise InvalidOption(
-            "--autonomous makes sessions of its own: expected neither --command-id nor "
-            "--expected-version nor --time-limit with it (--session-seconds limits each, and "
-            "--attended makes one session here)"
+            "an autonomous run starts its own sessions and does not accept --command-id, "
+            "--expected-version or --time-limit. To limit the time of each session, use "
+            "--session-seconds. To run one session here, use --attended."
         )
     given = LoopOptions(agent, agent_time, agent_name, max_parallel, report, notify)
     if autonomous:
         bounds = {"max-sessions": max_sessions, "session-seconds": session_seconds}
         limits = {**bounds, "between": between, "rapid": rapid}
-        _launch(context, given, {f"--{name}": value for name, value in limits.items()})
+        _launch_runner(context, given, {f"--{name}": value for name, value in limits.items()})
     else:
-        _attended(context, given, time_limit, options)
+        _run_attended(context, given, time_limit, options)
 
 
-def _attended(
+def _run_attended(
     context: typer.Context, given: LoopOptions, time_limit: float | None, options: WriteOptions
 ) -> None:
-    from reconciler.files.freshness import look
+    from reconciler.files.freshness import inspect_results
     from reconciler.loop.detached import forget_ended_runner
-    from reconciler.loop.ending import Orders, interruptible, patience
-    from reconciler.loop.run import run as drive
+    from reconciler.loop.ending import SessionOptions, build_retry_rule, catch_stop_signals
+    from reconciler.loop.run import run_loop as drive
 
-    with engine(context) as (jobs, output), interruptible() as asked:
+    with open_job_runner(context) as (jobs, output), catch_stop_signals() as asked:
         service = jobs.service
         if CHILD not in os.environ:
             forget_ended_runner(service.root)
-        service.log.store.be_patient(patience(jobs, asked))
-        with _notifying(jobs, given.notify) as told:
+        service.log.store.be_patient(build_retry_rule(jobs, asked))
+        with _add_notices(jobs, given.notify) as told:
             agent, served = given.found_agent(), CHILD in os.environ
-            orders = Orders(agent, given.max_parallel, time_limit, served, given.report)
+            orders = SessionOptions(agent, given.max_parallel, time_limit, served, given.report)
             ended = drive(told, orders, options, asked)
         # What leads on goes by a look at the files too.
-        known = output.next_actions(ended.state, look(service.root, service.log, ended.state))
+        known = output.next_actions(
+            ended.state, inspect_results(service.root, service.log, ended.state)
+        )
         actions = ended.actions(known)
         output.changed(ended.to_dict(), lambda: str(ended), ended.state, actions=actions)
     if asked.signal is not None and ended.exit_reason == "waiting":
@@ -273,14 +351,14 @@ def _attended(
         raise typer.Exit(NEEDS_PERSON)
 
 
-def _rehearse(context: typer.Context) -> None:
+def _print_dry_run(context: typer.Context) -> None:
     from projections.screens.next_actions import is_due
     from reconciler.control.recomputation import describe_recomputation
-    from reconciler.files.freshness import look
+    from reconciler.files.freshness import inspect_results
 
-    with reading(context) as workflow:
+    with open_for_reading(context) as workflow:
         state = workflow.state()
-        seen = look(workflow.root, workflow.log, state)
+        seen = inspect_results(workflow.root, workflow.log, state)
         actions = workflow.output.next_actions(state, seen)
         known = (
             describe_recomputation(workflow.root.path, state, stage)
@@ -288,37 +366,52 @@ def _rehearse(context: typer.Context) -> None:
             if is_due(state, stage)
         )
         again = [text for text in known if text is not None]
-        lines = [*(f"would do: {action}" for action in actions), *again]
+        words = {True: "waits for a person", False: "would do"}
+        lines = [*(f"{words[action.person]}: {action}" for action in actions), *again]
         text = "\n".join(lines) or "nothing to do"
         data = {"would": [action.to_dict() for action in actions], "computed_again": again}
         workflow.output.result(data, lambda: text, state=state, seen=seen)
 
 
 def _receiver_of_notices(jobs: Jobs, named: str | None) -> str | None:
-    """Return who is told; a receiver that only config.toml names needs a person's agreement."""
-    if named is not None:
-        return named
-    receiver = read_config(jobs.service.root).notify
+    """Return the receiver of notices. One from config.toml needs a person's approval.
+
+    Raises `InvalidOption` for an unusable receiver.
+    """
+    if named:
+        return _checked_receiver(named, "--notify")
+    receiver = None if named is not None else read_config(jobs.service.root).notify
+    if receiver:
+        _checked_receiver(receiver, f"notify in {jobs.service.root.config_file}")
     if receiver is None or is_notice_trusted(receiver, jobs.root):
         return receiver
     jobs.say(
-        f"config.toml names {receiver!r} to be told, and nobody of this login agreed to "
-        "it: it may have come with a copy. `wfctl db trust` agrees to it; nobody is told "
+        f"config.toml names {receiver!r} as the receiver of notices, but this user account has "
+        "not approved "
+        "it; it may come from a copied folder. `wfctl db trust` approves it; no notices are sent "
         "until then.",
         level="warning",
     )
     return None
 
 
+def _checked_receiver(receiver: str, option: str) -> str:
+    notices = require_extension("notices", option)
+    try:
+        notices.check_receiver(receiver)
+    except ValueError as error:
+        raise InvalidOption(f"{option}: {receiver!r:.200}: {error}") from error
+    return receiver
+
+
 @contextmanager
-def _notifying(jobs: Jobs, named: str | None) -> Iterator[Jobs]:
-    """Yield jobs that tell the receiver, if there is one, of what they record and wait for."""
+def _add_notices(jobs: Jobs, named: str | None) -> Iterator[Jobs]:
+    """Yield jobs that notify the receiver, if any, of recorded events and waiting items."""
     receiver = _receiver_of_notices(jobs, named)
     if not receiver:
         yield jobs
         return
     from cli.terminal.talk import without_secrets
-    from reconciler.loop.notices import Notifier
 
     def hide(notice: dict[str, Any]) -> dict[str, Any]:
         return dict(without_secrets(None, "", notice))
@@ -329,14 +422,17 @@ def _notifying(jobs: Jobs, named: str | None) -> Iterator[Jobs]:
     service = jobs.service
     tells_end = CHILD not in os.environ
     folder = service.root.folder
-    with Notifier(receiver, service.log, folder, hide, warn, tells_end=tells_end) as notifier:
+    notices = require_extension("notices", "--notify")
+    with notices.open_notifier(
+        receiver, service.log, folder, hide, warn, tells_end=tells_end
+    ) as send_notices:
 
         def tell(outcome: Outcome) -> None:
             jobs.tell(outcome)
-            notifier.look()
+            send_notices()
 
         def waits(state: Workflow, ids: Collection[str]) -> None:
             jobs.waits(state, ids)
-            notifier.look()
+            send_notices()
 
         yield replace(jobs, tell=tell, waits=waits)

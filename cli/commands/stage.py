@@ -15,47 +15,72 @@ from cli.frame.deciding import (
     Key,
     Overrule,
     claims_of,
-    decide,
     overruling_of,
+    record_decisions,
 )
 from cli.frame.options import FINDINGS, AsOf, Stage, Text, Why, Writes, argument, option
-from cli.frame.workspace import engine, newest_attempt, reading, require_work_tree_of_root
-from cli.frame.writes import claim, issue, tell, through, write
+from cli.frame.workspace import (
+    newest_attempt,
+    open_for_reading,
+    open_job_runner,
+    require_work_tree_of_root,
+)
+from cli.frame.writes import (
+    issue_command,
+    print_outcome,
+    write_claims,
+    write_commands,
+    write_through_jobs,
+)
 from cli.terminal.output import Output
 from lifecycle.payload import models as p
 from lifecycle.rules.decide import payload_of
-from projections.files.sessions import SessionRecord, sessions
+from projections.files.sessions import SessionRecord, list_sessions
 from service.errors import InvalidOption, NotFound
 
 if TYPE_CHECKING:
     from lifecycle.payload.models import Payload
     from reconciler.context import Jobs
-    from reconciler.loop.session import Resumed
+    from reconciler.loop.session import SessionStart
     from reconciler.verification.verify import Verification
     from service.writing.workflow_service import Outcome
 
 _CATEGORIES = "input, resource, scheduler, missing_output, software, unknown"
-Attempt = Annotated[Text, option("--attempt", "ID", "Attempt (default: the running one).")]
+Attempt = Annotated[
+    Text,
+    option(
+        "--attempt",
+        "ID",
+        "Select this attempt (one run of the stage), for example att-0002. Default: the "
+        "running attempt.",
+    ),
+]
 
 
 def ready(context: typer.Context, options: Writes, stage: Stage) -> None:
-    """Set a pending or invalidated stage to ready once its dependencies are completed."""
-    issue(context, options, "stage.readied", stage=stage)
+    """Set a stage to ready if its dependencies are completed.
+
+    The stage must have the status pending or invalidated.
+    """
+    issue_command(context, options, "stage.readied", stage=stage)
 
 
 def prepare(
     context: typer.Context,
     options: Writes,
     stage: Stage,
-    detail: Text = option("Text for the log."),
+    detail: Text = option("Record a note in the log about what was done."),
 ) -> None:
-    """Set a ready stage to preparing."""
+    """Set a ready stage to preparing, the status before its job starts."""
     require_work_tree_of_root(context)
-    issue(context, options, "stage.prepared", stage=stage, detail=detail)
+    issue_command(context, options, "stage.prepared", stage=stage, detail=detail)
 
 
 def launch(context: typer.Context, options: Writes, stage: Stage) -> None:
-    """Start the job of a prepared stage, like `wfctl dispatch` without --sync."""
+    """Start the job of a prepared stage.
+
+    This command does the same as `wfctl dispatch` without --sync.
+    """
     from cli.commands.dispatch import dispatch
 
     dispatch(context, options, stage, sync=False)
@@ -66,12 +91,12 @@ def compute(
     options: Writes,
     stage: Stage,
     attempt: Attempt = None,
-    exit_code: int = option("Exit code of the computation.", default=0),
-    detail: Text = option("Text for the log."),
+    exit_code: int = option("Record this number as the exit code of the computation.", default=0),
+    detail: Text = option("Record a note in the log about what was done."),
     overrule: Overrule = None,
     key: Key = None,
 ) -> None:
-    """Record that the computation of a running stage is over."""
+    """Record that the computation of a running stage has ended."""
     values = {
         "stage": stage,
         "attempt": attempt or newest_attempt(context, stage),
@@ -80,25 +105,29 @@ def compute(
     }
     command = payload_of(p.StageComputed.type, values)
     if overrule is not None:
-        # What a person's word is bound to is no part of what was asked for.
+        # The basis of a person's statement is not part of the request.
         options = replace(options, content={"compute": values, "overrule": overrule})
-    claim(context, options, command, overruling=overruling_of(overrule, key))
+    write_claims(context, options, command, overruling=overruling_of(overrule, key))
 
 
 def verify(context: typer.Context, stage: Stage) -> None:
-    """Check outputs, logs and `parameters.verify` (exit 7 if a check fails)."""
+    """Check the results of a stage without changing its status.
+
+    wfctl checks the output files and logs, and runs the command `parameters.verify`. The exit code
+    is 7 if a check fails.
+    """
     from reconciler.verification.verify import verify_again
 
-    with engine(context, dry_run=True) as (jobs, output):
+    with open_job_runner(context, dry_run=True) as (jobs, output):
         state = jobs.service.state()
         found = verify_again(jobs, state, state.stage(stage))
-        text = "\n".join(_checks(found, output))
+        text = "\n".join(_format_checks(found, output))
         output.result({"stage": stage, **found.to_dict()}, lambda: text, state=state)
     if found.problems:
         raise typer.Exit(FINDINGS)
 
 
-def _checks(found: Verification, output: Output) -> Iterator[str]:
+def _format_checks(found: Verification, output: Output) -> Iterator[str]:
     width = max((len(check.name) for check in found.checks), default=0)
     for check in found.checks:
         mark = output.style("ok    ", "32") if check.passed else output.style("FAILED", "31")
@@ -112,118 +141,147 @@ def complete(
     context: typer.Context,
     options: Writes,
     stage: Stage,
-    evidence: Text = option("TEXT", "Evidence that the criteria are met."),
-    or_fail: bool = option("Record the stage as failed if a check fails."),
+    evidence: Text = option(
+        "TEXT",
+        "Record in the log how you know that the success criteria are met.",
+    ),
+    or_fail: bool = option("Set the stage to failed if a check fails."),
     overrule: Overrule = None,
     key: Key = None,
 ) -> None:
-    """Complete a stage after checking its outputs."""
-    from reconciler.verification.verify import by_what
-    from reconciler.verification.verify import complete as verify_and_complete
+    """Check the outputs of a stage, and set the stage to completed."""
+    from reconciler.verification.verify import complete_stage as verify_and_complete
+    from reconciler.verification.verify import describe_completion
 
-    # What its checks find is no part of what was asked for, and may differ the second time.
+    # The findings of the checks are not part of the request, and may differ the second time.
     asked = {"complete": stage, "evidence": evidence, **({"or_fail": True} if or_fail else {})}
     options = replace(options, content=asked)
-    with engine(context, options.dry_run) as (jobs, output):
+    with open_job_runner(context, options.dry_run) as (jobs, output):
         claims = claims_of(jobs, overruling_of(overrule, key), options)
         outcome = verify_and_complete(jobs, stage, evidence, options, claims, or_fail=or_fail)
-        tell(output, outcome, options, by_what(outcome, stage))
+        print_outcome(output, outcome, options, describe_completion(outcome, stage))
 
 
 def fail(
     context: typer.Context,
     options: Writes,
     stage: Stage,
-    error: Annotated[str, option("TEXT", "Reason of the failure.")],
-    stop: bool = option("Stop its job too, on any machine."),
-    category: Text = option("KIND", f"One of {_CATEGORIES}."),
+    error: Annotated[str, option("TEXT", "Record in the log why the stage failed.")],
+    stop: bool = option("Also stop the running job, on this computer or on a remote cluster."),
+    category: Text = option("KIND", f"Record the kind of failure: {_CATEGORIES}."),
 ) -> None:
     """Record that a stage failed."""
     values = {"stage": stage, "error": error, "category": category}
     command = cast(p.StageFailed, payload_of(p.StageFailed.type, values))
     if not stop:
-        write(context, options, command)
+        write_commands(context, options, command)
         return
     from reconciler.control.stopping import fail_and_stop
 
     kind = command.category
-    through(context, options, lambda jobs: fail_and_stop(jobs, stage, error, options, kind))
+    write_through_jobs(
+        context, options, lambda jobs: fail_and_stop(jobs, stage, error, options, kind)
+    )
 
 
 def cancel(context: typer.Context, options: Writes, stage: Stage, reason: Why = None) -> None:
-    """Stop the running job of a stage; afterwards the stage is failed."""
+    """Stop the running job of a stage, and set the stage to failed."""
     from reconciler.control.stopping import fail_and_stop
 
     error = f"cancelled: {reason}" if reason else "cancelled"
-    through(context, options, lambda jobs: fail_and_stop(jobs, stage, error, options, None))
+    write_through_jobs(
+        context, options, lambda jobs: fail_and_stop(jobs, stage, error, options, None)
+    )
 
 
 def retry(
     context: typer.Context,
     options: Writes,
     stage: Stage,
-    fix: Annotated[str, option("TEXT", "Describe what was fixed.")],
-    regenerate: bool = option("Build submission.json again from the parameters."),
+    fix: Annotated[str, option("TEXT", "Describe in the log what you fixed since the failure.")],
+    regenerate: bool = option(
+        "Recreate the job description (submission.json) from the parameters of the stage."
+    ),
     failed_only: bool = option(
-        "Keep finished tasks although their inputs changed (a person decides)."
+        "Rerun only the failed tasks of a sweep, and keep finished tasks even if "
+        "their inputs changed. Only a person can do this."
     ),
     key: DecisionKey = None,
 ) -> None:
-    """Let a failed stage run again; this counts as a retry.
+    """Set a failed stage to ready, so that the stage can run again.
 
-    If an input of a sweep changed, a script too, the finished tasks are computed again, except
-    with --failed-only.
+    The number of retries is limited. If an input or script of a sweep changed, wfctl also computes
+    finished tasks again, except with --failed-only.
     """
-    from reconciler.control.stopping import retry as retry_after
+    from reconciler.control.stopping import retry_stage as retry_after
 
     if key is not None and not failed_only:
-        raise InvalidOption("--key signs the decision of --failed-only; give both")
+        raise InvalidOption(
+            "the option --key can be used only with the option --failed-only, because the key "
+            "signs this decision. Add --failed-only, or remove --key."
+        )
 
     def act(jobs: Jobs) -> Outcome:
         def ask(command: Payload, text: str) -> Outcome:
             line = f"wfctl stage retry {stage} --fix TEXT --failed-only"
             decision = Decision(command, stage, text)
-            return cast("Outcome", decide(jobs.service, [decision], line, key, options))
+            return cast("Outcome", record_decisions(jobs.service, [decision], line, key, options))
 
         asked = ask if failed_only else None
         return retry_after(jobs, stage, fix, options, regenerate=regenerate, decide=asked)
 
-    through(context, options, act)
+    write_through_jobs(context, options, act)
 
 
 def checkpoint(
     context: typer.Context,
     options: Writes,
     stage: Stage,
-    value: Annotated[str, argument("JSON", "Data from which the computation can continue.")],
+    value: Annotated[
+        str,
+        argument(
+            "JSON", "A JSON object that describes the point where the computation can continue."
+        ),
+    ],
 ) -> None:
-    """Record a checkpoint of a long computation."""
+    """Record the point where a long computation can continue.
+
+    The next run of the stage gets this checkpoint.
+    """
     from service.documents.plan_file import decode_json
 
     checkpoint = decode_json("JSON", value)
-    issue(context, options, "checkpoint.recorded", stage=stage, checkpoint=checkpoint)
+    issue_command(context, options, "checkpoint.recorded", stage=stage, checkpoint=checkpoint)
 
 
 def outputs(
     context: typer.Context,
     options: Writes,
     stage: Stage,
-    paths: Annotated[list[str], argument("PATH...", "Paths relative to the root.")],
+    paths: Annotated[
+        list[str],
+        argument("PATH...", "The paths of the output files, relative to the workflow's folder."),
+    ],
 ) -> None:
-    """Record the outputs of a stage."""
-    issue(context, options, "outputs.recorded", stage=stage, outputs=paths)
+    """Record which files are the outputs of a stage."""
+    issue_command(context, options, "outputs.recorded", stage=stage, outputs=paths)
 
 
 def reuse(
     context: typer.Context,
     options: Writes,
     stage: Stage,
-    attempt: Text = option("ID", "Attempt whose outputs are used (default: the newest)."),
+    attempt: Text = option(
+        "ID", "Use the outputs of this attempt (default: the newest attempt with the same inputs)."
+    ),
 ) -> None:
-    """Use the kept outputs of an attempt that ran with the same inputs."""
-    from reconciler.verification.reuse import reuse as take
+    """Use the outputs of an earlier run instead of running a stage.
 
-    through(context, options, lambda jobs: take(jobs, stage, attempt, options))
+    The earlier run must have had the same inputs, and wfctl must have kept its outputs.
+    """
+    from reconciler.verification.reuse import reuse_outputs as take
+
+    write_through_jobs(context, options, lambda jobs: take(jobs, stage, attempt, options))
 
 
 class Reason(StrEnum):
@@ -238,25 +296,32 @@ class Reason(StrEnum):
 def start(
     context: typer.Context,
     options: Writes,
-    report: Text = option("PATH", "Path of the report, below the root."),
+    report: Text = option(
+        "PATH",
+        "Write the report of the completed workflow to this file in the workflow's "
+        "folder. Default: a dated file in docs/superscientist/reports/.",
+    ),
 ) -> None:
-    """Run init.sh, reconcile, and start a session."""
-    from reconciler.loop.session import start as begin
+    """Start a working session.
 
-    with engine(context, options.dry_run) as (jobs, output):
+    wfctl first runs init.sh and compares the log with files, processes and the scheduler.
+    """
+    from reconciler.loop.session import start_manual_session as begin
+
+    with open_job_runner(context, options.dry_run) as (jobs, output):
         resumed = begin(jobs, options, report=report)
         if resumed.briefing is None:
-            tell(output, resumed.outcome, options)
+            print_outcome(output, resumed.outcome, options)
             return
         output.result(
             resumed.to_dict(),
-            lambda: "\n".join(_resumed(resumed, output)),
+            lambda: "\n".join(_format_resumed(resumed, output)),
             state=resumed.outcome.state,
             actions=resumed.briefing.actions,
         )
 
 
-def _resumed(resumed: Resumed, output: Output) -> Iterator[str]:
+def _format_resumed(resumed: SessionStart, output: Output) -> Iterator[str]:
     from cli.terminal import briefing
 
     yield f"session {resumed.outcome.state.session.count} started"
@@ -266,44 +331,46 @@ def _resumed(resumed: Resumed, output: Output) -> Iterator[str]:
     for title, lines in (("log", resumed.log_tail), ("git log", resumed.git_log)):
         yield from [f"{title}:", *(f"  {line}" for line in lines)] if lines else ()
     if resumed.briefing is not None:
-        yield briefing.text(resumed.briefing, output, False)
+        yield briefing.format_briefing(resumed.briefing, output, False)
 
 
 def end(
     context: typer.Context,
     options: Writes,
-    reason: Annotated[Reason, option("Reason of the end.")],
-    next_: Text = option("--next", "TEXT", "Describe the next step."),
+    reason: Annotated[Reason, option("Record in the log why the session ends.")],
+    next_: Text = option("--next", "TEXT", "Describe the next step, for the next session."),
 ) -> None:
-    """End the open session."""
-    issue(context, options, "session.ended", reason=reason.value, next=next_)
+    """End the current working session."""
+    issue_command(context, options, "session.ended", reason=reason.value, next=next_)
 
 
 def show(
     context: typer.Context,
-    number: int | None = argument("[N]", "Number of a session (default: all).", min=1),
+    number: int | None = argument(
+        "[N]", "The number of a working session. Default: all sessions.", min=1
+    ),
     view: AsOf = None,
 ) -> None:
-    """Show sessions with their duration, cost and end."""
-    with reading(context) as workflow:
-        found = sessions(workflow.log.steps(upto=view))
+    """List working sessions with their duration, cost and reason for ending."""
+    with open_for_reading(context) as workflow:
+        found = list_sessions(workflow.log.steps(upto=view))
         state = workflow.state(view)
         if number is not None:
             kept = ", ".join(str(one.number) for one in found) or "none"
             found = [one for one in found if one.number == number][:1]
             if not found:
                 raise NotFound(
-                    f"no session {number} that wfctl kept: there is {kept}. `wfctl audit costs` "
-                    "lists those of an imported log too",
+                    f"the log has no session {number}. Recorded sessions: {kept}. To include the "
+                    "sessions of an imported log, run `wfctl audit costs`.",
                     session=number,
                 )
         told = [one.to_dict() for one in found]
-        text = "\n".join(map(_line, found)) or "wfctl kept no session yet"
+        text = "\n".join(map(_format_session, found)) or "no session has started yet"
         data = {"sessions": told, "session_config": state.session_config}
         workflow.output.result(data, lambda: text, state=state)
 
 
-def _line(one: SessionRecord) -> str:
+def _format_session(one: SessionRecord) -> str:
     charges = ", ".join(f"{c['stage']} {c['weight']:g} ({c['work_class']})" for c in one.charges)
     return (
         f"session {one.number}  {one.started_at[:19]}Z  {one.started_by}  {one.end}  "

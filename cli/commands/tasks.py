@@ -13,28 +13,35 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cli.frame.options import AsOf, Stage, Text, Texts, argument, option
-from cli.frame.workspace import Reading, engine, reading
+from cli.frame.workspace import Reading, open_for_reading, open_job_runner
 from cli.settings import Format
-from cli.terminal.output import Output, compact, harmless, say
-from lifecycle.errors import NeedsConsent
+from cli.terminal.output import Output, format_compact_json, print_message, remove_terminal_codes
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Attempt, Workflow
 from lifecycle.state.workflow import Stage as Known
 from lifecycle.state.workflow import Stage as StageState
-from lifecycle.sweeps.definition import is_sweep, sweep_of
+from lifecycle.sweeps.definition import is_sweep
+from lifecycle.sweeps.definition import parse_ranges as numbers_of_tasks
+from lifecycle.words.mandates import format_count
 from lifecycle.words.metrics import metrics_of
 from projections.words.answers import told_all
-from projections.words.text import age, clipped, told_used, utc_seconds, waiting_told
+from projections.words.text import clip_text, compute_age, told_used, utc_seconds, waiting_told
 from service.errors import InvalidOption, NotFound
 from service.reading.moment import Moment
 
 if TYPE_CHECKING:
-    from reconciler.control.job_output import Said
+    from reconciler.control.job_output import OutputPiece
     from reconciler.sweep.tasks import Task
 
 
 Where = Annotated[
-    Texts, option("--where", "'T>2'", "List only tasks that meet this condition; repeatable.")
+    Texts,
+    option(
+        "--where",
+        "'T>2'",
+        "List only tasks that meet this condition on a parameter or metric. Repeat "
+        "the option to combine conditions.",
+    ),
 ]
 #: Tasks that are listed if nobody says how many.
 _LISTED = 20
@@ -46,16 +53,17 @@ def tasks(
     failed: bool = option("List only failed tasks."),
     where: Where = None,
     lines: int = option(
-        "-n", "--lines", "List at most N tasks; 0 lists all.", min=0, default=_LISTED
+        "-n", "--lines", "List at most N tasks. Use 0 to list all tasks.", min=0, default=_LISTED
     ),
 ) -> None:
     """List the tasks of a sweep.
 
-    The list has the status of each task, its values, times and numbers.
+    A sweep is a stage that runs its command once for each set of parameter values. Each of these
+    runs is a task. The list shows the status, values, times and numbers of each task.
     """
-    from reconciler.sweep.tasks import counts_of
+    from reconciler.sweep.tasks import count_by_state
 
-    with reading(context) as workflow:
+    with open_for_reading(context) as workflow:
         conditions = [*(where or []), *(["state=failed"] if failed else [])]
         found, chosen = chosen_of(workflow, stage, conditions)
         csv = workflow.output.settings.format is Format.CSV
@@ -63,11 +71,11 @@ def tasks(
         if csv:
             _print_csv(shown)
             return
-        counts = counts_of(found)
+        counts = count_by_state(found)
         data = {"stage": stage, "total": len(found), "counts": counts, "chosen": len(chosen)}
         workflow.output.result(
             {**data, "tasks": shown},
-            lambda: _text(workflow, stage, counts, shown, len(chosen) - len(shown)),
+            lambda: _format_tasks(workflow, stage, counts, shown, len(chosen) - len(shown)),
             state=workflow.state(),
         )
 
@@ -78,20 +86,25 @@ _OF_NUMBER = ("name", "value", "error", "unit", "task", "path", "pointer")
 
 def metrics(
     context: typer.Context,
-    stage: Text = argument("[STAGE]", "Id of the stage (default: every completed stage)."),
+    stage: Text = argument(
+        "[STAGE]", "The id of the stage, for example stage-2. Default: all completed stages."
+    ),
     where: Where = None,
-    plot: Text = option("NAME", "Plot this metric over the points, or over the attempts."),
-    over: Text = option("VALUE", "With --plot: value of the points on the x axis."),
+    plot: Text = option(
+        "NAME",
+        "Plot this metric for all tasks of a sweep, or for all attempts (runs) of the stage.",
+    ),
+    over: Text = option("VALUE", "Use this sweep parameter for the x axis. Requires --plot."),
 ) -> None:
     """Show metrics as a table or plot.
 
-    Stages and tasks report the numbers that parameters.metrics names.
+    Metrics are the numbers in output files that `parameters.metrics` of a stage names.
     """
-    with reading(context) as workflow:
+    with open_for_reading(context) as workflow:
         state = workflow.state()
         if plot is not None or over is not None:
             known = state.stage(stage) if stage is not None else None
-            _plot(workflow, known, plot, over, where or [])
+            _print_plot(workflow, known, plot, over, where or [])
             return
         rows = numbers_of(workflow, stage, where or [])
         if workflow.output.settings.format is Format.CSV:
@@ -99,9 +112,28 @@ def metrics(
             return
         workflow.output.result(
             {"stage": stage, "metrics": rows},
-            lambda: _table(workflow, rows) if rows else "no number is recorded yet",
+            lambda: _format_rows(workflow, rows) if rows else _no_metrics(state),
             state=state,
         )
+
+
+def _no_metrics(state: Workflow) -> str:
+    """Return why no metric is recorded: no stage declares a metric, or none has completed."""
+    declared = [stage for stage in state.stages.values() if stage.parameters.get("metrics")]
+    if not declared:
+        return "no stage declares metrics (parameters.metrics)"
+    lines = ["no metrics of a whole stage are recorded:"]
+    for stage in declared:
+        tasks = stage.attempts[-1].tasks if stage.attempts else None
+        done = len(numbers_of_tasks((tasks or {}).get("done", "")))
+        finished = format_count(done, "finished task")
+        source = (
+            f"`wfctl tasks {stage.id}` lists the metrics of its {finished}"
+            if done
+            else "it records its metrics when it is completed"
+        )
+        lines.append(f"{stage.id} is {stage.status.value}; {source}")
+    return "\n".join(lines)
 
 
 def numbers_of(
@@ -114,12 +146,19 @@ def numbers_of(
     state = workflow.state()
     known = state.stage(id_) if id_ is not None else None
     if known is not None and known.parameters.get("metrics") is None:
-        raise NotFound(f"{id_} names no numbers; expected parameters.metrics", stage=id_)
-    if known is not None and (conditions or is_sweep(known.parameters)):
+        raise NotFound(
+            f"the stage {id_} has no metrics. Add the field parameters.metrics to the definition "
+            "of the stage.",
+            stage=id_,
+        )
+    if known is not None and (conditions or known.work.tables):
         _, chosen = chosen_of(workflow, known.id, [*conditions, "state=done"])
-        return [{"key": r["key"], **r["values"], **r["metrics"], **_errors(r)} for r in chosen]
+        return [{"key": r["key"], **r["values"], **r["metrics"], **_get_errors(r)} for r in chosen]
     if conditions:
-        raise InvalidOption("--where takes the stage whose tasks it is about")
+        raise InvalidOption(
+            "the option --where selects tasks of a stage, but no stage was given. Add the id of "
+            "the stage."
+        )
     every = state.stages.values() if known is None else [known]
     return [
         {"stage": one.id, **{name: number[name] for name in _OF_NUMBER}}
@@ -128,35 +167,44 @@ def numbers_of(
     ]
 
 
-def _errors(row: Mapping[str, Any]) -> dict[str, float]:
+def _get_errors(row: Mapping[str, Any]) -> dict[str, float]:
     """Return the errors of a task's numbers by the names of their columns in the table of tasks."""
     return {f"{name}_error": error for name, error in row.get("errors", {}).items()}
 
 
-def _plot(
+def _print_plot(
     workflow: Reading,
     stage: Known | None,
     name: str | None,
     over: str | None,
     conditions: Sequence[str],
 ) -> None:
-    """Print a plot of a number of one stage."""
+    """Print a plot of a metric of one stage."""
     from projections.drawing.plots import in_braille, plot_of_attempts, plot_of_tasks
 
     if stage is None or name is None:
-        raise InvalidOption("expected a stage and --plot NAME: `wfctl metrics stage-2 --plot tc`")
+        raise InvalidOption(
+            "a plot needs the id of a stage and the option --plot NAME. For example, run `wfctl "
+            "metrics stage-2 --plot tc`."
+        )
     numbers = metrics_of(stage.parameters)
     if name not in numbers:
         known = ", ".join(numbers) or "none"
-        raise NotFound(f"{stage.id} names no number {name!r}; it has {known}", stage=stage.id)
-    if is_sweep(stage.parameters):
+        raise NotFound(f"{stage.id} has no metric {name!r}; its metrics: {known}", stage=stage.id)
+    if name in stage.work.task_metrics:
         _, rows = chosen_of(workflow, stage.id, [*conditions, "state=done"])
         found = plot_of_tasks(rows, name, over, numbers[name].unit)
     else:
         found = plot_of_attempts(stage.attempts, name)
     if found is None:
-        among = f" with different numbers as {over}" if over else ""
-        raise NotFound(f"{stage.id} has no two values of {name}{among} to be drawn", stage=stage.id)
+        among = f" at different values of {over}" if over else ""
+        raise NotFound(
+            (
+                f"the stage {stage.id} has fewer than two values of the metric {name}{among}, so "
+                "wfctl cannot draw a plot."
+            ),
+            stage=stage.id,
+        )
     drawn = found
     workflow.output.result(drawn.to_dict(), lambda: "\n".join(in_braille(drawn)))
 
@@ -169,34 +217,41 @@ def chosen_of(
     Raises `NotFound` for a stage without tasks, `InvalidOption` for a name that it does not have.
     """
     from reconciler.sweep import table
-    from reconciler.sweep.map_points import rounds_of
+    from reconciler.sweep.map_points import count_tasks_before_rounds
     from reconciler.sweep.tasks import tasks_of
 
     state = workflow.state(view)
     stage = state.stage(id_)
     if not is_sweep(stage.parameters):
-        raise NotFound(f"{id_} has no tasks; expected parameters.map in its definition", stage=id_)
+        raise NotFound(
+            f"the stage {id_} has no tasks, because it is not a sweep. The definition of a sweep "
+            "has the field parameters.map.",
+            stage=id_,
+        )
     found = tasks_of(workflow.root.path, state, stage)
-    rounds = rounds_of(state, stage)
-    names = [*found[0].point.values, *sweep_of(stage.parameters).metrics]
+    rounds = count_tasks_before_rounds(state, stage)
+    names = [*found[0].point.values, *stage.work.task_rules.metrics]
     names += ["round"] if rounds else []
     try:
-        table.check(names, conditions)
+        table.check_conditions(names, conditions)
     except table.UnknownColumn as error:
         raise InvalidOption(f"--where: {error}") from error
     rows = table.rows_of(found, rounds)
-    return found, [row for row in rows if table.fits(row, conditions)]
+    return found, [row for row in rows if table.row_matches(row, conditions)]
 
 
-def _printed(
+def _find_task_output(
     workflow: Reading, id_: str, key: str, *, err: bool, last: int | None
 ) -> tuple[str, str]:
     found, _ = chosen_of(workflow, id_, [])
     task = next((one for one in found if one.point.key == key), None)
     if task is None or not task.folder:
-        why = f"{id_} has no task {key!r}; `wfctl tasks {id_}` lists them"
+        why = (
+            f"the stage {id_} has no task {key!r}. To list the tasks of the stage, run `wfctl "
+            f"tasks {id_}`."
+        )
         raise NotFound(
-            why if task is None else f"{id_}: {key} was not begun yet", stage=id_, task=key
+            why if task is None else f"{id_}: {key} has not started yet", stage=id_, task=key
         )
     path = workflow.root.path / task.folder / ("err" if err else "log")
     text = path.read_bytes().decode(errors="replace") if path.is_file() else ""
@@ -204,7 +259,7 @@ def _printed(
     return str(path), "".join(lines if last is None else lines[max(0, len(lines) - last) :])
 
 
-def _text(
+def _format_tasks(
     workflow: Reading, stage: str, counts: dict[str, int], shown: list[dict[str, Any]], more: int
 ) -> str:
     from projections.words.came_about import line_of
@@ -215,30 +270,32 @@ def _text(
         | {"why": row["why"], "folder": row["folder"]}
         for row in shown
     ]
-    lines = [f"{stage}: {line_of(counts)}", _table(workflow, rows)]
+    lines = [f"{stage}: {line_of(counts)}", _format_rows(workflow, rows)]
     return "\n".join([*lines, *([f"and {more:,} more (-n 0 lists all)"] if more else [])])
 
 
-def _table(workflow: Reading, rows: list[dict[str, Any]]) -> str:
-    from cli.terminal.table import TableColumn, table
-    from projections.words.text import shown
+def _format_rows(workflow: Reading, rows: list[dict[str, Any]]) -> str:
+    from cli.terminal.table import TableColumn, format_table
+    from projections.words.text import format_cell
 
     def text(name: str, row: dict[str, Any]) -> str:
-        return shown(row.get(name))
+        return format_cell(row.get(name))
 
     names = list(dict.fromkeys(name for row in rows for name in row))
-    return table(workflow.output, rows, [TableColumn(n, partial(text, n), 60) for n in names])
+    return format_table(
+        workflow.output, rows, [TableColumn(n, partial(text, n), 60) for n in names]
+    )
 
 
 def _print_csv(rows: list[dict[str, Any]]) -> None:
     from cli.terminal.table import print_csv
 
-    plain = [*map(flat, rows)]
+    plain = [*map(flatten_row, rows)]
     names = list(dict.fromkeys(name for row in plain for name in row))
     print_csv(plain, names or ["key"], sys.stdout.isatty())
 
 
-def flat(row: dict[str, Any]) -> dict[str, Any]:
+def flatten_row(row: dict[str, Any]) -> dict[str, Any]:
     """Return a row of tasks or numbers with its values and numbers as columns of their own."""
     found = {**row, **row.get("values", {}), **row.get("metrics", {})}
     return {k: v for k, v in found.items() if k not in ("values", "metrics", "outputs")}
@@ -247,37 +304,46 @@ def flat(row: dict[str, Any]) -> dict[str, Any]:
 def logs(
     context: typer.Context,
     stage: Stage,
-    attempt: Text = option("ID", "Attempt (default: the newest)."),
-    follow: bool = option("-f", "--follow", "Keep printing until the job has ended."),
-    err: bool = option("Show stderr of the job."),
-    task: Text = option("KEY", "Show one task of a sweep."),
-    last: int | None = option("-n", "--lines", "Print the last N lines.", min=0),
+    attempt: Text = option(
+        "ID",
+        "Show the output of this attempt (one run of the stage), for example att-0002. "
+        "Default: the newest attempt.",
+    ),
+    follow: bool = option("-f", "--follow", "Keep printing new output until the job ends."),
+    err: bool = option("Print the error output (stderr) of the job instead of stdout."),
+    task: Text = option(
+        "KEY", "Show the output of this task of a sweep, for example N=100,seed=1."
+    ),
+    last: int | None = option(
+        "-n", "--lines", "Print only the last N lines. Default: all lines.", min=0
+    ),
 ) -> None:
     """Show the output of a job.
 
-    The job may run here, wait in a queue, or run over SSH.
+    This also works if the job runs on a cluster or on another computer over SSH.
     """
-    from reconciler.control.job_output import followed, saying
+    from reconciler.control.job_output import follow_output, open_job_output
 
     stream = "err" if err else "log"
     if task is not None:
         if follow or attempt is not None:
             raise InvalidOption(
-                "--task takes neither --follow nor --attempt: its newest run is shown"
+                "the option --task cannot be combined with --follow or --attempt, because --task "
+                "always shows the newest run of the task. Remove one of these options."
             )
-        with reading(context) as workflow:
-            path, text = _printed(workflow, stage, task, err=err, last=last)
+        with open_for_reading(context) as workflow:
+            path, text = _find_task_output(workflow, stage, task, err=err, last=last)
             data = {"stage": stage, "task": task, "stream": stream, "path": path, "text": text}
             state = workflow.state()
             workflow.output.result(data, lambda: text.removesuffix("\n"), state=state)
         return
-    with engine(context, dry_run=True) as (jobs, output):
+    with open_job_runner(context, dry_run=True) as (jobs, output):
         state = jobs.service.state()
         known = state.stage(stage)
-        id_ = _attempt(known, attempt)
+        id_ = _choose_attempt(known, attempt)
         about = {"stage": stage, "attempt": id_, "stream": stream}
-        with closing(saying(jobs, state, known, id_, err=err, last=last)) as heard:
-            said = followed(jobs, stage, heard) if follow else heard.new()
+        with closing(open_job_output(jobs, state, known, id_, err=err, last=last)) as heard:
+            said = follow_output(jobs, stage, heard) if follow else heard.new()
             if output.settings.format is Format.JSON:
                 contents: dict[str, bytes] = {}
                 for path, content in said:
@@ -288,15 +354,16 @@ def logs(
                 output.result({**about, "files": files}, str, state=jobs.service.state())
                 found = bool(files)
             else:
-                found = _print(output, about, said, several=len(heard.mouths) > 1)
+                found = _print_output(output, about, said, several=len(heard.mouths) > 1)
     if not found:
         other = "leave out --err for stdout" if err else "--err shows stderr"
         kept = heard.attempt.log
         printed = f"; what DPDispatcher printed: {kept}" if kept.exists() else ""
-        say(f"wfctl: {heard.attempt.id} has printed nothing here: {other}{printed}")
+        text = f"{heard.attempt.id} has printed no output on this machine: {other}{printed}"
+        print_message(f"wfctl: {text}")
 
 
-def _attempt(stage: Known, named: str | None) -> str:
+def _choose_attempt(stage: Known, named: str | None) -> str:
     known = [attempt.id for attempt in stage.attempts]
     if named is None and known:
         return known[-1]
@@ -307,7 +374,9 @@ def _attempt(stage: Known, named: str | None) -> str:
     raise NotFound(f"{stage.id} has {what}; {has}", stage=stage.id, attempts=known)
 
 
-def _print(output: Output, about: dict[str, str], said: Iterable[Said], *, several: bool) -> bool:
+def _print_output(
+    output: Output, about: dict[str, str], said: Iterable[OutputPiece], *, several: bool
+) -> bool:
     found, before = False, None
     for path, content in said if output.is_text and not output.is_terminal else _in_lines(said):
         if several and output.is_text and path != before:
@@ -316,9 +385,9 @@ def _print(output: Output, about: dict[str, str], said: Iterable[Said], *, sever
         found, before = True, path
         text = content.decode(errors="replace")
         if not output.is_text:
-            sys.stdout.write(compact({**about, "path": path, "text": text}) + "\n")
+            sys.stdout.write(format_compact_json({**about, "path": path, "text": text}) + "\n")
         elif output.is_terminal:
-            sys.stdout.write(harmless(text))
+            sys.stdout.write(remove_terminal_codes(text))
         else:
             sys.stdout.flush()
             sys.stdout.buffer.write(content)
@@ -326,8 +395,8 @@ def _print(output: Output, about: dict[str, str], said: Iterable[Said], *, sever
     return found
 
 
-def _in_lines(said: Iterable[Said]) -> Iterator[tuple[str, bytes]]:
-    """Yield whole lines, and in the end what has no newline: a character is never cut in two."""
+def _in_lines(said: Iterable[OutputPiece]) -> Iterator[tuple[str, bytes]]:
+    """Yield whole lines, then the rest without a newline, so that no character is cut in two."""
     rest: dict[str, bytes] = {}
     for path, content in said:
         whole, newline, rest[path] = (rest.get(path, b"") + content).rpartition(b"\n")
@@ -336,55 +405,58 @@ def _in_lines(said: Iterable[Said]) -> Iterator[tuple[str, bytes]]:
     yield from ((path, content) for path, content in rest.items() if content)
 
 
-#: Attempts that a page tells of, and characters of a value on it.
+#: Maximum number of attempts on a page, and of characters of a value.
 _NEWEST, _WIDE = 3, 200
 
 
 def show(context: typer.Context, stage: Stage, view: AsOf = None) -> None:
     """Show one stage and its attempts."""
-    with reading(context) as workflow:
+    with open_for_reading(context) as workflow:
         state = workflow.state(view)
         found = state.stage(stage)
-        otherwise = _otherwise(workflow.root.path, state, found)
+        otherwise = _find_changed_launch_fields(workflow.root.path, state, found)
         shown = {**asdict(found), "last_error": found.error}
         data = {"purpose": state.purpose, **shown, **otherwise}
         output = workflow.output
-        output.result(data, lambda: "\n".join(_page(output, state, found, otherwise)), state=state)
+        output.result(
+            data, lambda: "\n".join(_format_page(output, state, found, otherwise)), state=state
+        )
 
 
-def _otherwise(root: Path, state: Workflow, stage: StageState) -> dict[str, dict[str, list[str]]]:
-    """Return in what the attempt that counts was not launched as defined, by its id."""
-    attempt = stage.source
-    if attempt is None or not attempt.taken_over:
+def _find_changed_launch_fields(
+    root: Path, state: Workflow, stage: StageState
+) -> dict[str, dict[str, list[str]]]:
+    """Return the fields in which the launch of the used attempt differs from the plan."""
+    if stage.source is None or not stage.source.taken_over:
         return {}
-    from reconciler.errors import ReconcilerError  # only of what somebody else launched
-    from reconciler.files.described import launched_otherwise
+    from reconciler.files.described import (
+        explain_launch_differences,
+    )  # only of what somebody else launched
 
-    try:
-        fields = launched_otherwise(root, state, stage, attempt)
-    except (NeedsConsent, ReconcilerError, OSError) as error:
-        fields = [str(error)]
-    return {"launched_otherwise": {attempt.id: fields}} if fields else {}
+    fields = explain_launch_differences(root, state, stage)
+    return {"launched_otherwise": {stage.source.id: fields}} if fields else {}
 
 
-def _page(
+def _format_page(
     output: Output, state: Workflow, stage: StageState, otherwise: dict[str, dict[str, list[str]]]
 ) -> Iterator[str]:
     from projections.screens.next_actions import leading_on
 
-    yield output.style(f"{stage.id}: {clipped(stage.name, _WIDE)}", "1") + f"  {stage.status.value}"
-    yield f"of {state.id}" + (f": {clipped(state.purpose, _WIDE)}" if state.purpose else "")
-    for name, values in _fields(state, stage):
+    yield (
+        output.style(f"{stage.id}: {clip_text(stage.name, _WIDE)}", "1") + f"  {stage.status.value}"
+    )
+    yield f"of {state.id}" + (f": {clip_text(state.purpose, _WIDE)}" if state.purpose else "")
+    for name, values in _list_fields(state, stage):
         # The first of several lines has the field's name.
-        for place, value in enumerate([clipped(str(value), _WIDE) for value in values if value]):
+        for place, value in enumerate([clip_text(str(value), _WIDE) for value in values if value]):
             yield f"  {'' if place else name:<9} {value}"
-    yield from _attempts(output, stage)
+    yield from _format_attempts(output, stage)
     for id_, fields in otherwise.get("launched_otherwise", {}).items():
-        yield f"  {id_} was not launched as defined: something else in {', '.join(fields)}"
+        yield f"  {id_} was launched with values that differ from the plan: {', '.join(fields)}"
     yield from (f"next: {one}" for one in leading_on(state, stage.id, output.around(state)))
 
 
-def _fields(state: Workflow, stage: StageState) -> Iterator[tuple[str, list[Any]]]:
+def _list_fields(state: Workflow, stage: StageState) -> Iterator[tuple[str, list[Any]]]:
     from projections.words.came_about import describe_kept_tasks
 
     yield "needs", [f"{i} ({state.stages[i].status.value})" for i in stage.depends_on]
@@ -392,7 +464,9 @@ def _fields(state: Workflow, stage: StageState) -> Iterator[tuple[str, list[Any]
     yield "outputs", stage.outputs
     yield "runs on", [stage.backend or state.default_backend]
     yield "criteria", [stage.success_criteria]
-    values = {k: v if isinstance(v, str) else compact(v) for k, v in stage.parameters.items()}
+    values = {
+        k: v if isinstance(v, str) else format_compact_json(v) for k, v in stage.parameters.items()
+    }
     yield "with", [f"{k} = {v}" for k, v in values.items()]
     yield "began", [utc_seconds(stage.started_at)]
     yield "done", [utc_seconds(stage.completed_at)]
@@ -411,32 +485,40 @@ def _fields(state: Workflow, stage: StageState) -> Iterator[tuple[str, list[Any]
     yield "left", stage.left_in_place
 
 
-def _numbers(stage: StageState, attempt: Attempt) -> Iterator[str]:
-    """Yield the numbers of an attempt, if they are not those of the stage."""
+def _format_numbers(stage: StageState, attempt: Attempt) -> Iterator[str]:
+    """Yield the numbers of an attempt, if they differ from those of the stage."""
     if attempt.metrics != stage.metrics:
         yield from (f"    {told}" for told in told_all(stage, attempt.metrics))
 
 
-def _ended(attempt: Attempt) -> str:
+def _format_end(attempt: Attempt) -> str:
     if attempt.ended_at is None:
         return ""
     ended = f", ended {utc_seconds(attempt.ended_at)}"
     with suppress(ValueError):  # what is no time has no distance
-        ended += f", {age(attempt.started_at, attempt.ended_at)} s"
+        ended += f", {compute_age(attempt.started_at, attempt.ended_at)} s"
     return ended
 
 
-def _given(attempt: Attempt, before: Attempt) -> Iterator[str]:
-    """Yield the commit of an attempt's files, and in what its environment is another one."""
-    from projections.words.came_about import changes, told_code
+def _format_code_and_environment(attempt: Attempt, before: Attempt) -> Iterator[str]:
+    """Yield the commit of an attempt's files, and the changes of its environment."""
+    from projections.words.came_about import compare_environments, told_code
 
     if attempt.code is not None:
-        yield f"    commit {clipped(told_code(attempt.code), _WIDE)}"
-    for change in changes(attempt.environment, before.environment, before.id):
-        yield f"    environment: {clipped(change, _WIDE)}"
+        yield f"    commit {clip_text(told_code(attempt.code), _WIDE)}"
+    for change in compare_environments(attempt.environment, before.environment, before.id):
+        yield f"    environment: {clip_text(change, _WIDE)}"
 
 
-def _attempts(output: Output, stage: StageState) -> Iterator[str]:
+def _format_verdict(attempt: Attempt) -> str:
+    """Return the verdict on an attempt's job, and whether its results failed their check."""
+    verdict = f"{attempt.verdict}: {clip_text(attempt.reason or '', _WIDE)}"
+    if attempt.is_refuted:
+        return f"job {verdict}; then its results failed their check"
+    return verdict
+
+
+def _format_attempts(output: Output, stage: StageState) -> Iterator[str]:
     if stage.attempts:
         yield output.style("attempts:", "1")
     older = max(len(stage.attempts) - _NEWEST, 0)
@@ -444,15 +526,15 @@ def _attempts(output: Output, stage: StageState) -> Iterator[str]:
         yield f"  {older} before these"
     for place, one in enumerate(stage.attempts[older:], older):
         yield f"  {one.id}  {one.outcome or 'under way'}"
-        yield f"    began {utc_seconds(one.started_at)} ({one.mode}){_ended(one)}"
-        yield from _numbers(stage, one)
+        yield f"    began {utc_seconds(one.started_at)} ({one.mode}){_format_end(one)}"
+        yield from _format_numbers(stage, one)
         used = told_used(one.resources)
         yield from [f"    used {used}"] if used else []
         if one.job_ids:
             folder = one.submission.rpartition("/")[0]
             yield f"    jobs {', '.join(one.job_ids)}; files in {folder}"
         if one.verdict:
-            yield f"    {one.verdict}: {clipped(one.reason or '', _WIDE)}"
+            yield f"    {_format_verdict(one)}"
         if waits := waiting_told(one):
             yield f"    waits: {waits}"
-        yield from _given(one, stage.attempts[max(place - 1, 0)])
+        yield from _format_code_and_environment(one, stage.attempts[max(place - 1, 0)])

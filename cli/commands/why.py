@@ -11,21 +11,28 @@ import typer
 
 from cli.commands.events import of_machine
 from cli.frame.options import AsOf, Brief, Machine, Text, argument, option
-from cli.frame.workspace import Reading, reading
-from cli.terminal.output import Output, compact
-from cli.terminal.table import TableColumn, table
+from cli.frame.workspace import Reading, open_for_reading
+from cli.terminal.output import Output, format_compact_json
+from cli.terminal.table import TableColumn, format_table
 from lifecycle.state.conditions import hindrances, is_stuck
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Workflow
-from projections.screens.next_actions import Surroundings, hindered, is_due
-from projections.words.account import stale
-from projections.words.text import utc_seconds
+from projections.screens.next_actions import Surroundings, is_due, list_hindrances
+from projections.words.account import find_stale_stages
+from projections.words.text import name_approver, utc_seconds
 from service.errors import InvalidOption, NotFound
-from service.questions.blame import blame as blamed
-from service.questions.causes import causes_of
+from service.questions.blame import find_blame as blamed
+from service.questions.causes import find_causes
 from service.reading.moment import Moment
+from wfctl_eventstore.extension import require_extension
 
-OfStage = Annotated[Text, argument("[STAGE]", "Id of the stage (default: the workflow).")]
+OfStage = Annotated[
+    Text,
+    argument(
+        "[STAGE]",
+        "The id of the stage, for example stage-2. Default: explain what the workflow waits for.",
+    ),
+]
 Record = dict[str, Any]
 #: Lines of an answer for people, and characters of a cause in it.
 _SCREEN, _WIDE = 24, 160
@@ -48,24 +55,28 @@ _SIZES = (Size(), Size(16, 16), Size(12, 8), Size(8, 5), Size(6, 3), Size(4, 2),
 def why(
     context: typer.Context,
     stage: OfStage = None,
-    task: Text = option("KEY", "Explain the origin of one task and who approved it."),
+    task: Text = option(
+        "KEY", "Explain where this task of a sweep came from and who approved the task."
+    ),
     machine: Machine = None,
     brief: Brief = None,
     view: AsOf = None,
 ) -> None:
     """Explain the status of a stage.
 
-    Follow the causes back to the root. Without a stage, show what would unblock the workflow.
+    wfctl shows the chain of causes, back to the first cause. Without a stage, wfctl explains what
+    the workflow waits for.
     """
-    with reading(context) as workflow:
+    with open_for_reading(context) as workflow:
         if machine is not None:
-            from cli.frame.machine_history import lines, why_of
-
             if stage is not None or task is not None:
-                raise InvalidOption("a machine has no stages: give STAGE or --machine ID, not both")
-            found = why_of(workflow, machine, view)
-            output = of_machine(workflow, machine).output
-            output.result(found, lambda: "\n".join(lines(found)))
+                raise InvalidOption(
+                    "a stage and the option --machine cannot be combined, because a machine has "
+                    "no stages. Remove the stage or --machine."
+                )
+            machines = require_extension("machines", f"the machine {machine}")
+            data, lines = machines.explain_machine(workflow, machine, view)
+            of_machine(workflow, machine).output.result(data, lambda: "\n".join(lines))
             return
         state = workflow.log.current(view)
         if task is not None:
@@ -74,24 +85,24 @@ def why(
             form = _of_workflow(workflow, state, view)
         else:
             form = _of_stage(workflow, stage, view)
-        workflow.output.print(_fitted(workflow.output, brief, state, form))
+        workflow.output.print(_fit_to_budget(workflow.output, brief, state, form))
 
 
-def _fitted(output: Output, brief: int | None, state: Workflow, form: Sized) -> str:
-    """Return the fullest form that fits the budget, or a screen where people read it."""
+def _fit_to_budget(output: Output, brief: int | None, state: Workflow, form: Sized) -> str:
+    """Return the fullest form that fits the token budget, or the screen of a person."""
     shown = ""
     for size in _SIZES:
         data, lines = form(size)
         shown = output.rendered(
-            data if brief is None else _bare(data),
+            data if brief is None else _shorten_data(data),
             partial("\n".join, lines),
             state=state,
             is_brief=brief is not None,
         )
         if brief is not None:
-            from reconciler.briefing.briefing import tokens
+            from reconciler.briefing.briefing import count_tokens
 
-            if tokens(shown) <= brief:
+            if count_tokens(shown) <= brief:
                 break
         elif not output.is_text or shown.count("\n") < _SCREEN:
             break
@@ -99,67 +110,79 @@ def _fitted(output: Output, brief: int | None, state: Workflow, form: Sized) -> 
 
 
 def _of_stage(workflow: Reading, stage: str, view: Moment | None) -> Sized:
-    (found,) = causes_of(workflow.log, stage, at=view)
+    (found,) = find_causes(workflow.log, stage, at=view)
     whole = found.to_dict()
     reasons: list[str] = []
     lines: list[str] = []
     if view is None:
         from projections.screens.next_actions import leading_on
 
-        reasons = _stale(workflow).get(stage, [])
+        reasons = _find_stale(workflow).get(stage, [])
         lines += [f"  stale: {one}; `wfctl rerun {stage}` computes it again" for one in reasons]
-        actions = leading_on(workflow.log.current(None), stage, _around(workflow))
-        lines += [f"  to go on: {one}" for one in actions]
+        actions = leading_on(workflow.log.current(None), stage, _load_surroundings(workflow))
+        lines += [f"  next: {one}" for one in actions]
 
     def sized(size: Size) -> tuple[Record, Iterator[str]]:
-        causes = _cut(whole, size)
-        return {**causes, "stale": reasons}, chain(_told(workflow.output, causes, ""), lines)
+        causes = _limit_causes(whole, size)
+        return {**causes, "stale": reasons}, chain(
+            _format_causes(workflow.output, causes, ""), lines
+        )
 
     return sized
 
 
 def _of_task(workflow: Reading, stage: str | None, key: str, view: Moment | None) -> Sized:
-    """Return where the point of a task comes from, in the one size that there is."""
+    """Return the origin of a task's point, which has only one size."""
     from cli.commands.tasks import chosen_of
     from projections.words.rounds import origin_told
-    from service.questions.points import origin_of
+    from reconciler.sweep.map_points import list_point_keys
+    from service.questions.points import find_origin
 
     if stage is None:
-        raise InvalidOption("--task takes the stage whose task it is")
+        raise InvalidOption("the option --task needs the stage of the task. Name the STAGE.")
     row = next((one for one in chosen_of(workflow, stage, [], view)[1] if one["key"] == key), None)
     if row is None:
         raise NotFound(
-            f"{stage} has no task {key!r}; `wfctl tasks {stage}` lists them", stage=stage, task=key
+            f"the stage {stage} has no task {key!r}. To list the tasks of the stage, run `wfctl "
+            f"tasks {stage}`.",
+            stage=stage,
+            task=key,
         )
     about = {"stage": stage, "task": key, "state": row["state"], "why": row["why"]}
-    found = {**about, **origin_of(workflow.log, stage, row.get("round", 1), view)}
+    keys_of = partial(list_point_keys, workflow.root.path, workflow.log.current(view))
+    origin = find_origin(workflow.log, stage, key, row.get("round", 1), keys_of, view)
+    found = {**about, **origin}
     return lambda _: (found, origin_told(found))
 
 
-def _around(workflow: Reading) -> Surroundings:
-    from reconciler.files.freshness import look
+def _load_surroundings(workflow: Reading) -> Surroundings:
+    from reconciler.files.freshness import inspect_results
 
     state = workflow.log.current(None)
-    return workflow.output.around(state, look(workflow.root, workflow.log, state))
+    return workflow.output.around(state, inspect_results(workflow.root, workflow.log, state))
 
 
-def _stale(workflow: Reading) -> dict[str, list[str]]:
-    """Return the stages that are stale and why; without a completed one, load nothing."""
+def _find_stale(workflow: Reading) -> dict[str, list[str]]:
+    """Return the stale stages with reasons; load nothing if no stage is completed."""
     state = workflow.log.current(None)
     if not any(stage.status is Status.COMPLETED for stage in state.stages.values()):
         return {}
-    from reconciler.files.freshness import deviations
+    from reconciler.files.freshness import find_deviations
 
-    return stale(state, deviations(workflow.root.path, state))
+    return find_stale_stages(state, find_deviations(workflow.root.path, state))
 
 
-def _cut(causes: Record, size: Size) -> Record:
+def _limit_causes(causes: Record, size: Size) -> Record:
     links, waits = causes["chain"], causes["waits_for"]
     near = waits
     if size.stages is not None and len(waits) > size.stages:
         # First those that will not come by themselves.
         near = sorted(waits, key=lambda one: one["status"] not in _HELD)[: size.stages]
-    shown = {**causes, "chain": links[: size.links], "waits_for": [_cut(w, size) for w in near]}
+    shown = {
+        **causes,
+        "chain": links[: size.links],
+        "waits_for": [_limit_causes(w, size) for w in near],
+    }
     if left_out := len(links) - len(shown["chain"]):
         shown["older_left_out"] = left_out
     if len(waits) > len(near):
@@ -170,44 +193,44 @@ def _cut(causes: Record, size: Size) -> Record:
 _HELD = frozenset({Status.FAILED.value, Status.SKIPPED.value})
 
 
-def _bare(value: Any) -> Any:
+def _shorten_data(value: Any) -> Any:
     if isinstance(value, list):
-        return [_bare(one) for one in value]
+        return [_shorten_data(one) for one in value]
     if not isinstance(value, dict):
-        return _clip(value) if isinstance(value, str) else value
+        return _clip_line(value) if isinstance(value, str) else value
     if "occurred_at" in value:
         told = {"version": value["version"], "at": utc_seconds(value["occurred_at"])}
-        return {**told, "actor": value["actor"], "sentence": _clip(value["sentence"])}
+        return {**told, "actor": value["actor"], "sentence": _clip_line(value["sentence"])}
     if "unblock" in value and value["causes"]:
         value = {**value, "causes": {"chain": value["causes"]["chain"]}}  # the rest stands in why
-    return {key: _bare(one) for key, one in value.items()}
+    return {key: _shorten_data(one) for key, one in value.items()}
 
 
-def _told(output: Output, causes: Record, indent: str) -> Iterator[str]:
-    yield indent + output.style(_clip(causes["sentence"]), "1")
-    yield from _chain(causes, indent + "  ")
+def _format_causes(output: Output, causes: Record, indent: str) -> Iterator[str]:
+    yield indent + output.style(_clip_line(causes["sentence"]), "1")
+    yield from _format_chain(causes, indent + "  ")
     for dependency in causes["waits_for"]:
-        yield from _told(output, dependency, indent + "  ")
+        yield from _format_causes(output, dependency, indent + "  ")
     if causes.get("stages_left_out"):
         yield f"{indent}  and {causes['stages_left_out']} more stages that it waits for"
 
 
-def _chain(causes: Record, indent: str) -> Iterator[str]:
+def _format_chain(causes: Record, indent: str) -> Iterator[str]:
     for one in causes["chain"]:
-        said, when = _clip(one["sentence"]), utc_seconds(one["occurred_at"])
+        said, when = _clip_line(one["sentence"]), utc_seconds(one["occurred_at"])
         yield f"{indent}v{one['version']:<4} {when}  {said}  ({one['actor']})"
     if causes.get("older_left_out"):
         yield f"{indent}and {causes['older_left_out']} older causes"
 
 
-def _clip(text: str) -> str:
+def _clip_line(text: str) -> str:
     return text if len(text) <= _WIDE else f"{text[: _WIDE - 1]}…"
 
 
 def _of_workflow(workflow: Reading, state: Workflow, view: Moment | None) -> Sized:
-    found = hindrances(state) if view else hindered(state, _around(workflow))
+    found = hindrances(state) if view else list_hindrances(state, _load_surroundings(workflow))
     held = list(dict.fromkeys(h.stage for h in found if h.stage is not None))
-    causes = causes_of(workflow.log, *held, at=view)
+    causes = find_causes(workflow.log, *held, at=view)
     chains = {one.stage: one.to_dict() for one in causes}
     status = state.workflow_status or ("blocked" if found and is_stuck(state) else "active")
     stages = state.stages.values()
@@ -220,28 +243,28 @@ def _of_workflow(workflow: Reading, state: Workflow, view: Moment | None) -> Siz
             "workflow": state.id,
             "status": status,
             "hindrances": [
-                {**h.to_dict(), "causes": _cut(chains[h.stage], size) if h.stage else None}
+                {**h.to_dict(), "causes": _limit_causes(chains[h.stage], size) if h.stage else None}
                 for h in shown
             ],
             "under_way": [one.id for one in stages if one.status in at_work],
             "ready": [one.id for one in stages if is_due(state, one)],
             **({"hindrances_left_out": more} if more else {}),
         }
-        return data, _lines(workflow.output, data)
+        return data, _format_reasons(workflow.output, data)
 
     return sized
 
 
-def _lines(output: Output, data: Record) -> Iterator[str]:
+def _format_reasons(output: Output, data: Record) -> Iterator[str]:
     yield output.style(f"{data['workflow']} is {data['status']}", "1")
     for hindrance in data["hindrances"]:
         where = f"{hindrance['stage']}: " if hindrance["stage"] else ""
-        yield f"  {where}{_clip(hindrance['why'])}"
+        yield f"  {where}{_clip_line(hindrance['why'])}"
         yield f"    to unblock: {hindrance['unblock']}"
         if hindrance["causes"]:
-            yield from _chain(hindrance["causes"], "    ")
+            yield from _format_chain(hindrance["causes"], "    ")
     if data.get("hindrances_left_out"):
-        yield f"  and {data['hindrances_left_out']} more that hold it up"
+        yield f"  and {data['hindrances_left_out']} more reasons why it waits"
     for words, key in (("under way", "under_way"), ("ready", "ready")):
         if ids := data[key]:
             more = f" and {len(ids) - 8} more" if len(ids) > 8 else ""
@@ -255,7 +278,7 @@ _BLAME_SCREEN = 18
 def blame(
     context: typer.Context,
     field: Annotated[
-        str, argument("FIELD", "Field, for example stage-2.parameters.x, or a stage.")
+        str, argument("FIELD", "A field of a stage, for example stage-2.parameters.x, or a stage.")
     ],
     machine: Machine = None,
     brief: Brief = None,
@@ -263,47 +286,51 @@ def blame(
 ) -> None:
     """Show who last changed each field.
 
-    Show the value, the previous value, the actor, the time and the reason.
+    The output shows the value, the previous value, the author, the time and the reason of the
+    change.
     """
-    with reading(context) as root:
+    with open_for_reading(context) as root:
         state = None
         output = root.output
         if machine is None:
             changes = blamed(root.log, field, view)
             state = root.log.current(view) if brief is None else None
         else:
-            from service.machines.inspection import blame as blamed_of_machine
-
             output = of_machine(root, machine).output
-            changes = blamed_of_machine(root.machine(machine), field, view)
+            machines = require_extension("machines", f"the machine {machine}")
+            changes = machines.blame_machine_field(root, machine, field, view)
         found = [entry.to_dict() for entry in changes]
         if brief is not None:
             from cli.frame.selection import print_newest
 
             newest = sorted(found, key=lambda entry: entry["version"])
-            print_newest(output, newest, brief, (_short, _blame_told), view)
+            print_newest(output, newest, brief, (_shorten_entry, _blame_told), view)
             return
         one = len(found) == 1
-        text = partial(_one, output, found[0]) if one else partial(_page, output, found)
+        text = (
+            partial(_format_entry, output, found[0])
+            if one
+            else partial(_format_page, output, found)
+        )
         output.result(found, text, state=state)
 
 
-def _page(output: Output, found: list[dict[str, Any]]) -> str:
+def _format_page(output: Output, found: list[dict[str, Any]]) -> str:
     if len(found) <= _BLAME_SCREEN:
-        return table(output, found, _COLUMNS)
+        return format_table(output, found, _COLUMNS)
     first = min(entry["version"] for entry in found)
     since = [entry for entry in found if entry["version"] != first]
     shown = sorted(since, key=lambda entry: entry["version"])[-_BLAME_SCREEN:]
-    lines = [table(output, shown, _COLUMNS)] if shown else []
+    lines = [format_table(output, shown, _COLUMNS)] if shown else []
     if len(since) > len(shown):
-        lines.append(f"and {len(since) - len(shown)} fields that were changed before these")
+        lines.append(f"and {len(since) - len(shown)} fields with older changes")
     names = [entry["field"] for entry in found if entry["version"] == first]
     if names:
         lines.append(f"as v{first} has them: {', '.join(names)}")
     return "\n".join(lines)
 
 
-def _short(entry: dict[str, Any]) -> dict[str, Any]:
+def _shorten_entry(entry: dict[str, Any]) -> dict[str, Any]:
     names = ("field", "value", "old", "version", "type", "actor", "agreed_by", "why")
     told = {name: entry[name] for name in names}
     return {**told, "at": utc_seconds(entry["occurred_at"])}
@@ -311,15 +338,15 @@ def _short(entry: dict[str, Any]) -> dict[str, Any]:
 
 def _blame_told(entry: dict[str, Any]) -> str:
     why = f": {entry['why']}" if entry["why"] else ""
-    before = _value(entry, "old", "was_there")
-    return f"v{entry['version']} {entry['field']} {before} → {_value(entry)}, {_who(entry)}{why}"
+    change = f"{_format_value(entry, 'old', 'was_there')} → {_format_value(entry)}"
+    return f"v{entry['version']} {entry['field']} {change}, {_format_person(entry)}{why}"
 
 
-def _value(entry: dict[str, Any], key: str = "value", there: str = "is_there") -> str:
-    return compact(entry[key]) if entry[there] else "(not there)"
+def _format_value(entry: dict[str, Any], key: str = "value", there: str = "is_there") -> str:
+    return format_compact_json(entry[key]) if entry[there] else "(not there)"
 
 
-def _who(entry: dict[str, Any]) -> str:
+def _format_person(entry: dict[str, Any]) -> str:
     if entry["agreed_by"] is None:
         return str(entry["actor"])
     return f"{entry['proposed_by']}, agreed by {entry['agreed_by']}"
@@ -327,33 +354,36 @@ def _who(entry: dict[str, Any]) -> str:
 
 _COLUMNS = (
     TableColumn("FIELD", lambda e: e["field"]),
-    TableColumn("VALUE", _value, 40),
-    TableColumn("BEFORE", lambda e: _value(e, "old", "was_there"), 24),
+    TableColumn("VALUE", _format_value, 40),
+    TableColumn("BEFORE", lambda e: _format_value(e, "old", "was_there"), 24),
     TableColumn("VERSION", lambda e: f"v{e['version']}"),
     TableColumn("WHEN", lambda e: utc_seconds(e["occurred_at"]) or ""),
     TableColumn("WHAT", lambda e: e["type"]),
-    TableColumn("WHO", _who),
+    TableColumn("WHO", _format_person),
     TableColumn("WHY", lambda e: e["why"] or "", 60),
 )
 
 
-def _one(output: Output, entry: dict[str, Any]) -> str:
+def _format_entry(output: Output, entry: dict[str, Any]) -> str:
     cause = f", following from v{entry['cause']}" if entry["cause"] is not None else ""
     session = f", session {entry['session']}" if entry["session"] is not None else ""
     is_late = entry["recorded_at"][:19] != entry["occurred_at"][:19]
     late = f", recorded {entry['recorded_at']}" if is_late else ""
     lines = [
-        output.style(f"{entry['field']} = {_value(entry)}", "1"),
-        f"  before    {_value(entry, 'old', 'was_there')}",
+        output.style(f"{entry['field']} = {_format_value(entry)}", "1"),
+        f"  before    {_format_value(entry, 'old', 'was_there')}",
         f"  event     v{entry['version']} {entry['type']} ({entry['event_id']}){cause}",
         f"  when      {entry['occurred_at']}{late}{session}",
         f"  who       {entry['actor']}",
     ]
     if entry["amendment"] is not None:
+        by = name_approver(entry["agreed_by"], entry["database_user"])
         lines += [
             f"  proposed  {entry['amendment']} by {entry['proposed_by']}, {entry['proposed_at']}",
-            f"  agreed    by {entry['agreed_by']} ({entry['policy']}), {entry['agreed_at']}",
+            f"  agreed    by {by} ({entry['policy']}), {entry['agreed_at']}",
         ]
     lines += [f"  why       {entry['why']}"] if entry["why"] else []
-    lines += [f"  {key:<9} {compact(value)}" for key, value in entry["evidence"].items()]
+    lines += [
+        f"  {key:<9} {format_compact_json(value)}" for key, value in entry["evidence"].items()
+    ]
     return "\n".join(lines)

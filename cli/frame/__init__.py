@@ -1,1 +1,1 @@
-"""What commands share: options, the objects that do the work, consent, errors."""
+"""Code that commands share: options, opened workflows, consent and errors."""

@@ -1,4 +1,4 @@
-"""How a person agrees: at the terminal, by a signature, or by being trusted."""
+"""The ways in which a person agrees: at the terminal, with a signature, or by trust."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from cli.agent_marks import calling_agent
-from cli.frame.impact import told
-from cli.terminal.output import say
+from cli.frame.impact import format_question
+from cli.terminal.output import print_message
 from eventstore.event import Actor
-from lifecycle.errors import NeedsConsent
+from lifecycle.errors import NeedsConsent, NoAnswer
 from service.consent import signature
-from service.consent.proof import Policy, proof_of
+from service.consent.proof import Policy, build_proof
 from service.errors import InvalidOption, NotFound
 from service.root.disk import system_clock, utc_text
 from service.writing.amendments import check_person
@@ -25,23 +25,34 @@ _TRIES = 3
 
 
 class ConsentSubject(Protocol):
-    """What a person is asked: an amendment with its impact, or an approval of a machine.
+    """The subject of a question: an amendment with its impact, or an approval of a machine.
 
-    ``subject`` is its name, ``statement`` what is agreed to as canonical JSON, ``state`` holds the
-    policy in force, and ``signers`` are lines of an allowed-signers file.
+    ``subject`` is its name, ``statement`` the content to approve as canonical JSON, ``state`` holds
+    the policy in force, and ``signers`` are lines of an allowed-signers file.
     """
 
-    subject: str
-    statement: bytes
-    signers: list[str]
-    state: Policy
+    @property
+    def subject(self) -> str:
+        """The name of the subject."""
+
+    @property
+    def statement(self) -> bytes:
+        """The content to approve."""
+
+    @property
+    def signers(self) -> list[str]:
+        """The allowed signers."""
+
+    @property
+    def state(self) -> Policy:
+        """The current policy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wording:
-    """How the question is told to a person, and the commands that ask it and show it."""
+    """The text of the question, and the commands that approve and show its subject."""
 
-    told: Callable[[Any], str] = told
+    told: Callable[[Any], str] = format_question
     approve: str = "wfctl amend approve"
     show: str = "wfctl amend show"
 
@@ -51,13 +62,13 @@ OF_AMENDMENTS = Wording()
 
 @dataclass(frozen=True, slots=True)
 class PersonConsent:
-    """How a person agrees under a policy (see `Consenter`).
+    """A person's consent under a policy (see `Consenter`).
 
-    ``trust``: every caller is believed. ``terminal``: a person types the answer on the controlling
-    terminal, after the impact was shown there. ``signature``: an allowed signer's key signs the
-    statement, now or beforehand (``made``); while nobody has agreed to the signers, a person says y
-    at a terminal too. ``typed`` is the command that the person typed at a terminal, and agreed by;
-    None: y is asked for.
+    ``trust``: every caller is believed. ``terminal``: a person reads the impact on the controlling
+    terminal and types the answer. ``signature``: the key of an allowed signer signs the statement,
+    now or earlier (``made``). If nobody has approved the signers, a person must also type y at a
+    terminal. ``typed`` is the command by which a person at a terminal agreed; None means that wfctl
+    asks for y.
     """
 
     policy: str
@@ -74,15 +85,16 @@ class PersonConsent:
             return True
         if not is_terminal and self.key is None and self.made is None:
             raise NeedsConsent(
-                f"{question.subject} is agreed to by a signature: give --key FILE, or sign "
-                f"what `{self.wording.show} {question.subject} --statement` prints "
-                "(ssh-keygen -Y sign -n wfctl) and give --signature FILE.",
+                f"the decision on {question.subject} needs a signature. To sign with your key, "
+                f"give --key FILE. Alternatively, sign the output of `{self.wording.show} "
+                f"{question.subject} --statement` with `ssh-keygen -Y sign -n wfctl`, and give "
+                "the result with --signature FILE.",
                 amendment=question.subject,
             )
         text = self.wording.told(question)
         if not is_terminal and (self.typed is not None or not question.state.has_new_signers):
-            # Before a passphrase, a touch or an agent is asked for.
-            say(text)
+            # Print the question before a passphrase or a touch is requested.
+            print_message(text)
             return True
         if not is_terminal:
             text = "\n".join([text, *(f"May sign: {one}" for one in question.signers)])
@@ -92,56 +104,63 @@ class PersonConsent:
         """See Consenter."""
         by = f"{self.actor.kind}:{self.actor.name}"
         typed = {"typed": self.typed or "y", "on": _TERMINAL}
-        if (agent := calling_agent()) is not None:  # in whose terminal the person says to sit
+        if (agent := calling_agent()) is not None:  # the terminal belongs to an agent
             typed["within"] = agent
         if self.policy == "trust":
-            return proof_of(question.statement, "trust", by=by)
+            return build_proof(question.statement, "trust", by=by)
         if self.policy == "terminal":
-            return proof_of(question.statement, "terminal", by=by, **typed)
-        signed, signers = self._signature(question), question.signers
-        signer = signature.signer_of(signed, signers)
+            return build_proof(question.statement, "terminal", by=by, **typed)
+        signed, signers = self._read_signature(question), question.signers
+        signer = signature.find_signer(signed, signers)
         if signer is None:
             raise NeedsConsent(
-                f"{question.subject}: the signature is not by an allowed signer; they are "
+                f"the signature for {question.subject} was not made by an allowed signer. Sign "
+                "with the key of an allowed signer: "
                 f"{', '.join(line.split()[0] for line in signers)}.",
                 amendment=question.subject,
             )
         now = utc_text(system_clock())
-        if self.made and signature.objection(question.statement, signed, signer, signers, now):
-            return None  # made for another head: the workflow moved on
+        if self.made and signature.explain_invalid_signature(
+            question.statement, signed, signer, signers, now
+        ):
+            return None  # the signature is for another head, because the workflow has changed
         how = typed if question.state.has_new_signers else {}
-        return proof_of(question.statement, "signature", signature=signed, signer=signer, **how)
+        return build_proof(question.statement, "signature", signature=signed, signer=signer, **how)
 
-    def _signature(self, question: ConsentSubject) -> str:
+    def _read_signature(self, question: ConsentSubject) -> str:
         if self.made is None and self.key is not None:
             return signature.sign(question.statement, self.key)
         try:
             return Path(str(self.made)).read_text("utf-8")
         except (FileNotFoundError, UnicodeDecodeError):
             raise NotFound(
-                f"no signature at {self.made}; expected the file of ssh-keygen"
+                f"the signature file {self.made} does not exist or contains no signature. Name "
+                "the signature file that ssh-keygen wrote."
             ) from None
 
 
 def asked_at_terminal(actor: Actor, subject: str, text: str, command: str) -> bool:
-    """Return whether a person who reads the text at a terminal types y; raises `NeedsConsent`."""
+    """Return whether a person types y at a terminal after reading the text.
+
+    Raises `NeedsConsent`.
+    """
     check_person(actor, subject)
     try:
         terminal = os.open(_TERMINAL, os.O_RDWR | os.O_NOCTTY)
     except OSError as error:
         raise NeedsConsent(
-            f"{subject} is agreed to at a terminal and this process has none: "
-            f"a person runs `{command}` in one.",
+            f"{subject} must be approved at a terminal, but this process has no terminal. A "
+            f"person must run `{command}` at a terminal.",
             amendment=subject,
         ) from error
     try:
-        return _answer(terminal, text)
+        return _read_answer(terminal, text)
     finally:
         os.close(terminal)
 
 
-def _answer(terminal: int, text: str) -> bool:
-    # What was typed before the impact was shown is no answer to it.
+def _read_answer(terminal: int, text: str) -> bool:
+    # Discard input that was typed before the impact was shown.
     termios.tcflush(terminal, termios.TCIFLUSH)
     question = f"{text}\nApprove? [y/n: not now] "
     for _ in range(_TRIES):
@@ -157,16 +176,20 @@ def _answer(terminal: int, text: str) -> bool:
         if not line:
             break
         question = "Approve? [y/n: not now] "
-    raise NeedsConsent("neither y nor n was typed; nothing was decided.")
+    raise NoAnswer(
+        "the answer was neither y nor n, so nothing was changed. Run the command again, and "
+        "answer y or n."
+    )
 
 
 def consenter_of(
     policy: str, actor: Actor, key: Path | None, made: Path | None, wording: Wording = OF_AMENDMENTS
 ) -> PersonConsent:
-    """Return how a person agrees under the policy; raises `InvalidOption` for options it lacks."""
+    """Return how a person agrees under the policy. Raises `InvalidOption` for wrong options."""
     if policy != "signature" and (key is not None or made is not None):
         raise InvalidOption(
-            f"consent is by {policy} here; --key and --signature are for the policy signature"
+            "the options --key and --signature can be used only with the consent policy "
+            f"`signature`, but this workflow uses the policy `{policy}`. Remove these options."
         )
     known = policy if policy in ("signature", "terminal") else "trust"
     return PersonConsent(known, actor, key, made, wording)

@@ -1,4 +1,4 @@
-"""From an error to a message and an exit code of the contract."""
+"""Convert an error into a message and an exit code."""
 
 from __future__ import annotations
 
@@ -26,119 +26,120 @@ from cli.frame.options import (
     value_of,
 )
 from cli.settings import Format, Settings
-from cli.terminal.output import as_json, escaped, failure, say
+from cli.terminal.output import as_json, build_failure, escape_json, print_message
 from eventstore import errors as log
 from eventstore.disk_space import is_no_room, reason_of
 from lifecycle import errors as rules
-from lifecycle.machines import errors as machines
 from reconciler import errors as jobs
 from service import errors as use
-from service.machines import errors as use_machines
-from service.proofs import note as proofs
 from service.root.root import MARKER
 from service.root.trust import UntrustedDatabase
+from wording import Coded
 
 if TYPE_CHECKING:
     from projections.words.text import NextAction
 
-#: Exit code → classes of errors; the nearest class above an error decides. What has no row is a
-#: failure of this run (1).
+#: Exit code → classes of errors. The nearest base class of an error decides.
+#: An error without an entry is a failure of this run (1).
 _CODES: dict[int, tuple[type[Exception], ...]] = {
-    FAILED: (machines.InvalidDefinition,),
     USAGE: (
-        machines.InvalidInput, rules.InvalidPayload, rules.UnknownEventType, use.InvalidOption,
+        rules.InvalidPayload, rules.UnknownEventType, use.InvalidOption,
         use.SqlWrong, log.InvalidData,
     ),
     NOT_FOUND: (
-        machines.StateNotFound, rules.UnknownStage, rules.UnknownAmendment, rules.UnknownLoop,
+        rules.UnknownStage, rules.UnknownAmendment, rules.UnknownLoop,
         rules.NoWorkflow,
         use.NoRoot, use.NotFound, jobs.NoRunner, log.DatabaseMissing,
     ),
     CONFLICT: (
-        machines.StateAlreadyExists, machines.TaskHeld, use_machines.VersionConflict,
+        use.VersionConflict,
         rules.AlreadyExists, rules.StaleAmendment, rules.ImpactChanged, use.RootExists,
         use.WorkflowExists, use.AlreadyThere, log.TransferConflict, log.WrongExpectedVersion,
         log.CommandConflict, jobs.AlreadyDriven, jobs.AlreadyAutonomous,
     ),
     REFUSED: (
-        machines.ReservedField, machines.MachineError, rules.Refused, use.SqlRefused,
+        rules.Refused, use.SqlRefused,
         jobs.InlineSecret, jobs.MachineFileMissing,
     ),
     NEEDS_PERSON: (
-        machines.ApprovalMissing, machines.CircuitOpen, machines.UnsafeResume, rules.NeedsConsent,
+        rules.NeedsConsent,
         use.RootElsewhere, UntrustedDatabase,
     ),
     FINDINGS: (
-        use.LogBehind, proofs.UnverifiedNote, proofs.CheckpointDenied, proofs.ProofRejected,
-        proofs.NotWitnessed, log.UnsoundLog, log.UnknownStoredType, log.NewerEventSchema,
+        use.LogBehind, log.UnsoundLog, log.UnknownStoredType, log.NewerEventSchema,
         log.ForeignRule,
     ),
 }  # fmt: skip
 _CODE_OF = {kind: code for code, kinds in _CODES.items() for kind in kinds}
 
-#: Words of the libraries in which a wrong value is told, and what people are told.
+#: Error texts of the libraries about wrong values, and our texts for them.
 _THEIRS = (
     ("Value error, ", ""),
     ("Input should be ", "expected "),
     (", unable to parse string as an integer", ""),
     (", unable to parse string as a number", ""),
 )
-#: What a rule or a person's decision stands against: something else can be done.
+#: Refusals by a rule or a person's decision, after which other actions are possible.
 _REFUSALS = (rules.Refused, rules.NeedsConsent, rules.StaleAmendment, jobs.ReconcilerError)
 _OF_SYSTEM = {errno.ENOSPC: "disk_full", errno.EDQUOT: "disk_full", errno.EROFS: "read_only"}
-#: Next actions that a refusal tells of.
+#: Maximum number of next actions in a refusal.
 _FEW = 3
-_OURS = (rules.LifecycleError, use.ServiceError, log.EventStoreError, jobs.ReconcilerError)
 
 
 def exit_code(error: Exception) -> int:
-    """Return the exit code of the contract for an error."""
+    """Return the exit code for an error. Errors of extensions define their own code."""
+    found = getattr(type(error), "exit_code", None)
+    if found is not None:
+        return int(found)
     return next((_CODE_OF[kind] for kind in type(error).__mro__ if kind in _CODE_OF), FAILED)
 
 
-def report(error: Exception, arguments: list[str]) -> int:
-    """Print the error where the caller looks for it, and return the exit code.
+def report_error(error: Exception, arguments: list[str]) -> int:
+    """Print the error in the caller's format, and return the exit code.
 
-    ``arguments`` is the hoisted line: with JSON the error is the one document on stdout, else
-    talk on stderr, so that JSON lines stay bare records.
+    ``arguments`` start with the global options. With JSON, stdout gets one document. Otherwise the
+    error goes to stderr, so that JSON lines contain only records.
     """
     if isinstance(error, Exit):
         return error.exit_code
     if isinstance(error, TyperException):
-        return _print(arguments, "usage", _usage(error), {}, USAGE)
+        return _print_error(arguments, "usage", _format_usage_error(error), {}, USAGE)
     if isinstance(error, Abort):
-        return _print(arguments, "aborted", "aborted", {}, FAILED)
+        return _print_error(arguments, "aborted", "aborted", {}, FAILED)
     if os.environ.get("WFCTL_DEBUG") == "1":
         traceback.print_exception(error)
-    if isinstance(error, _OURS):
+    if isinstance(error, Coded):
         code, actions = exit_code(error), []
         if isinstance(error, _REFUSALS):
             actions = _leading_on(arguments)
-        return _print(arguments, error.code, error.message, error.data, code, actions)
+        return _print_error(arguments, error.code, error.message, error.data, code, actions)
     if isinstance(error, OSError):
         said = _told_by_system(error)
-        return _print(arguments, _OF_SYSTEM.get(error.errno or 0, "os_error"), said, {}, FAILED)
+        return _print_error(
+            arguments, _OF_SYSTEM.get(error.errno or 0, "os_error"), said, {}, FAILED
+        )
     message = (
-        f"{type(error).__name__}: {error}. This is a fault of wfctl; WFCTL_DEBUG=1 shows more."
+        f"{type(error).__name__}: {error}. This is an error in wfctl. Set WFCTL_DEBUG=1 "
+        "to print the details."
     )
-    return _print(arguments, "internal", message, {}, FAILED)
+    return _print_error(arguments, "internal", message, {}, FAILED)
 
 
 def _told_by_system(error: OSError) -> str:
     """Return the message for an error of the operating system."""
     if is_no_room(error) and error.filename:
-        return f"{reason_of(error)}; nothing that was acknowledged is lost."
+        return f"{reason_of(error)}. All confirmed changes are recorded."
     where = f" ({error.filename})" if error.filename else ""
-    said = f"{error.strerror or error}{where}; nothing that was acknowledged is lost."
+    said = f"{error.strerror or error}{where}. All confirmed changes are recorded."
     return said + (_how_to_share(error.filename) if isinstance(error, PermissionError) else "")
 
 
 def _how_to_share(path: object) -> str:
-    """Return whose root a file is in and what its owner can do, if that is another user."""
+    """Return the owner of a file's root and how the owner can share it, for another user."""
     if not isinstance(path, str | os.PathLike):
         return ""
     for folder in Path(path).absolute().parents:
-        # A closed folder is passed by; its own folder shows it.
+        # Skip a closed folder. Its own folder shows the marker.
         if not _is_folder(folder / MARKER):
             continue
         uid = (folder / MARKER).stat().st_uid
@@ -165,7 +166,7 @@ def _is_folder(path: Path) -> bool:
 
 
 def _leading_on(arguments: list[str]) -> list[NextAction]:
-    """Return the first commands that lead on from where a refusal left the workflow."""
+    """Return the first next actions after a refused command, or nothing after an error."""
     from cli.frame.workspace import reading_of
 
     root = value_of(arguments, "--root")
@@ -173,25 +174,27 @@ def _leading_on(arguments: list[str]) -> list[NextAction]:
     settings = Settings(folder, value_of(arguments, "--database-url"))
     try:
         with reading_of(settings) as workflow:
-            from reconciler.files.freshness import look
+            from reconciler.files.freshness import inspect_results
 
             state = workflow.state()
-            seen = look(workflow.root, workflow.log, state)
+            seen = inspect_results(workflow.root, workflow.log, state)
             refused = f"wfctl {' '.join(arguments)}"
             found = workflow.output.next_actions(state, seen)
-            # What was just refused is not offered again as it stands.
-            return [one for one in found if one.needs or not _is(one.command, refused)][:_FEW]
-    except Exception:  # noqa: BLE001 - the refusal is told, whatever keeps us from looking further
+            # Do not suggest the command that was just refused.
+            return [one for one in found if one.needs or not _calls_command(one.command, refused)][
+                :_FEW
+            ]
+    except Exception:  # noqa: BLE001 - the refusal must be reported in any case
         return []
 
 
-def _is(command: str, line: str) -> bool:
-    """Whether a line calls a command, with whatever options."""
+def _calls_command(command: str, line: str) -> bool:
+    """Return whether a line calls a command, with any options."""
     words = iter(line.split())
     return all(word in words for word in command.split())
 
 
-def _print(
+def _print_error(
     arguments: list[str],
     code: str,
     message: str,
@@ -200,21 +203,23 @@ def _print(
     actions: Sequence[NextAction] = (),
 ) -> int:
     if value_of(arguments, "-o", "--output") == Format.JSON:
-        document = as_json(failure(code, message, data, [one.to_dict() for one in actions]))
-        print(escaped(document))
+        document = as_json(build_failure(code, message, data, [one.to_dict() for one in actions]))
+        print(escape_json(document))
     else:
-        say(f"wfctl: {message}")
+        print_message(f"wfctl: {message}")
         for action in actions[:1]:
-            say(f"next: {action}")
+            print_message(f"next: {action}")
     sys.stdout.flush()
     return exit_
 
 
-def _usage(error: TyperException) -> str:
+def _format_usage_error(error: TyperException) -> str:
     said = error.format_message() or "expected a command."
     for found, ours in _THEIRS:
         said = said.replace(found, ours)
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "wfctl"
     end = "" if said.endswith("?") else "."
-    return f"{said.rstrip('.')}{end} `{command} --help` lists what there is."
+    said = f"{said.rstrip('.')}{end} `{command} --help` explains the arguments and options."
+    example = getattr(error, "example", "")
+    return f"{said} {example}" if example else said

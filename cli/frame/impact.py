@@ -1,4 +1,4 @@
-"""An amendment and its impact in words."""
+"""Describe an amendment and its impact."""
 
 from __future__ import annotations
 
@@ -6,121 +6,137 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lifecycle.rules.impact import Foresight, Impact, foresee
-from lifecycle.words.mandates import counted
-from projections.words.amendments import changes, where
-from projections.words.text import spelled, told_span
+from lifecycle.rules.impact import ApprovalForecast, Impact, forecast_approval, stages_by_task
+from lifecycle.words.mandates import format_count
+from lifecycle.words.scripts import is_digest, named_scripts
+from projections.words.amendments import format_changes, format_targets
+from projections.words.text import spell_unseen, told_span
 from service.writing.amendments import AmendmentQuestion
 
 if TYPE_CHECKING:
     from lifecycle.payload.models import Payload
-    from lifecycle.rules.loops_ahead import LoopAhead
+    from lifecycle.rules.loops_ahead import LoopForecast
     from lifecycle.state.workflow import Amendment, Workflow
 
 
-def told(question: AmendmentQuestion) -> str:
-    """Return what a person is shown before the answer: all that is signed, the change last."""
+def format_question(question: AmendmentQuestion) -> str:
+    """Return the text shown before a person answers: all signed content, the change last."""
     amendment = question.amendment
-    runs = [f"Runs: {path}, SHA-256 {sha256}" for path, sha256 in question.scripts.items()]
+    runs = [
+        f"Script: {path}, {f'SHA-256 {one}' if is_digest(one) else one}"
+        for path, one in named_scripts(question.scripts).items()
+    ]
     if amendment.is_plan:
         from projections.words.amendments import plan_lines
 
         lines = [*plan_lines(question.state), *runs]
     else:
         lines = [
-            f"Amendment proposed: {amendment.id} ({amendment.kind}, {where(amendment)})",
+            f"Amendment proposed: {amendment.id} ({amendment.kind}, {format_targets(amendment)})",
             f"Described by its proposer: {amendment.description}",
             f"Reason: {amendment.reason or 'none given'}",
             "Changes:",
-            *(f"  {line}" for line in changes(amendment)),
+            *(f"  {line}" for line in format_changes(amendment)),
             *runs,
-            f"Impact: {'; '.join(consequences(question.impact))}",
-            *foreseen(foresight(question.root, question.state, amendment, question.impact)),
+            f"Impact: {'; '.join(list_consequences(question.impact))}",
+            *format_forecast(
+                forecast_effects(question.root, question.state, amendment, question.impact)
+            ),
         ]
-    return "\n".join(map(spelled, lines))
+    return "\n".join(map(spell_unseen, lines))
 
 
-def foresight(root: Path, state: Workflow, amendment: Amendment, impact: Impact) -> Foresight:
-    """Return what follows from an approval, by the files too that are in the root now."""
-    from reconciler.files.freshness import changed_inputs  # few commands tell of an impact
+def forecast_effects(
+    root: Path, state: Workflow, amendment: Amendment, impact: Impact
+) -> ApprovalForecast:
+    """Return the effects of an approval, based also on the current files in the root."""
+    from reconciler.files.freshness import find_changed_inputs  # needed only to show an impact
+    from reconciler.sweep.deviations import find_tasks_in_place
 
-    # An attempt that goes on has read what it computes from.
+    # An attempt that continues has already read its inputs.
     read = [id_ for id_ in impact.affected if id_ in state.stages and id_ not in impact.going_on]
-    return foresee(state, amendment, impact, changed_inputs(root, state, read))
+    in_place = find_tasks_in_place(root, state, stages_by_task(state, amendment, impact))
+    return forecast_approval(
+        state, amendment, impact, find_changed_inputs(root, state, read), in_place
+    )
 
 
-def foreseen(sight: Foresight) -> list[str]:
-    """Return what an approval leaves behind, a line each; nothing if it is nothing."""
+def format_forecast(sight: ApprovalForecast) -> list[str]:
+    """Return the effects of an approval, one line for each kind."""
     lines = []
     if sight.blocked:
-        lines.append(f"Blocked for good: {', '.join(sight.blocked)}")
+        lines.append(f"Can no longer start: {', '.join(sight.blocked)}")
     if sight.again:
         took = [
-            stage if seconds is None else f"{stage} (took {told_span(seconds)})"
+            stage if seconds is None else f"{stage} (the last run took {told_span(seconds)})"
             for stage, seconds in sight.again
         ]
-        lines.append(f"Computed again: {', '.join(took)}")
+        lines.append(f"Runs again from the start: {', '.join(took)}")
     if sight.judged:
-        unless = "computed only where what is kept does not hold"
-        lines.append(f"Judged again: {named(sight.judged)} ({unless})")
+        unless = "computed again only if the kept results fail"
+        lines.append(f"Checked again: {join_ids(sight.judged)} ({unless})")
     if sight.results_kept:
-        lines.append(f"Goes on to count: {named(sight.results_kept)}")
+        lines.append(f"Results that stay valid: {join_ids(sight.results_kept)}")
     for stage, paths in sight.changed_inputs.items():
-        since = f"changed since the newest attempt of {stage} read it"
-        lines.append(f"{', '.join(paths)}: {since}; all its tasks are computed anew")
+        since = f"changed since the last attempt of {stage} read it"
+        lines.append(f"{', '.join(paths)}: {since}, so all its tasks run again")
     for one in sight.tasks:
-        some = f" (some {told_span(one.seconds)})" if one.seconds else ""
-        judged = f"{one.judged:,} are judged again, " if one.judged else ""
+        time = f" (about {told_span(one.seconds)})" if one.seconds else ""
+        judged = f"{one.judged:,} checked again, " if one.judged else ""
+        aside = f", {one.aside:,} removed (their folders are kept)" if one.aside else ""
         lines.append(
-            f"Tasks of {one.stage}: {one.kept:,} stay as they are, {judged}{one.computed:,} are "
-            f"computed{some}, {one.aside:,} are no more and kept aside"
+            f"Tasks of {one.stage}: {one.kept:,} kept, {judged}{one.computed:,} computed"
+            f"{time}{aside}"
         )
     lines += [line for one in sight.loops for line in _of_loop(one)]
-    return [*lines, *(f"Cheaper: {way}" for way in sight.cheaper)]
+    return [*lines, *(f"Less work: {way}" for way in sight.cheaper)]
 
 
-def _of_loop(ahead: LoopAhead) -> Iterator[str]:
-    left, over = ahead.goes_on, "over " if ahead.was_over else ""
-    loop = f"The loop {ahead.loop}, {over}in round {ahead.round},"
+def _of_loop(ahead: LoopForecast) -> Iterator[str]:
+    left, over = ahead.goes_on, "ended " if ahead.was_over else ""
+    loop = f"The loop {ahead.loop} ({over}in round {ahead.round})"
     if left is not None and left.rounds:
         of = {"round": left.rounds, "task": left.tasks, "core hour": left.core_hours}
-        most = [counted(count, one) for one, count in of.items() if count is not None]
-        yield f"{loop} goes on: at most {', '.join(most)} more"
+        most = [format_count(count, one) for one, count in of.items() if count is not None]
+        yield f"{loop} continues: at most {', '.join(most)} more"
     elif left is not None:
-        but = "is not over any more, and" if ahead.was_over else "stays there:"
-        yield f"{loop} {but} its limits leave no further round"
+        yield f"{loop} is open, but its limits allow no further round"
     if ahead.ends is not None:
         yield f"{loop} ends: {ahead.ends}"
     if ahead.stays_stopped is not None:
         yield f"{loop} stays stopped: {ahead.stays_stopped}"
     if ahead.uncounted:
-        of_all = f"{len(ahead.uncounted)} of its {counted(ahead.round, 'round')}"
-        yield f"The loop {ahead.loop}: the numbers of {of_all} count no longer"
+        of_all = f"{len(ahead.uncounted)} of its {format_count(ahead.round, 'round')}"
+        yield f"The loop {ahead.loop}: the numbers of {of_all} are no longer valid"
 
 
-def named(ids: Sequence[str]) -> str:
-    """Return ids in a line; of many the first and their number."""
+def join_ids(ids: Sequence[str]) -> str:
+    """Return ids on one line.
+
+    Of more than ten, show the first eight and the number of the others.
+    """
     return ", ".join(ids) if len(ids) <= 10 else f"{', '.join(ids[:8])} and {len(ids) - 8} more"
 
 
-def consequences(impact: Impact) -> list[str]:
-    """Return what an approval would bring about, a sentence each."""
-    told = {*impact.invalidated, *impact.stopped, *impact.going_on}
-    held = [stage for stage in impact.affected if stage not in told]
-    said = [f"invalidates {', '.join(impact.invalidated)}"] if impact.invalidated else []
-    said += [f"also affects {', '.join(held)}"] if held else []
+def list_consequences(impact: Impact) -> list[str]:
+    """Return the immediate effects of an approval, one phrase each."""
+    named_already = {*impact.invalidated, *impact.stopped, *impact.going_on}
+    others = [stage for stage in impact.affected if stage not in named_already]
+    phrases = [f"invalidates {', '.join(impact.invalidated)}"] if impact.invalidated else []
+    phrases += [f"{'also ' if phrases else ''}affects {', '.join(others)}"] if others else []
     for stage, attempt in impact.stopped.items():
-        said.append(f"stops {stage}" + (f" ({attempt})" if attempt else ""))
+        phrases.append(f"stops {stage}" + (f" ({attempt})" if attempt else ""))
     for stage, attempt in impact.going_on.items():
-        said.append(f"lets {stage} ({attempt}) go on, and judges it by the new verdict")
-    said += [f"keeps {stage}/ as {folder}/" for stage, folder in impact.kept.items()]
+        phrases.append(f"lets {stage} ({attempt}) continue and checks it by the new criteria")
+    phrases += [f"moves {stage}/ to {folder}/" for stage, folder in impact.kept.items()]
     if impact.seconds:
-        said.append(f"throws away {told_span(sum(impact.seconds.values()))} of computing")
-    return said or ["no result is affected"]
+        span = told_span(sum(impact.seconds.values()))
+        phrases.append(f"repeats computations that took {span}")
+    return phrases or ["no result is affected"]
 
 
 def with_pins(document: Any, root: Path) -> Any:
-    """Return a plan in which ``session_config.pin: scripts`` holds the files as they are now."""
+    """Return a plan in which ``session_config.pin: scripts`` is replaced by the current files."""
     config = document.get("session_config") if isinstance(document, dict) else None
     if not isinstance(config, dict) or config.get("pin") != "scripts":
         return document
@@ -131,10 +147,10 @@ def with_pins(document: Any, root: Path) -> Any:
 
 
 def begun_with(document: Any, root: Path) -> Workflow:
-    """Return the workflow that would begin with a plan; raises `InvalidPlan`."""
-    from lifecycle.plan.document import create
+    """Return the workflow that would start with a plan. Raises `InvalidPlan`."""
+    from lifecycle.plan.document import build_creation_payload
     from service.writing.workflow_service import planned_state
 
     now = "1970-01-01T00:00:00.000000Z"
-    command: Payload = create(with_pins(document, root), created=now, root={})
+    command: Payload = build_creation_payload(with_pins(document, root), created=now, root={})
     return planned_state(((command, now),))

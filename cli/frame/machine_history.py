@@ -1,4 +1,4 @@
-"""The history of machines, for the commands that workflows have too."""
+"""The events of machines, for commands that also work on workflows."""
 
 from __future__ import annotations
 
@@ -6,20 +6,15 @@ from collections.abc import Iterator
 from heapq import merge
 from typing import Any
 
-from cli.frame.workspace import Reading, shown
+from cli.frame.workspace import Reading, build_entry
 from eventstore.event import RecordedEvent
-from lifecycle.machines.guard import unmet
-from lifecycle.machines.machine import Machine
-from projections.machines.documents import documents
-from projections.machines.history import message
-from projections.machines.next_actions import blockers
-from projections.words.text import utc_seconds
 from service.errors import InvalidOption
-from service.machines import evidence
-from service.machines.log import MachineLog, machines_in
 from service.reading.log import Selection
+from service.reading.machine_streams import list_machines_in_store
 from service.reading.moment import Moment
-from service.root.disk import system_clock, utc_text
+from service.reading.stream_log import StreamLog
+from service.root.root import MACHINE
+from wfctl_eventstore.extension import require_extension
 
 Entry = dict[str, Any]
 
@@ -27,99 +22,65 @@ Entry = dict[str, Any]
 def entries_of(
     root: Reading, machine: str, view: Moment | None, wanted: Selection
 ) -> Iterator[Entry]:
-    """Yield what the log of a machine says, as people read it; raises `StateNotFound`."""
+    """Yield the log entries of a machine for people. Raises `StateNotFound`."""
     log = root.machine(machine)
     log.current(view)
-    return told(log, log.steps(upto=view), wanted)
+    return list_entries(log, log.steps(upto=view), wanted)
 
 
-def told(log: MachineLog, steps: Iterator[tuple[Any, Any]], wanted: Selection) -> Iterator[Entry]:
-    """Yield an entry for each event that is wanted."""
+def list_entries(
+    log: StreamLog[Any], steps: Iterator[tuple[Any, Any]], wanted: Selection
+) -> Iterator[Entry]:
+    """List the selected events as entries."""
+    machine = log.stream.removeprefix(MACHINE)
+    machines = require_extension("machines", f"the machine {machine}")
     for event, _ in steps:
         if wanted.fits(event):
-            found = shown(event, message(event.type, event.data))
-            yield {**found, "machine": log.machine, "position": event.position}
+            found = build_entry(event, machines.describe_machine_event(event.type, event.data))
+            yield {**found, "machine": machine, "position": event.position}
 
 
 def entries_of_all(root: Reading, view: Moment | None, wanted: Selection) -> Iterator[Entry]:
-    """Yield what all machines' logs say, in the order of the records; raises `InvalidOption`."""
-    if view is not None and view.version is not None:
-        raise InvalidOption("a version is one machine's: name it with --machine ID")
-    logs = map(root.machine, machines_in(root.log.store))
-    each = [told(log, log.steps(upto=view), wanted) for log in logs]
+    """Yield the log entries of all machines in recorded order. Raises `InvalidOption`."""
+    logs = _logs_of_all(root, view)
+    each = [list_entries(log, log.steps(upto=view), wanted) for log in logs]
     return merge(*each, key=lambda entry: entry["position"])
 
 
-def document_of(root: Reading, machine: str, view: Moment | None) -> tuple[int, Entry]:
-    """Return a machine's version and state as one document, now or as it was."""
-    state = root.machine(machine).current(view)
-    return state.head, whole(state)
+def events_of_all(root: Reading, view: Moment | None) -> Iterator[RecordedEvent]:
+    """Yield the events of all machines in recorded order. Raises `InvalidOption`."""
+    each = [log.events(view) for log in _logs_of_all(root, view)]
+    return merge(*each, key=lambda event: event.position)
 
 
-def whole(state: Machine) -> Entry:
-    """Return a machine's state as one document, whatever files show it."""
-    found: Entry = {}
-    for document in documents(state).values():
-        found |= document
-    return found
+def check_is_of_all(view: Moment) -> None:
+    """Raise `InvalidOption` for a moment of a single log: a session, or a version other than 0.
 
-
-#: What brings a machine into its phase.
-_LEADS = ("machine.created", "machine.imported", "machine.transitioned", "machine.cancelled")
-
-
-def why_of(root: Reading, machine: str, view: Moment | None) -> Entry:
-    """Return where a machine stands, the event that led there, and what each way out lacks.
-
-    Of a moment that is past the ways are left out: what files there were then is not known.
-    Raises `StateNotFound`.
+    Version 0 is before the first event of each machine.
     """
-    log = root.machine(machine)
-    state = log.current(view)
-    since: RecordedEvent | None = None
-    for event, after in log.steps(upto=view):
-        # A step that the fold set aside led nowhere.
-        aside = {one["version"] for one in after.set_aside}
-        if event.type in _LEADS and event.version not in aside:
-            since = event
-    return {
-        "machine": state.id,
-        "phase": state.phase,
-        "status": state.status,
-        "since": since
-        and {
-            "version": since.version,
-            "type": since.type,
-            "at": utc_seconds(since.occurred_at),
-            "actor": f"{since.actor.kind}:{since.actor.name}",
-            "message": message(since.type, since.data),
-        },
-        **(_on(root, state) if view is None else {}),
-    }
+    if view.version:
+        raise InvalidOption(
+            "a version number belongs to one machine, but no machine was named. Name the machine "
+            "with --machine ID."
+        )
+    if view.session is not None:
+        raise InvalidOption(
+            "machines have no sessions, so their history cannot be shown for a session. Give a "
+            "time instead."
+        )
 
 
-def _on(root: Reading, state: Machine) -> Entry:
-    if state.is_final:
-        return {"ways": [], "blockers": []}
-    files = evidence.evidence(root.root.path, state)
-    now = utc_text(system_clock())
-    facts = state.facts(files)
-    ways = [
-        {"to": way.to, "lacks": [one["condition"] for one in unmet(way.guard, facts)]}
-        for way in state.ways
-    ]
-    return {"ways": ways, "blockers": [one["says"] for one in blockers(state, files, now)]}
+def _logs_of_all(root: Reading, view: Moment | None) -> list[StreamLog[Any]]:
+    if view is not None:
+        check_is_of_all(view)
+    return [root.machine(id_) for id_ in list_machines_in_store(root.log.store)]
 
 
-def lines(found: Entry) -> Iterator[str]:
-    """Yield the answer as people read it."""
-    status = f", {found['status']}" if found["status"] else ""
-    yield f"{found['machine']} is in {found['phase']}{status}"
-    since = found["since"]
-    if since is not None:
-        yield f"  since     v{since['version']} {since['at']} {since['actor']}: {since['message']}"
-    for one in found.get("blockers", []):
-        yield f"  blocked   {one}"
-    for way in found.get("ways", []):
-        lacks = "; ".join(way["lacks"])
-        yield f"  to {way['to']}: " + (f"not yet: {lacks}" if lacks else "open")
+def document_of(root: Reading, machine: str, view: Moment | None) -> tuple[int, Entry]:
+    """Return a machine's version and its state as one document, now or at a moment."""
+    state = root.machine(machine).current(view)
+    machines = require_extension("machines", f"the machine {machine}")
+    whole: Entry = {}
+    for document in machines.render_machine_documents(state).values():
+        whole |= document
+    return state.head, whole

@@ -18,10 +18,11 @@ if TYPE_CHECKING:
 
 
 def option(*words: str, default: Any = None, **more: Any) -> Any:
-    """Return an option of a command: its names, its metavar, and last its help.
+    """Return an option of a command, given its names, its metavar and its help text.
 
-    ``option("-n", "--limit", "N", "Show only the newest N.")``: without names the option has the
-    name of its parameter. The value without the option is ``default``, else None, False of a flag.
+    An example is ``option("-n", "--limit", "N", "Show only the newest N.")``. Without names, the
+    option has the name of its parameter. The default value is ``default``, otherwise None, or False
+    for a flag.
     """
     names = [word for word in words[:-1] if word.startswith("-")]
     metavar = next(iter(words[len(names) : -1]), None)
@@ -31,56 +32,99 @@ def option(*words: str, default: Any = None, **more: Any) -> Any:
 
 
 def argument(*words: str, default: Any = None, **more: Any) -> Any:
-    """Return an argument as `option` does an option; it has no names."""
+    """Return an argument of a command, like `option`, but without names."""
     found: Any = typer.Argument(metavar=next(iter(words[:-1]), None), help=words[-1], **more)
     found.given = default
     return found
 
 
-#: What stands on the line if it was given.
+#: The typed value of an option, or None.
 Text = str | None
 Texts = list[str] | None
 File = Path | None
 
-Stage = Annotated[str, argument("STAGE", "Id of the stage, for example stage-2.")]
-Why = Annotated[Text, option("--reason", "TEXT", "Reason.")]
-Machine = Annotated[Text, option("--machine", "ID", "Use the log of a phase machine.")]
+Stage = Annotated[str, argument("STAGE", "The id of the stage, for example stage-2.")]
+Why = Annotated[
+    Text, option("--reason", "TEXT", "Record this text in the log as the reason for the change.")
+]
+Machine = Annotated[
+    Text,
+    option(
+        "--machine",
+        "ID",
+        "Use the log of this phase machine (the tracked work of an agent) instead of "
+        "the log of the workflow.",
+    ),
+]
 AgreeingKey = Annotated[
-    Path | None, option("--key", "FILE", "Approve with this SSH key (or its .pub).")
+    Path | None,
+    option(
+        "--key",
+        "FILE",
+        "Sign your approval with this SSH key. FILE is the private key, or the .pub file "
+        "of a key in ssh-agent.",
+    ),
 ]
 DryRun = Annotated[
-    bool, option("--dry-run", "Show what would be recorded and written; write nothing.")
+    bool, option("--dry-run", "Show what the command would change, without changing anything.")
 ]
 CommandId = Annotated[
     str | None,
     option(
         "--command-id",
         "KEY",
-        "Idempotency key: a repeated key returns the first answer and appends nothing.",
+        "Make a repeated call safe: a second call with the same KEY changes nothing "
+        "and prints the first result again.",
     ),
 ]
 ExpectedVersion = Annotated[
     int | None,
-    option("--expected-version", "N", "Refuse unless the log has version N.", min=0),
+    option(
+        "--expected-version",
+        "N",
+        "Run only if the last event in the log has the number N. Otherwise, exit with code 4.",
+        min=0,
+    ),
 ]
 Brief = Annotated[
     int | None,
     option(
         "--brief",
         "N",
-        "Limit the answer to N tokens of four bytes; the newest items come first.",
+        "Shorten the output to N tokens (4 bytes each), and keep the newest items.",
         min=1,
     ),
 ]
 At = Annotated[
     str | None,
     option(
-        "--at", "MOMENT", "Show the state at a version or time: 12, TIME, @{1 hour ago}, session:3."
+        "--at",
+        "MOMENT",
+        "Show the state at an earlier moment: after an event (12), at a time (@{1 "
+        "hour ago}), or at the end of a session (session:3). Default: now.",
+    ),
+]
+#: The same as `At`, with other names that users try.
+Until = Annotated[
+    str | None,
+    option(
+        "--at",
+        "--until",
+        "--to",
+        "--version",
+        "MOMENT",
+        "Rebuild the state at an earlier moment: after an event (12) or at a time "
+        "(@{1 hour ago}). Default: now.",
     ),
 ]
 KnownAt = Annotated[
     str | None,
-    option("--known-at", "MOMENT", "Use only what was recorded by this version or time."),
+    option(
+        "--known-at",
+        "MOMENT",
+        "Ignore events recorded after this moment: an event number (12) or a time "
+        "(@{1 hour ago}). Default: use all events.",
+    ),
 ]
 
 
@@ -92,7 +136,7 @@ def _write_options(
     return WriteOptions(command_id, expected_version, dry_run)
 
 
-def moment(at: str | None, known_at: str | None) -> Moment | None:
+def parse_moment_options(at: str | None, known_at: str | None) -> Moment | None:
     """Return the moment that the options name, None for now."""
     if at is None and known_at is None:
         return None
@@ -103,34 +147,41 @@ def moment(at: str | None, known_at: str | None) -> Moment | None:
 
 @dataclass(frozen=True, slots=True)
 class Together:
-    """Options of which a function gets one value: name → what it is, and its default."""
+    """Options that form one value of a function: name → option and default."""
 
     value: Callable[..., Any]
     options: dict[str, tuple[Any, Any]]
 
 
 _KEYED = {"dry_run": (DryRun, False), "command_id": (CommandId, None)}
-#: What every write takes; of a parameter without a default the options are the last ones.
+#: Options of every write command.
 Writes = Annotated[
     "WriteOptions",
     Together(_write_options, {**_KEYED, "expected_version": (ExpectedVersion, None)}),
 ]
 KeyedWrites = Annotated["WriteOptions", Together(_write_options, _KEYED)]
-#: The moment that is asked for, None for now.
-AsOf = Annotated["Moment | None", Together(moment, {"at": (At, None), "known_at": (KnownAt, None)})]
+#: The requested moment, or None for now.
+AsOf = Annotated[
+    "Moment | None", Together(parse_moment_options, {"at": (At, None), "known_at": (KnownAt, None)})
+]
+#: The same as `AsOf`, with the other names of `Until`.
+AsOfUntil = Annotated[
+    "Moment | None",
+    Together(parse_moment_options, {"at": (Until, None), "known_at": (KnownAt, None)}),
+]
 
 
-def spread(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a command's function as typer takes it: an option for each parameter."""
+def expand_option_groups(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function of a command in typer's form: one option for each parameter."""
     found = signature(function, eval_str=True)
     plain: list[Parameter] = []
     last: list[Parameter] = []
     made: dict[str, Together] = {}
     for parameter in found.parameters.values():
         if isinstance(told := parameter.default, ParameterInfo):
-            # The default is the option: typer reads of the annotation what both say.
+            # The option is given as the default, but typer reads options from the annotation.
             kind, given = parameter.annotation, told.given  # type: ignore[attr-defined]
-            parameter = parameter.replace(  # noqa: PLW2901 - from here on it is as the others are
+            parameter = parameter.replace(  # noqa: PLW2901 - now like the other parameters
                 annotation=Annotated[kind, told],
                 default=False if kind is bool and given is None else given,
             )
@@ -143,7 +194,7 @@ def spread(function: Callable[..., Any]) -> Callable[..., Any]:
                 for name, (kind, default) in each
             )
         elif isinstance(told, OptionInfo) and get_args(parameter.annotation)[0] is bool:
-            # Nothing denies a flag, unless its names say what does.
+            # No option negates a flag, unless the names of the flag include one.
             name = f"--{parameter.name.strip('_').replace('_', '-')}"
             flag = told if told.default is not ... else typer.Option(name, help=told.help)
             plain.append(parameter.replace(annotation=Annotated[bool, flag]))
@@ -156,12 +207,12 @@ def spread(function: Callable[..., Any]) -> Callable[..., Any]:
         return function(**given)
 
     update_wrapper(command, function, ("__module__", "__name__", "__doc__"), ())
-    del command.__wrapped__  # type: ignore[attr-defined] # typer would look there for parameters
+    del command.__wrapped__  # type: ignore[attr-defined] # typer would read its parameters
     command.__signature__ = found.replace(parameters=[*plain, *last])  # type: ignore[attr-defined]
     return command
 
 
-#: Options of every command: each takes a value, but for the flags.
+#: Options of every command. Each takes a value, except flags.
 EVERYWHERE = frozenset({
     "--root", "--root-is", "--database-url", "--journal", "--output", "-o", "--color",
     "--log-level", "--actor",
@@ -169,8 +220,8 @@ EVERYWHERE = frozenset({
 FLAGS = frozenset({"--as-is"})
 
 
-def hoist(arguments: list[str]) -> list[str]:
-    """Return the line with the options of every command first; ``--`` ends the search."""
+def move_global_options_first(arguments: list[str]) -> list[str]:
+    """Move global options to the start of a command line. ``--`` ends the search."""
     first: list[str] = []
     rest: list[str] = []
     queue = list(arguments)
@@ -196,7 +247,7 @@ def hoist(arguments: list[str]) -> list[str]:
 
 
 def value_of(arguments: list[str], *names: str) -> str | None:
-    """Return the last value that a hoisted line gives to an option of these names."""
+    """Return the last value of an option with one of these names in a reordered command line."""
     value = None
     valued = [word for word in arguments if word not in FLAGS]
     for name, given in zip(valued[::2], valued[1::2], strict=False):

@@ -1,4 +1,4 @@
-"""From the options of ``wfctl amend propose``, or a file, to the command."""
+"""Build the command of ``wfctl amend propose`` from its options or a file."""
 
 from __future__ import annotations
 
@@ -10,19 +10,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lifecycle.fold.evolve import KEYED
-from lifecycle.plan.fields import ALIKE, READ
+from lifecycle.plan.fields import ALIKE
 from lifecycle.rules.amendable import changes_of, kind_of_changes
 from lifecycle.rules.decide import payload_of
 from lifecycle.state.workflow import Stage, Workflow
+from lifecycle.sweeps.parameters import PARAMETERS_OF_WFCTL
 from service.documents.plan_file import decode_json, read_plan
 from service.errors import InvalidOption
 
 if TYPE_CHECKING:
     from lifecycle.payload.models import Payload
 
-#: The field that holds the files that may run, and the word that stands for them as they are now.
+#: Field with the files that may run, and the word that stands for the current files.
 PIN, SCRIPTS = "session_config.pin", "scripts"
-#: What a file may hold → the field that it is.
+#: Key in a proposal file → the field for its value.
 _NAMES = {"type": "kind", "set": "settings", "unset": "taken"} | {
     name: name
     for name in [
@@ -36,7 +37,7 @@ _NAMES = {"type": "kind", "set": "settings", "unset": "taken"} | {
         "from_round",
     ]
 }
-#: What must hold in a file before it is looked into; a payload's own check finds all else.
+#: Expected types in a proposal file. The model of the payload checks everything else.
 _SHAPES: dict[str, type] = {
     **dict.fromkeys(("set", "changes", "insert"), dict),
     "unset": list,
@@ -46,14 +47,14 @@ _SHAPES: dict[str, type] = {
 
 @dataclass(frozen=True, slots=True)
 class AskedChanges:
-    """What was asked for: dotted paths to values, or changes as they are recorded."""
+    """The requested changes: dotted paths to values, or changes in recorded form."""
 
     kind: str | None = None
     stage: str | None = None
     reason: str | None = None
     description: str | None = None
     settings: dict[str, Any] = field(default_factory=dict)
-    #: ``PATH=VALUE`` as it was typed: of which type a value is, what it replaces says.
+    #: ``PATH=VALUE`` as typed: the old value decides the type of the new value.
     words: tuple[str, ...] = ()
     taken: tuple[str, ...] = ()
     changes: dict[str, Any] = field(default_factory=dict)
@@ -64,13 +65,18 @@ class AskedChanges:
 
 
 def read_proposal(source: str) -> AskedChanges:
-    """Return what a JSON, YAML or TOML file asks for; raises `InvalidOption`, `UnreadablePlan`."""
+    """Read a proposal from a JSON, YAML or TOML file.
+
+    Raises `InvalidOption`, `UnreadablePlan`.
+    """
     values = read_plan(source)
     if not isinstance(values, dict) or not set(values) <= set(_NAMES):
         is_object = isinstance(values, dict)
-        found = sorted(set(values) - set(_NAMES)) if is_object else type(values).__name__
+        unknown = ", ".join(sorted(set(values) - set(_NAMES))) if is_object else ""
+        found = f"the unknown fields {unknown}" if is_object else type(values).__name__
         raise InvalidOption(
-            f"{source}: expected an object with some of {', '.join(sorted(_NAMES))}; found {found}"
+            f"the file {source} must contain an object, but it contains {found}. Use only "
+            f"the fields {', '.join(sorted(_NAMES))}."
         )
     given = {name: value for name, value in values.items() if value is not None}
     for name in sorted({*given} & {*_SHAPES}):
@@ -82,7 +88,7 @@ def read_proposal(source: str) -> AskedChanges:
 
 
 def with_pins(asked: AskedChanges, root: Path, state: Workflow) -> AskedChanges:
-    """Return a proposal in which ``session_config.pin=scripts`` holds the files as they are now."""
+    """Return a proposal with ``session_config.pin=scripts`` replaced by the current files."""
     if asked.settings.get(PIN) != SCRIPTS:
         return asked
     from service.consent.scripts import scripts_of
@@ -91,7 +97,7 @@ def with_pins(asked: AskedChanges, root: Path, state: Workflow) -> AskedChanges:
 
 
 def of_each(state: Workflow, asked: AskedChanges, stages: list[str]) -> list[AskedChanges]:
-    """Return what is asked of each named stage; raises `InvalidOption`, `UnknownStage`."""
+    """Return the requested changes of each stage. Raises `InvalidOption`, `UnknownStage`."""
     named = list(dict.fromkeys(stages)) or ([asked.stage] if asked.stage is not None else [])
     of_all: list[str] = []
     own: dict[str, list[str]] = {}
@@ -102,7 +108,10 @@ def of_each(state: Workflow, asked: AskedChanges, stages: list[str]) -> list[Ask
         else:
             of_all.append(word)
     if of_all and own and not named:
-        raise InvalidOption(f"--set {of_all[0]}: expected a stage before it, as in --set {word}")
+        raise InvalidOption(
+            f"the option --set {of_all[0]} does not name a stage. Write the stage before the "
+            f"field, for example --set {word}."
+        )
     targets: list[str | None] = [*named, *(stage for stage in own if stage not in named)] or [None]
     return [_of_one(state, asked, stage, [*of_all, *own.get(str(stage), [])]) for stage in targets]
 
@@ -115,13 +124,15 @@ def _of_one(
     for word in words:
         path, equals, text = word.partition("=")
         if not equals or not path:
-            raise InvalidOption(f"--set: expected PATH=VALUE, found {word!r}")
-        settings[path] = _as_before(_value(text), text, value_at(target, path))
+            raise InvalidOption(
+                f"the value {word!r} of the option --set does not have the form PATH=VALUE."
+            )
+        settings[path] = _as_before(_parse_value(text), text, value_at(target, path))
     return replace(asked, stage=stage, settings=settings)
 
 
 def value_at(target: Any, path: str) -> Any:
-    """Return what is at a dotted path now, None if nothing is."""
+    """Return the current value at a dotted path, or None without a value."""
     field_, *keys = path.split(".")
     found = getattr(target, field_, None)
     for key in keys:
@@ -130,7 +141,7 @@ def value_at(target: Any, path: str) -> Any:
 
 
 def _as_before(value: Any, text: str, before: Any) -> Any:
-    """Return the value as the type of what it replaces, where the same can be said in it."""
+    """Return the value in the type of the old value, if that type can express it."""
     if isinstance(before, str) and type(value) in (int, float):
         return text
     if type(before) is int and isinstance(value, float) and value.is_integer():
@@ -138,10 +149,11 @@ def _as_before(value: Any, text: str, before: Any) -> Any:
     return float(value) if isinstance(before, float) and type(value) is int else value
 
 
-def doubts(state: Workflow, each: list[AskedChanges]) -> Iterator[str]:
-    """Say what may be a slip: a value of another type than what it replaces, a name near a known.
+def list_doubts(state: Workflow, each: list[AskedChanges]) -> Iterator[str]:
+    """Yield a warning for each change that may be a mistake. Nothing is refused.
 
-    It is said before anything is proposed, and refuses nothing.
+    These are values of another type than before, new parameters with a name similar to a known
+    one, and new success criteria while `parameters.verify` stays as it is.
     """
     for asked in each:
         target = state.stage(asked.stage) if asked.stage is not None else state
@@ -154,25 +166,43 @@ def doubts(state: Workflow, each: list[AskedChanges]) -> Iterator[str]:
                 for key, leaf in leaves
                 if isinstance(leaf, dict) and "new" in leaf
             ]
+        yield from _unchanged_check(target, of, {path for path, _ in new})
         for path, value in new:
             before = value_at(target, path)
             if before is None:
-                yield from _near(target, of, path)
+                yield from _find_similar_names(target, of, path)
             elif value is not None and type(before) is not type(value):
                 yield (
-                    f"{of}{path} was {_TYPES.get(type(before), 'a value')} ({before!r:.40}) and "
-                    f"becomes {_TYPES.get(type(value), 'a value')} ({value!r:.40})"
+                    f"{of}{path} changes from {_TYPES.get(type(before), 'a value')} "
+                    f"({before!r:.40}) to {_TYPES.get(type(value), 'a value')} ({value!r:.40})"
                 )
 
 
-def _near(target: Workflow | Stage, of: str, path: str) -> Iterator[str]:
-    """Say of a parameter that is new that there is another one of nearly its name."""
-    field_, _, name = path.partition(".")
-    if field_ != "parameters" or not isinstance(target, Stage) or name in READ:
+def _unchanged_check(target: Workflow | Stage, of: str, paths: set[str]) -> Iterator[str]:
+    """Yield a warning if the success criteria change and the command that checks them does not."""
+    if not isinstance(target, Stage) or "success_criteria" not in paths:
         return
-    known = {one.lower(): one for one in (*sorted(READ), *target.parameters)}
-    for near in get_close_matches(name.lower(), known, n=1, cutoff=ALIKE):
-        yield f"{of}{path} is a new parameter; did you mean {known[near]}?"
+    checks = [name for name in ("verify", "task_verify") if target.parameters.get(name)]
+    if checks and not paths & {f"parameters.{name}" for name in checks}:
+        names = " and ".join(f"parameters.{name}" for name in checks)
+        yield f"{of}success_criteria changes, but {names} still checks the old criteria"
+
+
+#: Minimum similarity of a new parameter to an existing one for a warning (1: equal).
+_SIMILAR = 0.75
+
+
+def _find_similar_names(target: Workflow | Stage, of: str, path: str) -> Iterator[str]:
+    """Yield a warning about a new parameter whose name is similar to a known name."""
+    field_, _, name = path.partition(".")
+    if field_ != "parameters" or not isinstance(target, Stage) or name in PARAMETERS_OF_WFCTL:
+        return
+    own = {one.lower(): one for one in target.parameters}
+    known = {one.lower(): one for one in sorted(PARAMETERS_OF_WFCTL)}
+    near = get_close_matches(name.lower(), own, n=1, cutoff=_SIMILAR)
+    near = near or get_close_matches(name.lower(), known, n=1, cutoff=ALIKE)
+    for one in near:
+        yield f"{of}{path} is a new parameter; did you mean parameters.{(known | own)[one]}?"
 
 
 _TYPES = {
@@ -181,7 +211,7 @@ _TYPES = {
 }  # fmt: skip
 
 
-def _value(text: str) -> Any:
+def _parse_value(text: str) -> Any:
     try:
         return json.loads(text, parse_constant=_no_constant)
     except ValueError:
@@ -189,31 +219,37 @@ def _value(text: str) -> Any:
 
 
 def _no_constant(name: str) -> None:
-    raise ValueError(f"{name} is no JSON number")
+    raise ValueError(f"{name} is not a valid JSON number")
 
 
 def definition_of(text: str) -> dict[str, Any]:
     """Return a stage's definition given as JSON or as ``@FILE``."""
     value = read_plan(text[1:]) if text.startswith("@") else decode_json("--insert", text)
     if not isinstance(value, dict):
-        raise InvalidOption(f"--insert: expected the definition of one stage, found {text:.80}")
+        raise InvalidOption(
+            "the option --insert needs the definition of one stage as an object, but the given "
+            f"value is {text:.80}."
+        )
     return value
 
 
 def command_of(state: Workflow, asked: AskedChanges) -> Payload:
-    """Return the command; raises `InvalidPayload`, `UnknownStage`, `InvalidAmendment`."""
+    """Return the command. Raises `InvalidPayload`, `UnknownStage`, `InvalidAmendment`."""
     target = state.stage(asked.stage) if asked.stage is not None else state
     changes = {**asked.changes, **changes_of(target, asked.settings, asked.taken)}
     kind = asked.kind or ("stage_insert" if asked.insert is not None else None)
     if kind is None and not changes:
-        raise InvalidOption("nothing is asked for: give --set, --insert, --type or --from")
+        raise InvalidOption(
+            "the proposal contains no change. Describe the change with --set, --insert, --type "
+            "or --from."
+        )
     kind = kind or kind_of_changes(changes)
     return payload_of(
         "amendment.proposed",
         {
             "kind": kind,
             "stage": asked.stage,
-            "description": asked.description or _description(kind, asked, changes),
+            "description": asked.description or _format_description(kind, asked, changes),
             "reason": asked.reason,
             "changes": changes,
             "insert": asked.insert,
@@ -224,7 +260,7 @@ def command_of(state: Workflow, asked: AskedChanges) -> Payload:
     )
 
 
-def _description(kind: str, asked: AskedChanges, changes: dict[str, Any]) -> str:
+def _format_description(kind: str, asked: AskedChanges, changes: dict[str, Any]) -> str:
     if asked.insert is not None:
         return f"insert the stage {asked.insert.get('name', '(without a name)')}"
     if not changes:

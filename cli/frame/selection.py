@@ -1,4 +1,4 @@
-"""The options by which ``events`` and ``log`` choose what they print, and how."""
+"""The options of ``events`` and ``log`` that select records and their output format."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from cli.frame.options import Text, Texts, Together, option
 from cli.settings import Format
-from cli.terminal.output import Output, compact, lean
+from cli.terminal.output import Output, drop_empty_values, format_compact_json
 from service.errors import InvalidOption
 from service.reading.log import Selection
 from service.reading.moment import Moment, parse_moment
@@ -20,29 +20,83 @@ if TYPE_CHECKING:
 
 _WANTED = {
     "type_": Annotated[
-        Texts, option("--type", "Show only this event type; stage.* matches a group.")
+        Texts,
+        option(
+            "--type",
+            "Show only events of this type, for example stage.failed, or stage.* for all "
+            "stage events.",
+        ),
     ],
-    "stage": Annotated[Texts, option("--stage", "Show only this stage.")],
-    "session": Annotated[int | None, option("--session", "Show only this session.")],
-    "status": Annotated[Text, option("--status", "Show only transitions to this status.")],
-    "amendment": Annotated[Text, option("--amendment", "Show only this amendment.")],
-    "since": Annotated[Text, option("MOMENT", "Show only entries after this moment.")],
-    "until": Annotated[Text, option("MOMENT", "Show only entries up to this moment.")],
+    "stage": Annotated[
+        Texts, option("--stage", "Show only entries about this stage, for example stage-2.")
+    ],
+    "session": Annotated[
+        int | None, option("--session", "Show only entries recorded during working session N.")
+    ],
+    "status": Annotated[
+        Text,
+        option(
+            "--status", "Show only entries that changed a stage to this status, for example failed."
+        ),
+    ],
+    "amendment": Annotated[
+        Text,
+        option(
+            "--amendment",
+            "Show only entries about this amendment (a proposed change to the plan), for "
+            "example amend-1.",
+        ),
+    ],
+    "since": Annotated[
+        Text,
+        option(
+            "MOMENT",
+            "Show only entries recorded after this moment: an event number (12) or a time "
+            "(@{2 hours ago}).",
+        ),
+    ],
+    "until": Annotated[
+        Text,
+        option(
+            "MOMENT",
+            "Show only entries recorded up to this moment: an event number (12) or a time "
+            "(@{2 hours ago}).",
+        ),
+    ],
     "grep": Annotated[
-        Text, option("--grep", "TEXT", "Show only entries that contain this text, ignoring case.")
+        Text,
+        option("--grep", "TEXT", "Show only entries that contain this text, ignoring case."),
     ],
 }
-Newest = Annotated[int | None, option("-n", "--limit", "N", "Show only the newest N.", min=1)]
-Fields = Annotated[Text, option("--fields", "A,B.C", "Print only these fields, in this order.")]
-Template = Annotated[
-    Text, option("--template", "TEXT", "Format of each line, for example '{type}'.")
+Newest = Annotated[
+    int | None,
+    option("-n", "--limit", "N", "Show only the N newest entries. Default: all entries.", min=1),
 ]
-Reverse = Annotated[bool, option("--reverse", "Print the newest first.")]
-Follow = Annotated[bool, option("--follow", "Keep printing new events.")]
+Fields = Annotated[
+    Text,
+    option(
+        "--fields",
+        "A,B.C",
+        "Print only these fields of each entry, in this order. Separate the names with commas.",
+    ),
+]
+Template = Annotated[
+    Text,
+    option(
+        "--template",
+        "TEXT",
+        "Print each entry in this format. Each field name in braces, such as {type}, "
+        "is replaced by its value.",
+    ),
+]
+Reverse = Annotated[bool, option("--reverse", "Print the newest entries first.")]
+Follow = Annotated[
+    bool, option("--follow", "Keep running, and print new entries as they are recorded.")
+]
 
 
 class Chosen(NamedTuple):
-    """Which events are asked for, as it was given."""
+    """The selection of events that the options give."""
 
     types: list[str] | None = None
     stages: list[str] | None = None
@@ -54,7 +108,7 @@ class Chosen(NamedTuple):
     grep: str | None = None
 
     def of(self, root: Reading) -> Selection:
-        """Return what an event must have; the stages of people's entries are asked for apart."""
+        """Return the selection of events that the options describe."""
         return Selection(
             types=tuple(self.types or ()),
             stages=tuple(self.stages or ()),
@@ -62,14 +116,22 @@ class Chosen(NamedTuple):
             session=self.session,
             status=self.status,
             amendment=self.amendment,
-            since=_bound(root, self.since),
-            until=_bound(root, self.until),
+            since=_resolve_bound(root, self.since),
+            until=_resolve_bound(root, self.until),
         )
 
 
-def _bound(root: Reading, text: str | None) -> Moment | None:
-    """Return an end of a range; that of a session is its last version."""
-    return root.log.resolved(parse_moment(text)) if text is not None else None
+def _resolve_bound(root: Reading, text: str | None) -> Moment | None:
+    """Return the moment of one end of a range. For a session, this is its last version."""
+    if text is None:
+        return None
+    moment = parse_moment(text)
+    if root.is_of_all_machines:
+        from cli.frame.machine_history import check_is_of_all
+
+        check_is_of_all(moment)
+        return moment
+    return root.log.resolved(moment)
 
 
 ALL = Chosen()
@@ -81,7 +143,7 @@ Record = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How a record is printed: chosen fields, or a template with ``{field}`` in it."""
+    """The output form of a record: selected fields, or a template with ``{field}``."""
 
     fields: tuple[str, ...] = ()
     template: str | None = None
@@ -93,52 +155,61 @@ class Shape:
         text: Callable[[Record], str],
         view: Moment | None,
     ) -> None:
-        """Print records of a moment; ``text`` is what people see of one where none was chosen."""
+        """Print the records of a moment.
+
+        ``text`` formats a record for people if no shape is chosen.
+        """
         if self.template is not None:
-            output.records(records, self._filled, view=view)
+            output.records(records, self._fill_template, view=view)
         elif self.fields:
-            chosen = ({name: field(record, name) for name in self.fields} for record in records)
-            output.records(chosen, lambda one: "\t".join(map(_cell, one.values())), view=view)
+            chosen = ({name: get_field(record, name) for name in self.fields} for record in records)
+            output.records(
+                chosen, lambda one: "\t".join(map(_format_cell, one.values())), view=view
+            )
         else:
             output.records(records, text, view=view)
 
-    def _filled(self, record: Record) -> str:
+    def _fill_template(self, record: Record) -> str:
         def place(found: re.Match[str]) -> str:
             name = found[1]
-            return found[0][0] if name is None else _cell(field(record, name))
+            return found[0][0] if name is None else _format_cell(get_field(record, name))
 
         return _PLACE.sub(place, self.template or "")
 
 
 def shape_of(output: Output, fields: str | None, template: str | None) -> Shape:
-    """Return what was asked for; raises `InvalidOption` where it excludes itself."""
+    """Return the requested output shape. Raises `InvalidOption` for conflicting options."""
     if template is not None and (fields or output.settings.format is not Format.TEXT):
-        raise InvalidOption("--template prints text: leave out --fields and -o json")
+        raise InvalidOption(
+            "the option --template prints text and cannot be combined with --fields or -o json. "
+            "Remove these options."
+        )
     names = tuple(name.strip() for name in fields.split(",")) if fields else ()
     return Shape(names, template)
 
 
 def own_form(brief: int | None, others: dict[str, object]) -> None:
-    """Raise `InvalidOption` where --brief stands beside an option that says how to print."""
+    """Raise `InvalidOption` if --brief is combined with another option for the output format."""
     given = [name for name, value in others.items() if value]
     if brief is not None and given:
         raise InvalidOption(
-            f"--brief has a form of its own, the newest last: leave out {' and '.join(given)}"
+            "the option --brief has its own output format and cannot be combined with "
+            f"{' and '.join(given)}. Remove one of these options."
         )
 
 
-def field(record: Record, name: str) -> Any:
-    """Return what stands at a dotted name, None if nothing does."""
+def get_field(record: Record, name: str) -> Any:
+    """Return the value at a dotted name, or None without a value."""
     value: Any = record
     for step in name.split("."):
         value = value.get(step) if isinstance(value, dict) else None
     return value
 
 
-def ordered(records: Iterable[Record], limit: int | None, reverse: bool) -> Iterable[Record]:
-    """Return the newest ``limit`` records, or all, in their order or the newest first.
+def select_newest(records: Iterable[Record], limit: int | None, reverse: bool) -> Iterable[Record]:
+    """Return the newest ``limit`` records, or all, oldest first or newest first.
 
-    No more than these are ever held.
+    At most ``limit`` records are held in memory.
     """
     if not (limit or reverse):
         return records
@@ -146,28 +217,28 @@ def ordered(records: Iterable[Record], limit: int | None, reverse: bool) -> Iter
     return reversed(found) if reverse else found
 
 
-def matching(records: Iterable[Record], grep: str | None) -> Iterator[Record]:
-    """Yield the records that hold a text anywhere in their values."""
+def filter_records(records: Iterable[Record], grep: str | None) -> Iterator[Record]:
+    """Yield the records with the given text in any of their values."""
     if grep is None:
         return iter(records)
     wanted = grep.casefold()
-    return (record for record in records if wanted in _texts(record).casefold())
+    return (record for record in records if wanted in _join_texts(record).casefold())
 
 
-def _texts(value: Any) -> str:
+def _join_texts(value: Any) -> str:
     inner = value.values() if isinstance(value, dict) else value
-    return "\n".join(map(_texts, inner)) if isinstance(value, (dict, list)) else str(value)
+    return "\n".join(map(_join_texts, inner)) if isinstance(value, (dict, list)) else str(value)
 
 
-def _cell(value: Any) -> str:
-    """Return a value on one line; what is not text as JSON, nothing for null."""
+def _format_cell(value: Any) -> str:
+    """Return a value on one line: strings unchanged, null as empty, the rest as JSON."""
     if value is None:
         return ""
-    text = value if isinstance(value, str) else compact(value)
+    text = value if isinstance(value, str) else format_compact_json(value)
     return " ".join(text.replace("\t", " ").splitlines())
 
 
-#: Characters of a text, and entries of a list, that a brief record shows.
+#: Maximum number of characters of a text, and of entries of a list, in a brief record.
 _TEXT, _ENTRIES = 160, 8
 
 
@@ -178,29 +249,32 @@ def print_newest(
     told: tuple[Callable[[Record], Record], Callable[[Record], str]],
     view: Moment | None = None,
 ) -> None:
-    """Print the newest of many records, oldest first, as many as fit a budget of tokens.
+    """Print the newest records, oldest first, as many as fit into a budget of tokens.
 
-    ``told``: what makes of a record what programs are shown, and the line for people.
+    ``told`` converts a record into the data for programs and the line for people.
     """
-    from reconciler.briefing.briefing import TOKEN, tokens
+    from reconciler.briefing.briefing import TOKEN, count_tokens
 
     every, room, shown = list(records), budget * TOKEN, deque[Any]()
     short, text = told
     for record in reversed(every):
-        line = _clipped(text(record) if output.is_text else lean(short(record)))
-        room -= len((line if isinstance(line, str) else compact(line)).encode()) + 1
+        line = _clip_value(text(record) if output.is_text else drop_empty_values(short(record)))
+        room -= len((line if isinstance(line, str) else format_compact_json(line)).encode()) + 1
         if room < 0:
             break
         shown.appendleft(line)
-    while tokens(rendered := _rendered(output, list(shown), len(every), view)) > budget and shown:
+    while (
+        count_tokens(rendered := _render_records(output, list(shown), len(every), view)) > budget
+        and shown
+    ):
         shown.popleft()
     output.print(rendered)
 
 
-def _rendered(output: Output, shown: list[Any], of: int, view: Moment | None) -> str:
-    """Return the records that are shown, and how many are not."""
+def _render_records(output: Output, shown: list[Any], of: int, view: Moment | None) -> str:
+    """Return the shown records as text, with the number of hidden records."""
     if output.settings.format is Format.JSONL:
-        return "\n".join(map(compact, shown))
+        return "\n".join(map(format_compact_json, shown))
     left_out = of - len(shown)
     head = [f"({left_out} older left out)"] if left_out else []
     return output.rendered(
@@ -212,13 +286,13 @@ def _rendered(output: Output, shown: list[Any], of: int, view: Moment | None) ->
     )
 
 
-def _clipped(value: Any) -> Any:
-    """Return plain JSON values with long texts and long lists cut, each marked where it is."""
+def _clip_value(value: Any) -> Any:
+    """Return plain JSON values with long strings and long lists cut and marked."""
     if isinstance(value, str):
         return value if len(value) <= _TEXT else f"{value[: _TEXT - 1]}…"
     if isinstance(value, dict):
-        return {key: _clipped(one) for key, one in value.items()}
+        return {key: _clip_value(one) for key, one in value.items()}
     if isinstance(value, list):
         more = [f"… {len(value) - _ENTRIES} more"] if len(value) > _ENTRIES else []
-        return [*map(_clipped, value[:_ENTRIES]), *more]
+        return [*map(_clip_value, value[:_ENTRIES]), *more]
     return value

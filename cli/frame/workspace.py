@@ -1,4 +1,4 @@
-"""The composition root: from the options to the objects that do the work."""
+"""Create the objects that do the work, from the options of a command."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from cli.settings import Settings, actor_of
-from cli.terminal.output import LogStanding, Output, say
+from cli.terminal.output import LogStanding, Output, print_message
 from eventstore.chain import Schema
 from eventstore.errors import NOT_KNOWN, TO_DO, SchemaError
 from eventstore.private import has_password, is_server
-from lifecycle.payload.event_types import UPCASTERS, VERSIONS, misfit
+from lifecycle.payload.event_types import UPCASTERS, VERSIONS, find_misfit
 from service.errors import InvalidOption, NoRoot
 from service.root.disk import system_instant
 from service.root.root import WORKFLOW, Config, Root, find_root, open_root
+from wfctl_eventstore.extension import require_extension
 
 if TYPE_CHECKING:
     from eventstore.event import Actor, RecordedEvent
@@ -29,17 +30,17 @@ if TYPE_CHECKING:
     from lifecycle.state.workflow import Workflow
     from reconciler.context import Jobs
     from service.files.inspection import FilesInspection
-    from service.machines.log import MachineLog
     from service.reading.log import WorkflowLog
     from service.reading.moment import Moment
+    from service.reading.stream_log import StreamLog
     from service.writing.workflow_service import Service
 
-SCHEMA = Schema(VERSIONS, UPCASTERS, misfit)
+SCHEMA = Schema(VERSIONS, UPCASTERS, find_misfit)
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """An opened workflow, for commands that only look."""
+    """An opened workflow, for commands that only read."""
 
     root: Root
     config: Config
@@ -48,7 +49,7 @@ class Reading:
 
     @property
     def store(self) -> EventStore:
-        """What the logs are kept in."""
+        """The store of the logs."""
         return self.log.store
 
     @property
@@ -58,27 +59,31 @@ class Reading:
 
         return FilesInspection(self.root, self.log)
 
-    def machine(self, id_: str) -> MachineLog:
-        """Return the log of a machine in the root."""
-        from service.machines.log import MachineLog
+    @property
+    def is_of_all_machines(self) -> bool:
+        """Return whether the root has only machines, and no machine was named."""
+        return self.config.workflow is None and self.log.stream == self.config.stream
 
-        return MachineLog(self.store, id_, self.root.path)
+    def machine(self, id_: str) -> StreamLog[Any]:
+        """Return the log of a machine in the root."""
+        machines = require_extension("machines", f"the machine {id_}")
+        return machines.open_machine_log(self.store, id_, self.root.path)
 
     def state(self, view: Moment | None = None) -> Workflow:
-        """Return the state now, or as it was at a moment."""
+        """Return the current state, or the state at a moment."""
         return self.log.current(view)
 
 
-def entry(event: RecordedEvent, state: Workflow) -> dict[str, Any] | None:
-    """Return what the log says of an event for people, None if nothing; ``state`` is after it."""
-    from projections.files.progress_log import message
+def describe_entry(event: RecordedEvent, state: Workflow) -> dict[str, Any] | None:
+    """Return the log entry of an event for people, or None. ``state`` is after the event."""
+    from projections.files.progress_log import format_message
 
-    text = message(event, state)
-    return shown(event, text) if text is not None else None
+    text = format_message(event, state)
+    return build_entry(event, text) if text is not None else None
 
 
-def shown(event: RecordedEvent, text: str) -> dict[str, Any]:
-    """Return an event as an entry for people, with what it says."""
+def build_entry(event: RecordedEvent, text: str) -> dict[str, Any]:
+    """Return an event as an entry for people, with its text."""
     return {
         "version": event.version,
         "type": event.type,
@@ -92,10 +97,8 @@ def shown(event: RecordedEvent, text: str) -> dict[str, Any]:
     }
 
 
-def standing(
-    log: WorkflowLog | MachineLog, workflow: str | None, view: Moment | None
-) -> LogStanding:
-    """Return where a log stands, or stood at a moment; ``workflow`` is the one that it is of."""
+def get_log_standing(log: StreamLog[Any], workflow: str | None, view: Moment | None) -> LogStanding:
+    """Return the head of a log, now or at a moment. ``workflow`` is the id of its workflow."""
     if view is None:
         head = log.store.head(log.stream)
         return LogStanding(workflow, head.version, head.position) if head else LogStanding()
@@ -112,16 +115,15 @@ def settings_of(context: typer.Context) -> Settings:
     return settings if isinstance(settings, Settings) else Settings()
 
 
-def _rooted(settings: Settings, machine: str | None) -> tuple[Root, Config]:
+def _open_root_for(settings: Settings, machine: str | None) -> tuple[Root, Config]:
     try:
         found = open_root(settings.start, settings.database_url, settings.journal)
     except NoRoot as error:
         if machine is None:
             raise
-        from lifecycle.machines.errors import StateNotFound
-
-        raise StateNotFound(machine, []) from error
-    # The tasks of machines are worked at in work trees of their own.
+        machines = require_extension("machines", f"the machine {machine}")
+        raise machines.machine_not_found(machine) from error
+    # Agents work on the tasks of machines in separate work trees.
     if machine is None and settings.root is None:
         _tell_of_work_tree(settings.start, found[0].path)
     return found
@@ -132,13 +134,13 @@ def _tell_of_work_tree(start: Path, root: Path) -> None:
     from service.root.work_tree import other_work_tree
 
     if other_work_tree(start, root) is not None:
-        say(f"wfctl: the root is {root}, in another work tree of this repository")
+        print_message(f"wfctl: the root is {root}, in another work tree of this repository")
 
 
 def require_work_tree_of_root(context: typer.Context) -> None:
     """Raise `InvalidOption` in another work tree of the root's repository, unless --root is given.
 
-    The command would take the files of the root, and the caller may have edited those here.
+    The command would use the files of the root, but the caller may have edited the files here.
     """
     from service.root.work_tree import other_work_tree
 
@@ -149,36 +151,42 @@ def require_work_tree_of_root(context: typer.Context) -> None:
     here = other_work_tree(settings.start, root)
     if here is not None:
         raise InvalidOption(
-            f"this command takes files of the root {root}, and {here} is another work tree of its "
-            f"repository: give --root {root} for the files there, or call it there"
+            f"this command would use the files of {root}, but the current folder {here} belongs "
+            f"to another work tree of the same Git repository. Add --root {root}, or run the "
+            "command in that folder."
         )
 
 
-def reading(context: typer.Context, machine: str | None = None) -> AbstractContextManager[Reading]:
-    """Open the root for reading, without a lock; raises `NoRoot`, of a machine `StateNotFound`."""
+def open_for_reading(
+    context: typer.Context, machine: str | None = None
+) -> AbstractContextManager[Reading]:
+    """Open the root for reading, without a lock.
+
+    Raises `NoRoot`, or `StateNotFound` for a machine.
+    """
     return reading_of(settings_of(context), machine)
 
 
 @contextmanager
 def reading_of(settings: Settings, machine: str | None = None) -> Iterator[Reading]:
-    """Open for reading the root that the settings name."""
+    """Open the root that the settings name for reading."""
     from service.reading.log import WorkflowLog
 
-    root, config = _rooted(settings, machine)
-    with closing(opened(root, read_only=True, as_is=settings.as_is)) as store:
+    root, config = _open_root_for(settings, machine)
+    with closing(open_root_log(root, read_only=True, as_is=settings.as_is)) as store:
         log = WorkflowLog(store, config.stream, root.path)
-        output = Output(settings, partial(standing, log, config.workflow), root, log)
+        output = Output(settings, partial(get_log_standing, log, config.workflow), root, log)
         yield Reading(root, config, log, output)
 
 
 @contextmanager
-def writing(
+def open_for_writing(
     context: typer.Context, dry_run: bool, *, anywhere: bool = False
 ) -> Iterator[tuple[Service, Output]]:
-    """Open the workflow for writing; for a dry run, as a command that only looks does.
+    """Open the workflow for writing, or for reading only in a dry run.
 
-    Raises `AnotherLog` where another log is pinned in the root, and `RootElsewhere` where the root
-    is not where it was, and nobody says what happened; ``anywhere``: it does not matter.
+    Raises `AnotherLog` if the root has a pin for another log, and `RootElsewhere` if the root was
+    moved without an explanation. ``anywhere`` skips the second check.
     """
     from service.reading.log import WorkflowLog
     from service.writing.workflow_service import Service
@@ -191,27 +199,30 @@ def writing(
             log.approvals.require_not_swapped()
         if not (dry_run or anywhere):
             service.settle_place(settings.root_is)
-            _remember(root)
-        yield service, Output(settings, partial(standing, log, config.workflow), root, log)
+            _remember_root(root)
+        yield service, Output(settings, partial(get_log_standing, log, config.workflow), root, log)
 
 
 @contextmanager
 def acting_in(
     settings: Settings, dry_run: bool, machine: str | None = None
 ) -> Iterator[tuple[Root, Config, EventStore, Actor]]:
-    """Open a root's log for writing, and say who acts; raises as `reading` does."""
+    """Open a root's log for writing, and yield root, config, store and actor.
+
+    Raises the errors of `open_for_reading`.
+    """
     require_checked(settings)
-    root, config = _rooted(settings, machine)
+    root, config = _open_root_for(settings, machine)
     actor = actor_of(settings)
-    with closing(opened(root, read_only=dry_run, strict=True)) as store:
+    with closing(open_root_log(root, read_only=dry_run, strict=True)) as store:
         yield root, config, store, actor
 
 
 @contextmanager
 def tidying_up() -> Iterator[None]:
-    """End by SIGTERM or SIGHUP as by an error: what the block made is taken away.
+    """Turn SIGTERM and SIGHUP into SystemExit, so that the block cleans up.
 
-    What is ignored already (nohup) stays ignored.
+    Signals that are already ignored (nohup) stay ignored.
     """
 
     def leave(number: int, _frame: object) -> None:
@@ -227,28 +238,32 @@ def tidying_up() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _remember(root: Root) -> None:
-    from service.root.trust import remember
+def _remember_root(root: Root) -> None:
+    from service.root.trust import remember_root
 
-    remember(root.path)
+    remember_root(root.path)
 
 
 def require_checked(settings: Settings) -> None:
-    """Raise `InvalidOption` where a command that writes is to take the log as it stands."""
+    """Raise `InvalidOption` if a command that writes would read the log unchecked."""
     if settings.as_is:
-        raise InvalidOption("--as-is is for commands that only read: nothing is written by it")
+        raise InvalidOption(
+            "the option --as-is can be used only with commands that read the log. Remove --as-is."
+        )
 
 
-def opened(root: Root, *, read_only: bool, as_is: bool = False, strict: bool = False) -> EventStore:
-    """Open the root's log; ``as_is``: its rows are read unchecked, and that is said.
+def open_root_log(
+    root: Root, *, read_only: bool, as_is: bool = False, strict: bool = False
+) -> EventStore:
+    """Open the root's log. With ``as_is``, read the rows unchecked and print a note.
 
-    Anyone who only reads is shown the log without the events that this program does not know, and
-    that is said; ``strict``: they end the command, as they do where something is written.
+    A command that only reads omits unknown events and prints a note. With ``strict``, and for
+    writing, unknown events raise an error.
     """
     from eventstore.engine import open_log
 
     if as_is:
-        say("wfctl: the log is shown as it stands; nothing of it was checked")
+        print_message("wfctl: the log is shown without being checked")
     return open_log(
         root.address,
         schema=SCHEMA if strict or not read_only else replace(SCHEMA, unknown=_telling_once()),
@@ -260,23 +275,23 @@ def opened(root: Root, *, read_only: bool, as_is: bool = False, strict: bool = F
 
 
 def _telling_once() -> Callable[[SchemaError], None]:
-    """Return what says of each type that is not known that it is left out; once, if read again."""
+    """Return a function that prints one note for each stream and unknown event type."""
     told: set[tuple[str, str]] = set()
 
     def tell(error: SchemaError) -> None:
         one = (error.place.split()[0], error.type)
         if one not in told:
             told.add(one)
-            say(
-                f"wfctl: {error.place}: {NOT_KNOWN} {error.type!r:.80}; it is left out, and what "
-                f"is shown may not be so; {TO_DO}"
+            print_message(
+                f"wfctl: {error.place}: {NOT_KNOWN} {error.type!r:.80}. The event is left out, so "
+                f"the state shown here may be wrong; {TO_DO}"
             )
 
     return tell
 
 
 def journal_of(root: Root) -> Journal | None:
-    """Return the journal of a log on SQLite; a server keeps its own."""
+    """Return the journal mode of a log on SQLite. A server manages its own journal."""
     from eventstore.sqlite.connection import journal_for
 
     address = root.address
@@ -284,7 +299,7 @@ def journal_of(root: Root) -> Journal | None:
 
 
 def address_here(context: typer.Context) -> Path | str:
-    """Return where the log is: the root's, or a server's that is named where there is no root."""
+    """Return the address of the log, of the root or of a named server without a root."""
     settings = settings_of(context)
     try:
         return open_root(settings.start, settings.database_url, settings.journal)[0].address
@@ -294,32 +309,32 @@ def address_here(context: typer.Context) -> Path | str:
         return settings.database_url
 
 
-def create(root: Root) -> EventStore:
-    """Open the root's log for writing, made first where it is not there."""
-    from migrations.upgrade import upgrade
+def create_log(root: Root) -> EventStore:
+    """Create the root's log if needed, and open it for writing."""
+    from migrations.upgrade import upgrade_database
 
-    upgrade(root.address)
-    _remember(root)
-    return opened(root, read_only=False)
+    upgrade_database(root.address)
+    _remember_root(root)
+    return open_root_log(root, read_only=False)
 
 
 def tell_of_password(url: str | None) -> None:
-    """Say that a password is not written down, and where it may stand instead."""
+    """Print that a URL's password is not stored, and where to put it instead."""
     if url is not None and is_server(url) and has_password(url):
-        say(
+        print_message(
             "wfctl: the password is not kept in config.toml; put it into ~/.pgpass, PGPASSWORD or "
             "WFCTL_DATABASE_URL"
         )
 
 
 @contextmanager
-def engine(context: typer.Context, dry_run: bool = False) -> Iterator[tuple[Jobs, Output]]:
+def open_job_runner(context: typer.Context, dry_run: bool = False) -> Iterator[tuple[Jobs, Output]]:
     """Open the workflow with its job runner."""
     from cli.terminal.talk import Talk
     from reconciler.context import Jobs
     from reconciler.dpdispatcher.late_runner import late_runner
 
-    with writing(context, dry_run) as (service, output):
+    with open_for_writing(context, dry_run) as (service, output):
         talk = Talk(settings_of(context), lambda: service.log.stream.removeprefix(WORKFLOW))
         jobs = Jobs(service, late_runner(), talk.say, talk.tell)
         try:
@@ -330,6 +345,6 @@ def engine(context: typer.Context, dry_run: bool = False) -> Iterator[tuple[Jobs
 
 def newest_attempt(context: typer.Context, stage: str) -> str | None:
     """Return the id of the stage's newest attempt."""
-    with reading(context) as workflow:
+    with open_for_reading(context) as workflow:
         attempt = workflow.state().stage(stage).attempt
         return attempt.id if attempt is not None else None

@@ -1,16 +1,18 @@
-"""Carrying out a write and telling what it did: the same for every command that writes."""
+"""Carry out a write command and print its result, in the same way for all commands."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from cli.frame.workspace import engine, writing
+from cli.frame.workspace import open_for_writing, open_job_runner
 from cli.terminal.output import Output
-from projections.files.progress_log import message
+from projections.files.progress_log import format_message
+from service.errors import AlreadyThere
 
 if TYPE_CHECKING:
     from cli.frame.deciding import Overruling
@@ -19,43 +21,50 @@ if TYPE_CHECKING:
     from service.writing.stream_writer import WriteOptions
     from service.writing.workflow_service import Outcome
 
-#: What is said of a computation, and what it left can deny.
+#: Claims about a computation that its files can contradict.
 _CLAIMS = frozenset({"stage.computed", "stage.completed"})
 
 
-def write(context: typer.Context, options: WriteOptions, *commands: Payload) -> None:
+def write_commands(context: typer.Context, options: WriteOptions, *commands: Payload) -> None:
     """Carry out the commands and print the events they yielded."""
-    with writing(context, options.dry_run) as (service, output):
-        tell(output, service.handle(*commands, options=options), options)
+    with open_for_writing(context, options.dry_run) as (service, output):
+        print_outcome(output, service.handle(*commands, options=options), options)
 
 
-def issue(context: typer.Context, options: WriteOptions, type_: str, **values: object) -> None:
-    """Carry out the command that yields an event of a type; raises `InvalidPayload`."""
+def issue_command(
+    context: typer.Context, options: WriteOptions, type_: str, **values: object
+) -> None:
+    """Carry out the command that yields an event of a type. Raises `InvalidPayload`."""
     from lifecycle.rules.decide import payload_of
 
-    write(context, options, payload_of(type_, values))
+    write_commands(context, options, payload_of(type_, values))
 
 
-def through(context: typer.Context, options: WriteOptions, act: Callable[[Jobs], Outcome]) -> None:
-    """Do what needs the job runner, and print the events that it yielded."""
-    with engine(context, options.dry_run) as (jobs, output):
-        tell(output, act(jobs), options)
+def write_through_jobs(
+    context: typer.Context, options: WriteOptions, act: Callable[[Jobs], Outcome]
+) -> None:
+    """Run ``act`` with the job runner, and print its events."""
+    with open_job_runner(context, options.dry_run) as (jobs, output):
+        print_outcome(output, act(jobs), options)
 
 
-def claim(
+def write_claims(
     context: typer.Context,
     options: WriteOptions,
     *commands: Payload,
     overruling: Overruling | None = None,
 ) -> None:
-    """As `write`, if the evidence or a person upholds what is said; raises `ClaimDenied`."""
+    """Write the commands if the evidence or a person confirms their claims.
+
+    Raises `ClaimDenied`.
+    """
     if not any(command.type in _CLAIMS for command in commands):
-        write(context, options, *commands)
+        write_commands(context, options, *commands)
         return
     from cli.frame.deciding import claims_of
-    from reconciler.control.stopping import bound
+    from reconciler.control.stopping import require_version
 
-    with engine(context, options.dry_run) as (jobs, output):
+    with open_job_runner(context, options.dry_run) as (jobs, output):
         claims = claims_of(jobs, overruling, options)
         first = jobs.service.first_answer(options, *commands)
         for command in commands if first is None else ():
@@ -66,29 +75,29 @@ def claim(
                     claims.believe(stage)
                 upheld = (claims.computed if is_computed else claims.over)(stage)
                 if upheld is not None:
-                    commands, options = (upheld[0], *commands), bound(options, upheld[1])
-        tell(output, jobs.service.handle(*commands, options=options), options)
+                    commands, options = (upheld[0], *commands), require_version(options, upheld[1])
+        print_outcome(output, jobs.service.handle(*commands, options=options), options)
 
 
-def tell(
+def print_outcome(
     output: Output,
     outcome: Outcome,
     options: WriteOptions,
     told: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
-    """Print an outcome: the events appended, or those that would be; and what is ``told`` of it."""
+    """Print an outcome: the appended or planned events, and the additional values in ``told``."""
     data = {
         "dry_run": options.dry_run,
         "repeated": outcome.repeated,
         "events": events_of(outcome, options),
-        **foreseen(outcome, options),
+        **list_planned_files(outcome, options),
         **told,
     }
     said = [f"{name}: {text}" for name, text in told.items()]
     position = outcome.events[-1].position if outcome.events else None
     output.changed(
         data,
-        lambda: "\n".join([*_lines(outcome, options), *said]),
+        lambda: "\n".join([*_format_lines(outcome, options), *said]),
         outcome.stands,
         is_rehearsal=options.dry_run,
         position=position,
@@ -96,7 +105,7 @@ def tell(
 
 
 def events_of(outcome: Outcome, options: WriteOptions) -> list[dict[str, Any]]:
-    """Return the outcome's events as data; those only planned have no version yet."""
+    """Return the outcome's events as data. Planned events have no version yet."""
     if options.dry_run:
         return [{"type": p.type, "data": p.model_dump(mode="json")} for p, _ in outcome.planned]
     return [
@@ -105,7 +114,7 @@ def events_of(outcome: Outcome, options: WriteOptions) -> list[dict[str, Any]]:
     ]
 
 
-def foreseen(outcome: Outcome, options: WriteOptions) -> dict[str, list[str]]:
+def list_planned_files(outcome: Outcome, options: WriteOptions) -> dict[str, list[str]]:
     """Return, for a dry run, which of the files that show the log would be written."""
     return {"files": _files_shown(outcome)} if options.dry_run else {}
 
@@ -116,33 +125,42 @@ def _files_shown(outcome: Outcome) -> list[str]:
     if not outcome.planned:
         return []
     payloads, state = [payload for payload, _ in outcome.planned], outcome.state
-    has_line = any(progress_log.shows(one.type, one.as_json(), state) for one in payloads)
+    has_line = any(progress_log.has_line(one.type, one.as_json(), state) for one in payloads)
     completes = any(one.type == "workflow.completed" for one in payloads)
     report = state.report if completes else None
     lines = [progress_log.FILE_NAME] if has_line else []
     return [state_document.FILE_NAME, *lines, *([report] if report is not None else [])]
 
 
-def _lines(outcome: Outcome, options: WriteOptions) -> list[str]:
+def _format_lines(outcome: Outcome, options: WriteOptions) -> list[str]:
     if options.dry_run:
         head = outcome.state.head - len(outcome.planned)
         appended = [
-            f"would append v{head + number} {payload.type}: {_subject(payload)}"
+            f"would append v{head + number} {payload.type}: {_get_subject(payload)}"
             for number, (payload, _) in enumerate(outcome.planned, 1)
         ]
         written = [f"would write {name}" for name in _files_shown(outcome)]
         return [*appended, *written] or ["nothing to append"]
     lines = [
-        f"v{event.version} {message(event, outcome.state) or event.type}"
+        f"v{event.version} {format_message(event, outcome.state) or event.type}"
         for event in outcome.events
     ]
     if outcome.repeated:
-        lines.append("(this command was carried out before; nothing was appended)")
+        lines.append("(this command was already run, so nothing was appended)")
     return lines or ["nothing to append"]
 
 
-def _subject(payload: Payload) -> str:
+def _get_subject(payload: Payload) -> str:
     data = payload.model_dump(mode="json", exclude_defaults=True)
     data.pop("document", None)
     data.pop("layout", None)
     return " ".join(f"{key}={value}" for key, value in data.items())
+
+
+def write_new(file: Path, content: bytes) -> None:
+    """Write a new file. Raises `AlreadyThere` if the file exists."""
+    try:
+        with file.open("xb") as opened:
+            opened.write(content)
+    except FileExistsError as error:
+        raise AlreadyThere(file) from error

@@ -1,177 +1,103 @@
-"""Every command: the module it lives in, and a line that does something useful.
+"""Every command of the core with the module that contains it, and those of the extensions.
 
-The function is named as the last word of its command; one that is a word of Python ends in a line.
+The function of a command has the name of its last word, with a trailing underscore if that is a
+word of Python.
 """
 
 from __future__ import annotations
 
-#: Command, in the order of the help → its module, loaded only if it is called, and an example.
-COMMANDS: dict[str, tuple[str, str]] = {
-    "init": ("init", "wfctl init --example && wfctl init plan.toml"),
-    "plan check": ("init", "wfctl plan check plan.toml"),
-    "plan apply": ("init", 'wfctl plan apply plan.toml --reason "a finer step" --dry-run'),
-    "import": ("init", "wfctl import ../old-workflow --into ."),
-    "status": ("status", "wfctl status --at '@{2 hours ago}'"),
-    "results": ("results", "wfctl results -o json"),
-    "show": ("tasks", "wfctl show stage-2"),
-    "log": ("events", "wfctl log -n 20 --relative"),
-    "logs": ("tasks", "wfctl logs stage-2 --follow"),
-    "tasks": ("tasks", "wfctl tasks stage-2 --failed --where 'T>2'"),
-    "metrics": ("tasks", "wfctl metrics stage-2 -o csv"),
-    "stage ready": ("stage", "wfctl stage ready stage-2"),
-    "stage prepare": ("stage", "wfctl stage prepare stage-2"),
-    "stage launch": ("stage", "wfctl stage launch stage-2"),
-    "stage compute": ("stage", "wfctl stage compute stage-2"),
-    "stage verify": ("stage", "wfctl stage verify stage-2"),
-    "stage complete": (
-        "stage",
-        'wfctl stage complete stage-2 --evidence "the plateau holds for 10 ns"',
-    ),
-    "stage fail": ("stage", 'wfctl stage fail stage-2 --error "diverged" --stop'),
-    "stage cancel": ("stage", 'wfctl stage cancel stage-2 --reason "wrong input"'),
-    "stage diagnose": ("dispatch", "wfctl stage diagnose stage-2"),
-    "stage retry": ("stage", 'wfctl stage retry stage-2 --fix "seed was 0"'),
-    "stage checkpoint": ("stage", "wfctl stage checkpoint stage-2 '{\"step\": 5000}'"),
-    "stage outputs": ("stage", "wfctl stage outputs stage-2 stage-2/out.json stage-2/plot.png"),
-    "stage reuse": ("stage", "wfctl stage reuse stage-2 --attempt att-0001"),
-    "dispatch": ("dispatch", "wfctl dispatch stage-2"),
-    "wait": ("dispatch", "wfctl wait stage-2 stage-3 --timeout 600"),
-    "run": ("run", "wfctl run --max-parallel 4 --time-limit 3600"),
-    "runner show": ("run", "wfctl runner show"),
-    "runner pause": ("run", "wfctl runner pause"),
-    "runner resume": ("run", "wfctl runner resume"),
-    "runner attach": ("run", "wfctl runner attach"),
-    "runner stop": ("run", "wfctl runner stop"),
-    "runner serve": ("run", ""),
-    "session start": ("stage", "wfctl session start"),
-    "session end": ("stage", 'wfctl session end --reason waiting --next "look at stage-3"'),
-    "session show": ("stage", "wfctl session show 2"),
-    "report": ("export", "wfctl report -"),
-    "rehydrate": ("dispatch", "wfctl rehydrate --brief 500"),
-    "reconcile": ("dispatch", "wfctl reconcile --dry-run"),
-    "amend propose": (
-        "amend",
-        (
-            "wfctl amend propose --type stage_rerun --stage stage-2 --set parameters.seed=7 "
-            '--reason "bad seed"'
-        ),
-    ),
-    "amend approve": ("amend", "wfctl amend approve amend-1 amend-2"),
-    "amend reject": ("amend", 'wfctl amend reject amend-1 --reason "not worth a week"'),
-    "amend list": ("amend", "wfctl amend list --state proposed"),
-    "amend show": ("amend", "wfctl amend show amend-1"),
-    "mandate list": ("mandate", "wfctl mandate list"),
-    "mandate grant": ("mandate", "wfctl mandate grant sampling mandate.toml"),
-    "mandate revoke": ("mandate", 'wfctl mandate revoke sampling --reason "too many"'),
-    "round list": ("rounds", "wfctl round list"),
-    "round show": ("rounds", "wfctl round show search"),
-    "round ask": ("rounds", "wfctl round ask search -o json"),
-    "round propose": ("rounds", 'wfctl round propose search next.csv --reason "largest gain"'),
-    "round stop": ("rounds", 'wfctl round stop search --reason "good enough"'),
-    "rerun": ("amend", 'wfctl rerun stage-2 stage-3 --reason "another seed"'),
-    "blame": ("why", "wfctl blame stage-2.parameters.tolerance"),
-    "why": ("why", "wfctl why stage-4"),
-    "diff": ("compare", "wfctl diff session:1 session:2"),
-    "compare": ("compare", "wfctl compare stage-2/att-0001 stage-2/att-0002"),
-    "audit amendments": ("audit", "wfctl audit amendments --stage stage-2"),
-    "audit bypasses": ("audit", "wfctl audit bypasses"),
-    "audit transitions": ("audit", "wfctl audit transitions --stage stage-2 -o csv"),
-    "audit retries": ("audit", "wfctl audit retries"),
-    "audit attempts": ("audit", "wfctl audit attempts"),
-    "audit times": ("audit", "wfctl audit times"),
-    "audit queue": ("audit", "wfctl audit queue"),
-    "audit costs": ("audit", "wfctl audit costs -o csv"),
-    "audit refused": ("audit", "wfctl audit refused --actor agent"),
-    "audit drift": ("audit", "wfctl audit drift"),
-    "audit sql": ("audit", "wfctl audit sql 'SELECT type, count(*) FROM v_events GROUP BY type'"),
-    "verify": ("drift", "wfctl verify --deep"),
-    "clean": ("clean", "wfctl clean --older-than 7d"),
-    "drift show": ("drift", "wfctl drift show"),
-    "drift adopt": ("drift", "wfctl drift adopt workflow-state.json"),
-    "drift revert": ("drift", "wfctl drift revert workflow-state.json"),
-    "consent setup": ("consent", "wfctl consent setup --name pi@example.org"),
-    "pin": ("prove", "wfctl pin"),
-    "checkpoint": ("prove", "wfctl checkpoint --git-tag && git push --tags"),
-    "witness watch": ("prove", "wfctl witness watch melt.public-key"),
-    "witness serve": ("prove", "wfctl witness serve --port 8460"),
-    "witness cosign": ("prove", "wfctl witness cosign request.txt"),
-    "witness show": ("prove", "wfctl witness show"),
-    "prove": ("prove", "wfctl prove stage-3.outputs/fit.json fit.tlog-proof"),
-    "note": ("append", 'wfctl note "restarted the node"'),
-    "watch": ("status", "wfctl watch"),
-    "serve": ("serve", "wfctl serve study.zip"),
-    "export": ("export", "wfctl export report report.html"),
-    "machine init": ("machine.beginning", "wfctl machine init login --type feature"),
-    "machine import": ("machine.beginning", "wfctl machine import .agent/state.json"),
-    "machine get": ("machine.reads", "wfctl machine get login --fields phase,tasks"),
-    "machine list": ("machine.reads", "wfctl machine list"),
-    "machine check": ("machine.reads", "wfctl machine check paper.yaml"),
-    "machine describe": ("machine.reads", "wfctl machine describe feature"),
-    "machine update": ("machine.changes", "wfctl machine update login artifacts.plan=docs/plan.md"),
-    "machine transition": ("machine.changes", "wfctl machine transition login --auto"),
-    "machine append": ("machine.changes", "wfctl machine append login synthesize.requested"),
-    "machine task": (
-        "machine.changes",
-        'wfctl machine task login task-1 --title "Write the form" --status pending',
-    ),
-    "machine task claim": ("machine.changes", "wfctl machine task claim login task-1 --for 30m"),
-    "machine task release": (
-        "machine.changes",
-        'wfctl machine task release login task-1 --reason "not today"',
-    ),
-    "machine checkpoint": (
-        "machine.changes",
-        'wfctl machine checkpoint login --summary "the form works" --next tests',
-    ),
-    "machine cancel": (
-        "machine.changes",
-        'wfctl machine cancel login --reason "not needed" --dry-run',
-    ),
-    "machine approve": ("machine.changes", "wfctl machine approve login plan"),
-    "machine limit": (
-        "machine.changes",
-        "wfctl machine limit login fix-cycle 5 --reason 'the cause is known'",
-    ),
-    "machine rehydrate": ("machine.reads", "wfctl machine rehydrate login"),
-    "machine drift": ("machine.reads", "wfctl machine drift login"),
-    "list": ("listing", "wfctl list"),
-    "inbox": ("listing", "wfctl inbox approve 7k3m-q9xd-2vwb --key ~/.config/wfctl/signing-key"),
-    "mcp": ("serve", "wfctl mcp --socket ~/wfctl.sock"),
-    "agent install": ("agent", "wfctl agent install claude --project"),
-    "agent uninstall": ("agent", "wfctl agent uninstall claude --project"),
-    "agent hook": ("agent", "wfctl agent hook session-start < /dev/null"),
-    "demo": ("cli.demo.command", "wfctl demo"),
-    "help": ("help", "wfctl help exit-codes"),
-    "completion": (
-        "cli.program.completion",
-        "wfctl completion bash > ~/.local/share/bash-completion/completions/wfctl",
-    ),
-    "append": ("append", 'wfctl append note.logged --data \'{"text": "hello"}\''),
-    "replay": ("events", "wfctl replay --check"),
-    "events": ("events", "wfctl events --type 'stage.*' -n 20 -o jsonl"),
-    "fsck": ("events", "wfctl fsck"),
-    "schema": ("events", "wfctl schema plan > plan.schema.json"),
-    "db upgrade": ("clean", "wfctl db upgrade"),
-    "db current": ("clean", "wfctl db current"),
-    "db url": ("clean", "wfctl db url"),
-    "db trust": ("clean", "wfctl db trust"),
-    "db copy": (
-        "backup",
-        "wfctl db copy .wfctl/events.db postgresql+psycopg://db.example.org/wfctl",
-    ),
-    "db backup": ("backup", "wfctl db backup /backup/melt-$(date +%F).db"),
-    "db restore": ("backup", "wfctl db restore /backup/melt-2026-03-31.db"),
-    "db salvage": ("backup", "wfctl db salvage --dry-run"),
-    "db project": ("clean", "wfctl db project"),
-    "__complete": ("cli.program.completion", ""),
+from wfctl_eventstore.extension import (
+    find_command_words,
+    find_extension,
+    find_extensions,
+    find_extensions_of_command,
+)
+
+#: Command of the core, in the order of the help → its module, loaded when the command is called.
+COMMANDS: dict[str, str] = {
+    "init": "init",
+    "plan check": "init",
+    "plan apply": "init",
+    "status": "status",
+    "results": "results",
+    "show": "tasks",
+    "log": "events",
+    "logs": "tasks",
+    "tasks": "tasks",
+    "metrics": "tasks",
+    "stage ready": "stage",
+    "stage prepare": "stage",
+    "stage launch": "stage",
+    "stage compute": "stage",
+    "stage verify": "stage",
+    "stage complete": "stage",
+    "stage fail": "stage",
+    "stage cancel": "stage",
+    "stage diagnose": "dispatch",
+    "stage retry": "stage",
+    "stage checkpoint": "stage",
+    "stage outputs": "stage",
+    "stage reuse": "stage",
+    "dispatch": "dispatch",
+    "wait": "dispatch",
+    "run": "run",
+    "runner show": "run",
+    "runner pause": "run",
+    "runner resume": "run",
+    "runner attach": "run",
+    "runner stop": "run",
+    "runner serve": "run",
+    "session start": "stage",
+    "session end": "stage",
+    "session show": "stage",
+    "report": "report",
+    "rehydrate": "dispatch",
+    "reconcile": "dispatch",
+    "amend propose": "amend",
+    "amend approve": "amend",
+    "amend reject": "amend",
+    "amend list": "amend",
+    "amend show": "amend",
+    "mandate list": "mandate",
+    "mandate grant": "mandate",
+    "mandate revoke": "mandate",
+    "round list": "rounds",
+    "round show": "rounds",
+    "round ask": "rounds",
+    "round propose": "rounds",
+    "round stop": "rounds",
+    "rerun": "amend",
+    "blame": "why",
+    "why": "why",
+    "diff": "compare",
+    "compare": "compare",
+    "verify": "drift",
+    "clean": "clean",
+    "drift show": "drift",
+    "drift adopt": "drift",
+    "drift revert": "drift",
+    "consent setup": "consent",
+    "note": "append",
+    "list": "listing",
+    "inbox": "listing",
+    "help": "help",
+    "completion": "cli.program.completion",
+    "append": "append",
+    "replay": "events",
+    "events": "events",
+    "fsck": "events",
+    "schema": "events",
+    "db upgrade": "clean",
+    "db current": "clean",
+    "db url": "clean",
+    "db trust": "clean",
+    "__complete": "cli.program.completion",
 }
 #: Section of `wfctl --help` → its commands and groups, each with its line of help.
 SECTIONS: dict[str, dict[str, str]] = {
     "Start a workflow": {
         "init": "Create a workflow from a plan file",
         "plan": "Check a plan, or apply an edited plan",
-        "import": "Import a workflow kept by hand, or an archive",
-        "demo": "Run a small example, kill it and recover it",
     },
     "Run it": {
         "run": "Run every stage that can run now",
@@ -185,21 +111,19 @@ SECTIONS: dict[str, dict[str, str]] = {
     },
     "See where it stands": {
         "status": "Show the state of the workflow and the next step",
-        "results": "Show the numbers and files the plan names as results",
+        "results": "Show the numbers and files that the plan names as results",
         "show": "Show one stage and its attempts",
         "tasks": "List the tasks of a sweep",
         "metrics": "Show metrics as a table or plot",
         "logs": "Show the output of a job",
         "list": "List your workflows",
-        "watch": "Follow the workflow in the terminal",
-        "serve": "Follow your workflows in the browser",
     },
     "Decide": {
         "inbox": "List everything that waits for your decision",
         "amend": "Propose, show, approve or reject changes of the plan",
-        "mandate": "Allow changes in advance, within limits",
-        "drift": "Review manual edits of generated files",
-        "consent": "Choose how approvals are proven",
+        "mandate": "Approve future changes in advance, within limits",
+        "drift": "Review manual edits of files that wfctl generates",
+        "consent": "Choose how people prove that an approval is theirs",
     },
     "Recover": {
         "rehydrate": "Recover after a lost session and show what to do next",
@@ -213,54 +137,101 @@ SECTIONS: dict[str, dict[str, str]] = {
         "blame": "Show who last changed each field",
         "diff": "Compare two moments of the workflow, or two workflows",
         "compare": "Compare the numbers and inputs of attempts, stages or workflows",
-        "audit": "Answer questions about the history as tables",
     },
     "Share and prove": {
         "report": "Write a report of the workflow",
-        "export": "Export the workflow in another format",
-        "checkpoint": "Sign the current state of the log",
-        "witness": "Confirm that logs of other workflows only grow",
-        "prove": "Write a proof that a result was recorded",
-        "pin": "Show the logs that your user account has pinned",
     },
-    "Agents": {
-        "machine": "Run phase machines of agent protocols",
-        "mcp": "Serve agents over the Model Context Protocol",
-        "agent": "Install the plugin for an agent's client",
-    },
+    "Agents": {},
     "Low-level commands": {
-        "append": "Append an event through the rules",
-        "replay": "Rebuild the state from the first event on",
-        "events": "Print the recorded events",
-        "note": "Write a line into the log",
+        "append": "Append an event to the log, if the rules allow the event",
+        "replay": "Rebuild the state of the workflow from all events of the log",
+        "events": "Print the events of the log",
+        "note": "Add a note to the log",
         "fsck": "Check the log for damage",
-        "schema": "Print a JSON Schema",
+        "schema": "Print the JSON Schema of an event, a plan or the state",
         "db": "Manage the database of the log",
         "help": "Show help on a command or a topic",
         "completion": "Print a shell completion script",
     },
 }
-#: Command or group → its line of help.
-HELP = {name: line for section in SECTIONS.values() for name, line in section.items()}
-#: Commands with subcommands.
-GROUPS = frozenset(
-    {
-        "agent",
-        "amend",
-        "audit",
-        "consent",
-        "db",
-        "drift",
-        "machine",
-        "mandate",
-        "plan",
-        "round",
-        "runner",
-        "session",
-        "stage",
-        "witness",
-    }
-)
-#: Groups that say without a command what is wrong, and commands that nobody is told of.
-BARE = frozenset({"db", "stage"})
+#: Commands with subcommands → the subcommand that runs if none is given. The others list theirs.
+GROUPS: dict[str, str | None] = {
+    "amend": "list",
+    "consent": None,
+    "db": None,
+    "drift": "show",
+    "mandate": "list",
+    "plan": None,
+    "round": "list",
+    "runner": "show",
+    "session": "show",
+    "stage": None,
+}
+#: Commands that the help does not list.
 HIDDEN = frozenset({"runner serve", "__complete"})
+
+
+def find_top_words() -> list[str]:
+    """Return the commands and groups at the top, without loading an extension."""
+    names = [first if (first := name.split()[0]) in GROUPS else name for name in COMMANDS]
+    return list(dict.fromkeys([*names, *find_command_words()]))
+
+
+def find_commands(word: str) -> dict[str, str]:
+    """Return the commands that start with a word, each with its module.
+
+    The extensions that add one are loaded.
+    """
+    found = COMMANDS.copy()
+    for name in find_extensions_of_command(word):
+        extension = find_extension(name)
+        found |= extension.commands if extension is not None else {}
+    return {name: module for name, module in found.items() if name.split()[0] == word}
+
+
+def load_commands() -> dict[str, str]:
+    """Load all extensions, and return every command with its module."""
+    every = COMMANDS.copy()
+    for extension in find_extensions():
+        every |= extension.commands
+    return every
+
+
+def load_sections() -> dict[str, dict[str, str]]:
+    """Return the sections of the help with the commands of all extensions, which are loaded."""
+    sections = {title: dict(lines) for title, lines in SECTIONS.items()}
+    for extension in find_extensions():
+        for title, lines in extension.help_sections.items():
+            sections[title] |= lines
+    return {title: lines for title, lines in sections.items() if lines}
+
+
+def load_help_lines() -> dict[str, str]:
+    """Load all extensions, and return the help line of every top-level command or group."""
+    return {name: line for lines in load_sections().values() for name, line in lines.items()}
+
+
+def load_groups() -> dict[str, str | None]:
+    """Load all extensions, and return every group with its default subcommand, or None."""
+    groups = GROUPS.copy()
+    for extension in find_extensions():
+        groups |= extension.groups
+    return groups
+
+
+def find_help_line(word: str) -> str:
+    """Return the help line of a command or group, loading at most the extension that defines it."""
+    sections = list(SECTIONS.values())
+    for name in find_extensions_of_command(word):
+        extension = find_extension(name)
+        sections += [dict(one) for one in extension.help_sections.values()] if extension else []
+    return next(lines[word] for lines in sections if word in lines)
+
+
+def find_default_command(group: str) -> str | None:
+    """Return the subcommand that runs if none is given, or None if the group lists its commands."""
+    for name in find_extensions_of_command(group):
+        extension = find_extension(name)
+        if extension is not None and group in extension.groups:
+            return extension.groups[group]
+    return GROUPS.get(group)

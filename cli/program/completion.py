@@ -1,4 +1,4 @@
-"""Shell completion: a script for each shell, which asks wfctl what may stand at a place."""
+"""Shell completion: a script for each shell, which asks wfctl for possible words."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Annotated, Any
 
 import typer
 
-from cli.frame.options import EVERYWHERE, argument, hoist, value_of
+from cli.frame.options import EVERYWHERE, argument, move_global_options_first, value_of
 from cli.frame.workspace import reading_of, settings_of
 from cli.settings import Color, Format, JournalChoice, LogLevel, Settings
 
 
 class Shell(StrEnum):
-    """For which a script is printed."""
+    """A shell for which a completion script exists."""
 
     BASH = "bash"
     ZSH = "zsh"
@@ -49,7 +49,7 @@ function __wfctl
 end
 complete -c wfctl -f -k -a '(__wfctl)'""",
 }
-#: Options of every command → what may follow, where that is known.
+#: Options of every command → their possible values, if known.
 _OF_ALL: dict[str, type[Enum]] = {
     "-o": Format,
     "--output": Format,
@@ -59,10 +59,10 @@ _OF_ALL: dict[str, type[Enum]] = {
 }
 
 
-def completion(shell: Annotated[Shell, argument("SHELL", "bash, zsh or fish.")]) -> None:
+def completion(shell: Annotated[Shell, argument("SHELL", "The shell: bash, zsh or fish.")]) -> None:
     """Print a shell completion script.
 
-    The script completes commands, stages, formats and amendments.
+    The script completes commands, stages, formats and amendments when you press Tab.
     """
     print(_SCRIPTS[shell])
 
@@ -70,33 +70,33 @@ def completion(shell: Annotated[Shell, argument("SHELL", "bash, zsh or fish.")])
 def complete(
     context: typer.Context, words: Annotated[list[str] | None, typer.Argument()] = None
 ) -> None:
-    """Print what may stand in place of the last of the words of a command line."""
-    for found in candidates(context.find_root().command, settings_of(context), words or [""]):
+    """Print the possible completions of the last word of a command line."""
+    for found in list_candidates(context.find_root().command, settings_of(context), words or [""]):
         print(found)
 
 
-def candidates(program: Any, settings: Settings, words: list[str]) -> list[str]:
-    """Return what may stand in place of the last word, in the order of the help."""
+def list_candidates(program: Any, settings: Settings, words: list[str]) -> list[str]:
+    """Return the possible completions of the last word, in the order of the help."""
     *before, partial = words
     if before and before[-1] in EVERYWHERE:
-        return _beginning(partial, (one.value for one in _OF_ALL.get(before[-1], ())))
-    line = hoist(before)
+        return _select_by_prefix(partial, (one.value for one in _OF_ALL.get(before[-1], ())))
+    line = move_global_options_first(before)
     root = value_of(line, "--root")
     settings = replace(settings, root=Path(root)) if root is not None else settings
     pairs = zip(before, [*before[1:], ""], strict=False)
     taken = {word for pair in pairs if pair[0] in EVERYWHERE for word in pair}
-    command, rest = _command(program, [word for word in before if word not in taken])
+    command, rest = _find_command(program, [word for word in before if word not in taken])
     if hasattr(command, "commands"):
         names = (name for name in command.commands if not name.startswith("_"))
-        return _beginning(partial, names)
-    return _beginning(partial, _of_command(command, rest, partial, settings))
+        return _select_by_prefix(partial, names)
+    return _select_by_prefix(partial, _of_command(command, rest, partial, settings))
 
 
-def _beginning(partial: str, names: Iterable[str]) -> list[str]:
+def _select_by_prefix(partial: str, names: Iterable[str]) -> list[str]:
     return [name for name in dict.fromkeys(names) if name.startswith(partial)]
 
 
-def _command(program: Any, words: list[str]) -> tuple[Any, list[str]]:
+def _find_command(program: Any, words: list[str]) -> tuple[Any, list[str]]:
     found = program
     for number, word in enumerate(words):
         commands = getattr(found, "commands", None)
@@ -111,7 +111,7 @@ def _of_command(command: Any, rest: list[str], partial: str, settings: Settings)
     if rest and rest[-1].startswith("-"):
         option = next((one for one in params if rest[-1] in one.opts), None)
         if option is not None and not getattr(option, "is_flag", False):
-            yield from _values(option, settings)
+            yield from _list_values(option, settings)
             return
     if partial.startswith("-"):
         for param in params:
@@ -119,11 +119,11 @@ def _of_command(command: Any, rest: list[str], partial: str, settings: Settings)
         return
     for param in params:
         if param.param_type_name == "argument":
-            yield from _values(param, settings)
+            yield from _list_values(param, settings)
 
 
-def _values(param: Any, settings: Settings) -> Iterator[str]:
-    """Yield what an argument or option may be, by what its help calls it."""
+def _list_values(param: Any, settings: Settings) -> Iterator[str]:
+    """Yield the possible values of an argument or option, based on its metavar."""
     metavar = str(param.metavar or "").strip("[].")
     kind = getattr(getattr(param, "type_descriptor", None), "annotation", None)
     if isinstance(kind, type) and issubclass(kind, Enum):
@@ -131,26 +131,26 @@ def _values(param: Any, settings: Settings) -> Iterator[str]:
     elif metavar == "SHELL":
         yield from (shell.value for shell in Shell)
     elif metavar == "TOPIC":
-        yield from _topics()
+        yield from _list_topics()
     elif metavar in ("STAGE", "AMENDMENT", "FIELD") or param.name in ("stage", "stages"):
         yield from _of_workflow("AMENDMENT" if metavar == "AMENDMENT" else "STAGE", settings)
 
 
-def _topics() -> Iterable[str]:
+def _list_topics() -> Iterable[str]:
+    from cli.program.commands import find_top_words
     from cli.program.helping import TOPICS
-    from cli.program.tree import top
-    from lifecycle.plan.fields import WORDS_OF_PARAMETER
+    from lifecycle.sweeps.parameters import WORDS_OF_PARAMETER
 
-    commands = (name for name in top() if not name.startswith("_"))
+    commands = (name for name in find_top_words() if not name.startswith("_"))
     return dict.fromkeys((*TOPICS, *WORDS_OF_PARAMETER, *commands))
 
 
 def _of_workflow(kind: str, settings: Settings) -> list[str]:
-    """Return the ids of stages, or of amendments, those that wait first; nothing without a root."""
+    """Return the ids of stages or amendments, waiting ones first, or nothing without a root."""
     try:
         with reading_of(settings) as workflow:
             state = workflow.state()
-    except Exception:  # noqa: BLE001 - whatever is wrong is told by the command itself
+    except Exception:  # noqa: BLE001 - the command itself reports any error
         return []
     if kind == "STAGE":
         return list(state.stages)

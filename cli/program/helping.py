@@ -1,4 +1,4 @@
-"""How the help of a command is written; loaded where somebody asks for it."""
+"""Write the help of a command. This module is imported only for help."""
 
 from __future__ import annotations
 
@@ -6,21 +6,38 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from cli.program.commands import COMMANDS
+from cli.program.commands import load_help_lines
 
-#: A type behind a name, which says nothing or says it in a word of the program's own.
+#: Pattern of the type after a name, which adds nothing to the help.
 _TYPE = re.compile(r" ?<(bool|int|float|str|path|[\w|.\[\]-]+)( range)?>")
-#: Options that every command takes, as the help of each says.
+#: Options of every command, as each help lists them.
 _EVERYWHERE = (
-    ("--root DIR", "Folder of the workflow; else the nearest one upward with .wfctl/."),
-    ("-o text|json|jsonl", "Format of the result; json prints one object."),
-    ("--actor KIND:NAME", "Who acts; else WFCTL_ACTOR. `wfctl --help` lists the others."),
+    (
+        "--root DIR",
+        (
+            "Use the workflow in this folder. Default: the current folder or its nearest "
+            "parent that contains .wfctl/."
+        ),
+    ),
+    (
+        "-o text|json|jsonl",
+        "Print the result as text, as one JSON object, or as JSON lines (one record on each line).",
+    ),
+    (
+        "--actor KIND:NAME",
+        (
+            "Record this person or program as the author of each change (default: "
+            "$WFCTL_ACTOR). `wfctl --help` lists more options."
+        ),
+    ),
 )
+#: Maximum number of characters of the first sentence of a help text in a list.
+SENTENCE = 500
 _WORDS = {"int": "N", "float": "X", "str": "TEXT", "path": "PATH"}
 
 
 def write_options(command: Any, context: Any, formatter: Any) -> None:
-    """Write arguments and options, each by the name of what it takes."""
+    """Write arguments and options, each with the name of its value."""
     for title, kind in (("Arguments", "argument"), ("Options", "option")):
         rows = [
             (plain_name(param, found), found[1])
@@ -33,9 +50,9 @@ def write_options(command: Any, context: Any, formatter: Any) -> None:
 
 
 def plain_name(param: Any, record: Sequence[str]) -> str:
-    """Return a name without the type that typer puts behind it; an option's value keeps a word.
+    """Return a name without the type that typer appends, but keep the word for an option's value.
 
-    ``record`` is the parameter's, as its help has it.
+    ``record`` is the record of the parameter in its help.
     """
 
     def word(found: re.Match[str]) -> str:
@@ -47,81 +64,123 @@ def plain_name(param: Any, record: Sequence[str]) -> str:
 
 
 def usage_pieces(pieces: list[str]) -> list[str]:
-    """Return the words of the usage line with one pair of brackets where there are several."""
+    """Return the words of the usage line, with nested brackets reduced to a single pair."""
     bare = [re.sub(r"\{([A-Z_.]+)\}", r"\1", piece) for piece in pieces]
     single = [re.sub(r"\[\[(.*?)\](…?)\](\.\.\.)?", r"[\1]\2", piece) for piece in bare]
     return [piece.replace("......", "...") for piece in single]
 
 
 def write_end(path: str, formatter: Any, *, is_group: bool) -> None:
-    """Write what every command takes, and an example of this one."""
+    """Write the options of every command, and an example with its output.
+
+    The help of a group shows the command lines of its first two examples.
+    """
+    from cli.program.examples import find_command_line, read_examples
+
     with formatter.section("Options of every command"):
         formatter.write_dl(_EVERYWHERE)
-    names = [name for name in COMMANDS if name.startswith(f"{path} ")][:2] if is_group else [path]
-    examples = [line for name in names if (line := COMMANDS.get(name, ("", ""))[1])]
-    if examples:
-        formatter.write("\nExample:\n" + "".join(f"  {line}\n" for line in examples))
+    examples = read_examples()
+    if is_group:
+        names = [name for name in examples if name.startswith(f"{path} ")][:2]
+        lines = [f"$ {find_command_line(name)}" for name in names]
+    else:
+        lines = examples.get(path, "").splitlines()
+    if lines:
+        formatter.write("\nExample:\n" + "".join(f"  {line}".rstrip() + "\n" for line in lines))
+
+
+def list_lines(group: Any) -> dict[str, str]:
+    """Return the commands of a group, each with its line of help."""
+    names = group.list_commands(None)
+    if group.name == "wfctl":
+        return load_help_lines()
+    return {name: group.commands[name].get_short_help_str(SENTENCE) for name in names}
+
+
+def format_list(group: Any, context: Any) -> str:
+    """Return the list that a group without a command prints."""
+    formatter = context.make_formatter()
+    group.format_usage(context, formatter)
+    formatter.write_paragraph()
+    with formatter.indentation():
+        formatter.write_text(group.help.partition("\n\n")[0])
+    group.format_commands(context, formatter)
+    path = " ".join(("wfctl", *path_of(context).split()))
+    return f"{formatter.getvalue()}\n`{path} COMMAND --help` shows the options and an example."
 
 
 def path_of(context: Any) -> str:
-    """Return the words that name a command, without the program's."""
+    """Return the words that name a command, without the program's name."""
     return " ".join(str(context.command_path).split()[1:])
 
 
-#: Topic → (what it is about, its text). The manual page has the same.
+#: Topic → its title and its text, also used for the manual page.
 TOPICS: dict[str, tuple[str, str]] = {
     "exit-codes": (
-        "what the number says with which a command ends",
+        "meaning of the exit codes",
         """\
-0 done
-1 failed
-2 usage: the line is wrong; --help of the command says how it is right
-3 not found: a stage, an amendment, a workflow
-4 conflict: somebody was there first, or a key was used for something else
-5 refused by the rules; the message says what is expected
-6 needs a person's decision; the message names the command
-7 findings: drift, tampering, differences, a check that failed
-130 interrupted by Ctrl-C; 141 the reader of a pipe left; 143 ended by SIGTERM""",
+0 success
+1 failure
+2 wrong usage; `wfctl COMMAND --help` shows the correct form
+3 not found: a stage, an amendment or a workflow does not exist
+4 conflict: the log has another version than expected, or a --command-id was used before
+5 refused by the rules; the message states what the rules expect
+6 a person must decide; the message names the command for this person
+7 findings: manual edits, damage of the log, differences, or a failed check
+130 stopped by Ctrl-C; 141 by a closed pipe; 143 by SIGTERM""",
     ),
     "output": (
-        "text, json, jsonl, csv, and how an answer is kept short",
+        "output formats, and how to get shorter answers",
         """\
--o json prints one envelope on stdout: success, data, next_actions, _meta; on one line
-where no terminal is. -o jsonl prints bare records, a line each. audit and compare print csv.
---brief N of rehydrate, log, events, why and blame fits the answer into N tokens of four
-bytes and leaves out what is empty. Talk goes to stderr; --log-level debug says all.""",
+-o json prints one JSON object on stdout, with the keys success, data, next_actions and
+_meta. The object is on one line, except at a terminal. -o jsonl prints one JSON record on
+each line. -o csv works with audit, compare, tasks and metrics. --brief N limits the output
+of rehydrate, log, events, why and blame to N tokens of 4 bytes each. wfctl prints messages
+to stderr. --log-level debug prints all messages.""",
     ),
     "moments": (
-        "how a moment of the history is named",
+        "how to name a moment of the history",
         """\
---at M shows what was so at M, --known-at M what was recorded by then. M is a version
-(12), a time (2026-03-31T12:00+02:00), @{2 hours ago}, or the end of a session
-(session:3). blame, diff, log and events take moments too.""",
+--at MOMENT shows the state at that moment. --known-at MOMENT ignores everything that was
+recorded after that moment. A moment is a log version (12), a time
+(2026-03-31T12:00+02:00), a time before now (@{2 hours ago}), or the end of a session
+(session:3). You can also name moments in blame, diff, log and events.""",
     ),
     "actors": (
-        "who acts, and what only a person may do",
+        "who acts, and what only a person can do",
         """\
---actor kind:name, else WFCTL_ACTOR, else user:LOGIN at a terminal and agent:unknown
-elsewhere. Within an agent's program (CLAUDECODE, GEMINI_CLI, CODEX_SANDBOX, …) it is
-agent:NAME, unless --actor names a person. Kinds: user, agent, reconciler, runner,
-import. Only a person approves an amendment, trusts a server or a notification, or
-replaces a pin: others get exit 6.""",
+The actor is the person or program that wfctl records as the author of a change. Set it
+with --actor KIND:NAME, where KIND is user, agent, reconciler, runner or import. Without
+--actor, wfctl uses the variable WFCTL_ACTOR. Without this variable, the actor is
+agent:NAME if an agent's program started wfctl (wfctl knows it by variables such as
+CLAUDECODE, GEMINI_CLI or CODEX_SANDBOX), user:NAME at a terminal, and otherwise
+agent:unknown. Only a person can approve an amendment, trust a database server or a
+receiver of notices, or replace a pin. For other actors, these commands exit with code 6.""",
     ),
     "amendments": (
-        "how what a stage is may change",
+        "how to change the definition of a stage",
         """\
-Anyone proposes, a person decides. stage_rerun computes a stage once more, with --set
-as the new values; parameter_change and criteria_change are what --set means without
-a type; stage_insert adds one; stage_skip takes one out (--rewire: dependents go on).
-plan_change is an edited plan as a whole, by `wfctl plan apply FILE`: one decision.
-`wfctl amend propose --dry-run` says what it would cost before anybody is asked.""",
+An amendment is a proposed change of the plan. Anyone can propose an amendment, and a
+person decides. The types of amendments are:
+stage_rerun       computes a stage again, with the new values of --set
+parameter_change  changes parameters of a stage; the default with --set
+criteria_change   changes success criteria of a stage; the default with --set
+stage_insert      adds a stage
+stage_skip        skips a stage; with --rewire, later stages no longer need the stage
+plan_change       applies a whole edited plan, from `wfctl plan apply FILE`
+To see the impact before you propose, run `wfctl amend propose --dry-run`.""",
     ),
     "environment": (
-        "variables that wfctl reads",
+        "environment variables that wfctl reads",
         """\
-WFCTL_ACTOR who acts; WFCTL_DATABASE_URL where the log is; WFCTL_AGENT the program for
-what has no command; WFCTL_NOTIFY whom to tell of decisions, failures and the end;
-WFCTL_DPDISP the dpdisp program; WFCTL_DEBUG=1 tracebacks; NO_COLOR no colours.""",
+WFCTL_ACTOR         author of changes (KIND:NAME), like --actor
+WFCTL_DATABASE_URL  database of the log, like --database-url
+WFCTL_AGENT         program that runs stages without a command, like `wfctl run --agent`
+WFCTL_NOTIFY        command or URL that receives a notice when a person must decide, a
+                    stage fails, or the workflow ends
+WFCTL_DPDISP        path of the dpdisp program
+WFCTL_DEBUG=1       print a Python traceback with each error
+NO_COLOR            print no colours""",
     ),
 }
 
@@ -133,31 +192,38 @@ wfctl \- keep the state of a computational workflow in an event log
 .B wfctl
 [\fIOPTIONS\fR] \fICOMMAND\fR [\fIARGUMENTS\fR]
 .SH DESCRIPTION
-The log is the truth; workflow-state.json and progress.log are caches of it. An agent and a
-person use the same commands, and no command goes past the rules."""
+wfctl records every step of a workflow in an event log. From this log, wfctl writes the
+files workflow-state.json and progress.log. People and AI agents use the same commands,
+under the same rules."""
 
 
-def manual(program: Any) -> str:
-    """Return the page as roff; ``program`` is the context of the whole program."""
-    return "".join(f"{line}\n" for line in _lines(program))
+def render_manual(program: Any) -> str:
+    """Return the page as roff. ``program`` is the context of the whole program."""
+    return "".join(f"{line}\n" for line in _render_lines(program))
 
 
-def _lines(program: Any) -> Iterator[str]:
+def _render_lines(program: Any) -> Iterator[str]:
+    from cli.program.examples import read_examples
+
     yield _HEAD
     yield ".SH OPTIONS OF EVERY COMMAND"
     for name, text in _EVERYWHERE:
-        yield from (".TP", f".B {_said(name)}", _said(text))
+        yield from (".TP", f".B {_escape_roff(name)}", _escape_roff(text))
     yield ".SH COMMANDS"
-    for name, command in _commands(program.command):
-        yield from _command(name, command, program)
+    examples = read_examples()
+    for name, command in _iterate_commands(program.command):
+        yield from _render_command(name, command, program)
+        yield from (".PP", "Example:", ".nf", ".RS 2")
+        yield from (_escape_roff(line) or r"\&" for line in examples[name].splitlines())
+        yield from (".RE", ".fi")
     for name, (about, text) in TOPICS.items():
         yield f".SH {name.upper()}"
-        yield _said(f"{about[0].upper()}{about[1:]}.")
-        yield from (".nf", *map(_said, text.splitlines()), ".fi")
+        yield _escape_roff(f"{about[0].upper()}{about[1:]}.")
+        yield from (".nf", *map(_escape_roff, text.splitlines()), ".fi")
     yield from (".SH SEE ALSO", "dpdisp(1), tmux(1), ssh-keygen(1), sqlite3(1)")
 
 
-def _commands(group: Any) -> Iterator[tuple[str, Any]]:
+def _iterate_commands(group: Any) -> Iterator[tuple[str, Any]]:
     for name in group.commands:
         command = group.commands[name]
         if command.hidden or name.startswith("_"):
@@ -165,23 +231,22 @@ def _commands(group: Any) -> Iterator[tuple[str, Any]]:
         if not hasattr(command, "commands"):
             yield name, command
             continue
-        yield from ((f"{name} {inner}", found) for inner, found in _commands(command))
+        yield from ((f"{name} {inner}", found) for inner, found in _iterate_commands(command))
 
 
-def _command(name: str, command: Any, program: Any) -> Iterator[str]:
+def _render_command(name: str, command: Any, program: Any) -> Iterator[str]:
     context = command.context_class(command, info_name=name, parent=program)
     pieces = " ".join(usage_pieces(command.collect_usage_pieces(context)))
-    yield f".SS wfctl {_said(name)} {_said(pieces)}"
-    yield _said(" ".join((command.help or "").split()))
+    yield f".SS wfctl {_escape_roff(name)} {_escape_roff(pieces)}"
+    yield _escape_roff(" ".join((command.help or "").split()))
     for param in command.get_params(context):
         record = param.get_help_record(context)
         if record is not None and param.name != "help":
-            yield from (".TP", f".B {_said(plain_name(param, record))}")
-            yield _said(" ".join(record[1].split())) or r"\&"
-    yield from (".PP", "Example:", ".nf", rf"\&  {_said(COMMANDS[name][1])}", ".fi")
+            yield from (".TP", f".B {_escape_roff(plain_name(param, record))}")
+            yield _escape_roff(" ".join(record[1].split())) or r"\&"
 
 
-def _said(text: str) -> str:
-    """Return a text in which nothing is taken for a request of roff."""
+def _escape_roff(text: str) -> str:
+    """Return a text in which all roff requests are escaped."""
     text = text.replace("\\", "\\e").replace("-", "\\-")
     return f"\\&{text}" if text[:1] in (".", "'") else text

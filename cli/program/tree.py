@@ -1,4 +1,4 @@
-"""The tree of commands, of which each is loaded when it is called."""
+"""The tree of commands. Each command is imported when it is called."""
 
 from __future__ import annotations
 
@@ -16,49 +16,58 @@ from typing import Any, get_args, get_origin
 
 import typer
 from typer.core import TyperCommand, TyperGroup
+from typer.exceptions import TyperException
 from typer.main import get_group
 
-from cli.frame.options import option, spread
-from cli.program.commands import BARE, COMMANDS, GROUPS, HELP, HIDDEN, SECTIONS
+from cli.frame.options import expand_option_groups, option
+from cli.program.commands import (
+    HIDDEN,
+    find_commands,
+    find_default_command,
+    find_help_line,
+    find_top_words,
+    load_sections,
+)
 from cli.settings import VERSION, Color, Format, JournalChoice, LogLevel, Settings
 from service.errors import InvalidOption
 from service.root.root import RootIs
+from wfctl_eventstore.extension import require_extension_of_command
 
 try:
     from typer._coercion import RuntimeParam, build_runtime_param
 except ImportError:
     RuntimeParam = None  # type: ignore[misc, assignment]
 
-#: The module of pydantic that searches.
+#: Module of pydantic that searches for plugins.
 LOADER = "pydantic.plugin._loader"
 _WHOLE = re.compile(r"(0|[1-9][0-9]{0,17})\Z")
-#: Stands for a value on which typer must decide.
+#: Placeholder for a value that typer must convert.
 _UNDECIDED = object()
 
 
 class _AsTyped(RuntimeParam or object):  # type: ignore[misc]
-    """What was typed, where it is plainly of the type; else what typer makes of it."""
+    """Converts a typed value directly if it clearly fits the type, else with typer."""
 
     def _coerce_value(self, value: Any, param: Any, ctx: Any) -> Any:
-        found = self._plain(value)
+        found = self._convert_plain_value(value)
         if found is not _UNDECIDED:
             return found
         return build_runtime_param(param.type_descriptor).coerce(value, param, ctx)
 
-    def _plain(self, value: Any) -> Any:
+    def _convert_plain_value(self, value: Any) -> Any:
         kind: Any = get_origin(self.annotation)
         if kind is list and isinstance(value, (list, tuple)):
             (kind,) = get_args(self.annotation)
-            found = [_one(kind, part) for part in value]
+            found = [_convert_value(kind, part) for part in value]
             return _UNDECIDED if _UNDECIDED in found else found
-        found = _one(self.annotation, value)
+        found = _convert_value(self.annotation, value)
         least, most = self.parameter_info.min, self.parameter_info.max
         is_below = isinstance(found, int) and least is not None and found < least
         is_above = isinstance(found, int) and most is not None and found > most
         return _UNDECIDED if is_below or is_above else found
 
 
-def _one(kind: Any, value: Any) -> Any:
+def _convert_value(kind: Any, value: Any) -> Any:
     if kind is str and type(value) is str:
         return value
     if kind is int:
@@ -74,9 +83,9 @@ def _one(kind: Any, value: Any) -> Any:
 
 
 def taken_as_typed(params: list[Any]) -> list[Any]:
-    """Return the parameters of a command of typer, whose plain values need no validator now."""
+    """Return the parameters of a typer command with direct conversion of simple values."""
     for param in params if RuntimeParam is not None else ():
-        with suppress(AttributeError, TypeError):  # of a typer that calls them otherwise
+        with suppress(AttributeError, TypeError):  # another version of typer uses other names
             kind = param.type_descriptor
             if kind.file_annotation is None and kind.parameter_info.parser is None:
                 plain = _AsTyped(kind.parameter_info, kind.annotation)
@@ -85,7 +94,7 @@ def taken_as_typed(params: list[Any]) -> list[Any]:
 
 
 def search_no_plugins() -> None:
-    """Let pydantic find no plugin in this process; where it has looked already, nothing changes."""
+    """Prevent pydantic from searching for plugins in this process, unless it already has."""
     if LOADER not in sys.modules:
         loader = ModuleType(LOADER, "Stands for the module that searches.")
         vars(loader).update(get_plugins=lambda: (), __getattr__=_of_the_real_one)
@@ -93,19 +102,15 @@ def search_no_plugins() -> None:
 
 
 def _of_the_real_one(name: str) -> Any:
-    """Return what a pydantic of another version wants of the module, which is then loaded."""
+    """Load the real module, and return an attribute that another pydantic version needs."""
     if name.startswith("__"):
         raise AttributeError(name)
     del sys.modules[LOADER]
     return getattr(import_module(LOADER), name)
 
 
-#: Characters of a help's first sentence that are shown.
-_SENTENCE = 500
-
-
 class _Loaded(UserDict[str, Any]):
-    """Name → command of typer; one is loaded when it is looked up, and only its names before."""
+    """A mapping of names to typer commands, each loaded at its first lookup."""
 
     def __init__(self, names: Iterable[str], load: Callable[[str], Any]) -> None:
         super().__init__(dict.fromkeys(names))
@@ -118,14 +123,14 @@ class _Loaded(UserDict[str, Any]):
 
 
 class _Helped:
-    """What the help of commands and groups has in common: plain names, an example, an end."""
+    """The help that commands and groups share: plain names, an example and an end."""
 
     def get_params(self, ctx: Any) -> list[Any]:
-        """Return the arguments and options, that of the help among them."""
+        """Return the arguments and options, including the help option."""
         return taken_as_typed(super().get_params(ctx))  # type: ignore[misc]
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Write arguments and options, and of a group its commands."""
+        """Write arguments and options and, for a group, its commands."""
         from cli.program.helping import write_options
 
         write_options(self, ctx, formatter)
@@ -140,7 +145,7 @@ class _Helped:
         return usage_pieces(pieces)
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
-        """Write what every command takes, and an example."""
+        """Write the options of every command, and an example."""
         from cli.program.helping import path_of, write_end
 
         if ctx.parent is not None:
@@ -148,47 +153,61 @@ class _Helped:
 
 
 class PlainCommand(_Helped, TyperCommand):
-    """A command that loads pydantic only for values that are not plainly right."""
+    """A command that imports pydantic only for values that need a validator."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the command line. An error gets a sentence with a working example."""
+        try:
+            return super().parse_args(ctx, args)
+        except TyperException as error:
+            from cli.program.meant import example_after
+
+            error.example = example_after(ctx, error)  # type: ignore[attr-defined]
+            raise
 
 
 class Group(_Helped, TyperGroup):
-    """A group whose help is written plainly: rich takes longer to load than a command to run."""
+    """A group with plain help text, because importing rich takes longer than running a command."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Show the help where no command is named, which is an error nevertheless."""
-        if self.no_args_is_help and not args and not ctx.resilient_parsing:
-            print(ctx.get_help())
-            ctx.fail("expected a command.")
+        """Run the default command, or print the list of commands, if no command is given."""
+        if not args and not ctx.resilient_parsing and ctx.parent is not None:
+            usual = find_default_command(str(self.name))
+            if usual is None:
+                self.print_list(ctx)
+                raise typer.Exit
+            args = [usual]
         return super().parse_args(ctx, args)
 
+    def print_list(self, ctx: Any) -> None:
+        """Print the commands of the group."""
+        from cli.program.helping import format_list, list_lines
+        from cli.terminal.output import Output
+
+        Output(ctx.obj).result({"commands": list_lines(self)}, lambda: format_list(self, ctx))
+
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Return the command that is meant; one has a name of two words (`machine task claim`)."""
+        """Return the intended command. Some names have two words (`machine task claim`)."""
         pair = " ".join(args[:2])
         whole = [pair, *args[2:]] if len(args) > 1 and pair in self.commands else args
         if whole[0] not in self.commands and not whole[0].startswith("-"):
             from cli.program.meant import no_such_command
 
+            above = f"{self.name} " if ctx.parent is not None else ""
+            require_extension_of_command(above + whole[0])
             raise no_such_command(ctx, self, whole)
         return super().resolve_command(ctx, whole)
 
-    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 - as the base class has it
-        """Return the names of the commands, in their order; nothing is loaded for them."""
-        return list(self.commands)
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 - required by the base class
+        """Return the names of the commands in their order, without importing any."""
+        return [one for one in self.commands if f"{self.name} {one}" not in HIDDEN]
 
-    def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write each command with the first sentence of its help, whole."""
-        self._section("Commands", self.list_commands(ctx), formatter)
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 - see above
+        """Write each command with the complete first sentence of its help."""
+        from cli.program.helping import list_lines
 
-    def _section(self, title: str, names: list[str], formatter: Any) -> None:
-        with formatter.section(title):
-            rows = [(name, self.commands[name].get_short_help_str(_SENTENCE)) for name in names]
-            formatter.write_dl(rows)
-
-
-def top() -> list[str]:
-    """Return the commands and groups at the top, in the order of the help."""
-    firsts = ((name.split(maxsplit=1)[0], name) for name in COMMANDS)
-    return list(dict.fromkeys(first if first in GROUPS else name for first, name in firsts))
+        with formatter.section("Commands"):
+            formatter.write_dl([*list_lines(self).items()])
 
 
 class Commands(Group):
@@ -196,88 +215,117 @@ class Commands(Group):
 
     def __init__(self, **given: Any) -> None:
         super().__init__(**given)
-        self.commands = _Loaded(top(), _load)
+        self.commands = _Loaded(find_top_words(), _load_command)
 
-    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 - likewise
-        """Write the commands by task; no command is loaded for its line."""
-        for title, lines in SECTIONS.items():
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 - see above
+        """Write the commands by task, without importing any command."""
+        for title, lines in load_sections().items():
             with formatter.section(title):
                 formatter.write_dl([*lines.items()])
 
 
-def _load(name: str) -> Any:
-    if name not in GROUPS:
-        return _command(name, name)
-    inner = [one.removeprefix(f"{name} ") for one in COMMANDS if one.startswith(f"{name} ")]
-    around = _plain()
-    group = typer.Typer(help=f"{HELP[name]}.", no_args_is_help=name not in BARE)
+def _load_command(name: str) -> Any:
+    modules = find_commands(name)
+    if name in modules:
+        return _build_command(name, name, modules[name])
+    around = _create_app()
+    group = typer.Typer(help=f"{find_help_line(name)}.")
     around.add_typer(group, name=name, cls=Group)
     loaded: Any = get_group(around).commands[name]
-    loaded.commands = _Loaded(inner, lambda one: _command(one, f"{name} {one}"))
+    inner = {one.removeprefix(f"{name} "): module for one, module in modules.items()}
+    loaded.commands = _Loaded(inner, lambda one: _build_command(one, f"{name} {one}", inner[one]))
     return loaded
 
 
-def _command(name: str, whole: str) -> Any:
-    place = COMMANDS[whole][0]
-    module = import_module(place if place.startswith("cli.") else f"cli.commands.{place}")
+def _build_command(name: str, whole: str, place: str) -> Any:
+    is_whole = place.startswith(("cli.", "extensions."))
+    module = import_module(place if is_whole else f"cli.commands.{place}")
     word = name.rsplit(maxsplit=1)[-1].strip("_")
-    # A command that is named as a word of Python has a line at the end of its function's name.
+    # If the name of a command is a Python keyword, its function name ends with an underscore.
     function = getattr(module, f"{word}_", None) or getattr(module, word)
-    around = _plain()
-    around.command(name, cls=PlainCommand, hidden=whole in HIDDEN)(spread(function))
+    around = _create_app()
+    around.command(name, cls=PlainCommand, hidden=whole in HIDDEN)(expand_option_groups(function))
     return get_group(around).commands[name]
 
 
-def _plain() -> typer.Typer:
+def _create_app() -> typer.Typer:
     return typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
-#: Commands that print tables, and so CSV.
+#: Commands that print tables and support CSV.
 _TABLES = frozenset({"audit", "compare", "tasks", "metrics"})
 
 
 def _everywhere(
     context: typer.Context,
-    root: str | None = option("DIR", "Folder of the workflow; else found upward."),
-    root_is: RootIs | None = option("State whether this folder was moved or copied."),
-    database_url: str | None = option("URL", "Database of the log.", envvar="WFCTL_DATABASE_URL"),
-    journal: JournalChoice | None = option("Journal mode of an SQLite log."),
-    output: Format = option("-o", "--output", "Format of the result.", default=Format.TEXT),
-    color: Color = option("When to use colours.", default=Color.AUTO),
-    actor: str | None = option("KIND:NAME", "Who acts: user:ada, agent:claude."),
-    log_level: LogLevel = option("Least severe messages on stderr.", default=LogLevel.INFO),
-    as_is: bool = option("--as-is", "Read a log that fails its checks."),
+    root: str | None = option(
+        "DIR",
+        "Use the workflow in this folder. Default: the current folder or its nearest "
+        "parent that contains .wfctl/.",
+    ),
+    root_is: RootIs | None = option(
+        "Confirm that you moved or copied the workflow's folder. wfctl asks for this "
+        "option if the path of the folder changed."
+    ),
+    database_url: str | None = option(
+        "URL",
+        "Use the event log in this database. Default: the database in config.toml, "
+        "otherwise .wfctl/events.db.",
+        envvar="WFCTL_DATABASE_URL",
+    ),
+    journal: JournalChoice | None = option(
+        "Use this SQLite journal mode for the log. Default: the mode that is safe on "
+        "the file system."
+    ),
+    output: Format = option(
+        "-o", "--output", "Print the result in this format.", default=Format.TEXT
+    ),
+    color: Color = option(
+        "Use colours always, never, or only when printing to a terminal (auto).", default=Color.AUTO
+    ),
+    actor: str | None = option(
+        "KIND:NAME",
+        "Record this person or program as the author of each change, for example user:ada "
+        "or agent:claude.",
+    ),
+    log_level: LogLevel = option(
+        "Print only messages of this level or higher to stderr.", default=LogLevel.INFO
+    ),
+    as_is: bool = option("--as-is", "Read the log without checking it, to inspect a damaged log."),
     version: bool = option("--version", "Print the version and exit."),
 ) -> None:
     """wfctl keeps the state of a computational workflow in an event log.
 
-    These options may stand anywhere on the line.
+    You can write these options anywhere on the line.
     """
     if version:
         print(f"wfctl {VERSION}")
         raise typer.Exit
-    if context.invoked_subcommand is None:
-        raise InvalidOption("expected a command; `wfctl --help` lists them")
-    if output is Format.CSV and context.invoked_subcommand not in _TABLES:
+    called = context.invoked_subcommand
+    if output is Format.CSV and called not in _TABLES:
         names = ", ".join(sorted(_TABLES))
-        raise InvalidOption(f"expected text, json or jsonl after -o: csv is for {names} only")
+        raise InvalidOption(
+            f"the output format csv is available only for the commands {names}. Use -o text, -o "
+            "json or -o jsonl instead."
+        )
     folder = Path(root) if root is not None else None
     context.obj = Settings(
         folder, database_url, output, color, actor, root_is, journal, log_level, as_is
     )
+    if called is None:
+        context.command.print_list(context)  # type: ignore[attr-defined]
 
 
-@cache  # typer asks the signature of each command anew, a third of what a short command takes
-def build() -> Callable[..., Any]:
+@cache  # typer reads the signature of each command again, which is slow
+def build_program() -> Callable[..., Any]:
     """Return the program: a function of the arguments, which returns an exit code or nothing."""
     app = typer.Typer(
         name="wfctl",
         cls=Commands,
-        no_args_is_help=True,
         add_completion=False,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
-    app.callback(invoke_without_command=True)(spread(_everywhere))
+    app.callback(invoke_without_command=True)(expand_option_groups(_everywhere))
     return get_group(app).main

@@ -1,1 +1,1 @@
-"""What people see: lines, tables, pages, and what is said while work goes on."""
+"""Terminal output: lines, tables, pages and progress messages."""

@@ -1,4 +1,4 @@
-"""Printing: one JSON envelope, bare JSON lines, or text for people. Talk goes to stderr."""
+"""Print results as one JSON envelope, bare JSON lines or text; messages go to stderr."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack
 from cli.settings import Color, Format, Settings
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from lifecycle.state.workflow import Workflow
     from projections.screens.next_actions import Surroundings
     from projections.words.account import Seen
@@ -19,15 +21,15 @@ if TYPE_CHECKING:
     from service.reading.moment import Moment
     from service.root.root import Root
 
-#: What a line of ours may hold beside what can be seen: its end, tabs, and the styles set here.
+#: Control codes that wfctl itself may print: line ends, tabs and styles.
 _OURS = re.compile(r"(\x1b\[(?:[012]|(?:1;)?3[1-6])m|[\n\t])")
-#: Next actions that a brief answer has, and what it leaves out.
+#: Maximum number of next actions in a brief answer.
 _FEW = 3
 _EMPTY: tuple[Any, ...] = ("", [], {})
 
 
 class LogStanding(NamedTuple):
-    """Where a log stands, as ``_meta`` says it; all None if it holds nothing."""
+    """The head of a log for ``_meta``; all values are None for an empty log."""
 
     workflow: str | None = None
     version: int | None = None
@@ -35,11 +37,11 @@ class LogStanding(NamedTuple):
 
 
 class Shown(TypedDict, total=False):
-    """What is told beside an answer.
+    """Extra information printed with an answer.
 
-    ``view`` is the moment that is shown, where there is no ``state`` of it; ``position`` that of
-    the last event. ``actions`` lead on, else those of the state. ``is_brief``: nothing empty is
-    printed. ``seen`` is what a look at the files found. ``about`` is for ``_meta``.
+    ``view`` is the shown moment, if no ``state`` is given; ``position`` is the position of the last
+    event. ``actions`` replace the next actions of the state. ``is_brief`` omits empty values.
+    ``seen`` is the result of a check of the files. ``about`` is added to ``_meta``.
     """
 
     state: Workflow | None
@@ -52,10 +54,10 @@ class Shown(TypedDict, total=False):
 
 
 class Output:
-    """Prints a command's result in the format that was asked for.
+    """Prints the result of a command in the requested format.
 
-    ``standing`` looks where the log stands at a moment; it is asked only where ``_meta`` is
-    printed. ``root`` is the workflow's, whose files its next actions go by too, and its ``log``.
+    ``standing`` finds the head of the log at a moment, and is called only for ``_meta``. ``root``
+    and ``log`` are those of the workflow; its next actions also depend on its files.
     """
 
     def __init__(
@@ -73,7 +75,7 @@ class Output:
 
     @property
     def is_text(self) -> bool:
-        """Whether people read it."""
+        """Return whether the output format is text for people."""
         return self.settings.format is Format.TEXT
 
     def result(self, data: Any, text: Callable[[], str], **shown: Unpack[Shown]) -> None:
@@ -82,20 +84,20 @@ class Output:
             self.print(rendered)
 
     def rendered(self, data: Any, text: Callable[[], str], **shown: Unpack[Shown]) -> str:
-        """Return what `result` prints, without the last newline."""
+        """Return the output of `result`, without the last newline."""
         if self.is_text:
             return text()
         is_brief, state = shown.get("is_brief", False), shown.get("state")
         if self.settings.format is Format.JSONL:
-            return compact(lean(data) if is_brief else data)
+            return format_compact_json(drop_empty_values(data) if is_brief else data)
         actions = shown.get("actions")
         if actions is None:
             actions = self.next_actions(state, shown.get("seen")) if state is not None else ()
             actions = actions[:_FEW] if is_brief else actions
-        meta = self._meta(state, shown.get("position"), shown.get("view"))._asdict()
+        meta = self._get_log_standing(state, shown.get("position"), shown.get("view"))._asdict()
         said = [action.to_dict() for action in actions]
-        answer = success(data, said, {**meta, **shown.get("about", {})})
-        return as_json(lean(answer) if is_brief else answer)
+        answer = build_success(data, said, {**meta, **shown.get("about", {})})
+        return as_json(drop_empty_values(answer) if is_brief else answer)
 
     def changed(
         self,
@@ -107,8 +109,8 @@ class Output:
         actions: Sequence[NextAction] | None = None,
         position: int | None = None,
     ) -> None:
-        """Print as `result` what a change did; for people the last line leads on from there."""
-        seen = None if actions is not None or state is None else self._looked(state)
+        """Print the result of a change, like `result`. For people, the next step follows."""
+        seen = None if actions is not None or state is None else self._check_files(state)
 
         def led_on() -> str:
             found = actions or ()
@@ -118,52 +120,72 @@ class Output:
 
         self.result(data, led_on, state=state, actions=actions, position=position, seen=seen)
 
-    def _looked(self, state: Workflow) -> Seen | None:
-        """Look at the files where what is stale decides what is next: a report, or no session."""
+    def _check_files(self, state: Workflow) -> Seen | None:
+        """Check the files if stale results decide the next action, else return None."""
         stops = state.session_config.get("stale") == "stop"
         if not (stops or state.workflow_status == "completed"):
             return None
         if self._root is None or self._log is None:
             return None
-        from reconciler.files.freshness import look
+        from reconciler.files.freshness import inspect_results
 
-        return look(self._root, self._log, state)
+        return inspect_results(self._root, self._log, state)
 
     def next_actions(self, state: Workflow, seen: Seen | None = None) -> list[NextAction]:
-        """Return what leads on from a state, as it is around it now."""
+        """Return the next actions for a state in its current surroundings."""
         from projections.screens.next_actions import next_actions
 
         return next_actions(state, self.around(state, seen))
 
     def around(self, state: Workflow, seen: Seen | None = None) -> Surroundings:
-        """Return what is so around the workflow; ``seen`` where all of its files were looked at."""
+        """Return the surroundings of the workflow. ``seen`` is a check of all its files."""
         from projections.screens.next_actions import Surroundings, built_on
 
         if self._root is None:
             return Surroundings()
         from dataclasses import replace
 
-        from reconciler.files.freshness import unfit
-        from service.files.surroundings import surroundings
+        from reconciler.files.freshness import find_stages_to_correct
+        from service.files.surroundings import read_surroundings
 
         path = self._root.path
-        found = surroundings(self._root, state, self._log, seen)
-        found = replace(found, lacking={**unfit(path, state), **found.lacking})
+        found = read_surroundings(self._root, state, self._log, seen)
+        found = replace(
+            found,
+            lacking={**find_stages_to_correct(path, state), **found.lacking},
+            launched=self._launched_unlike(path, state),
+        )
         if self._root.runner_record.exists():
-            from reconciler.loop.detached import RUN_AUTONOMOUSLY, last_runner
+            from reconciler.loop.detached import RUN_AUTONOMOUSLY, read_last_runner
 
-            if (runner := last_runner(self._root)) is not None and runner.was_killed:
+            if (runner := read_last_runner(self._root)) is not None and runner.was_killed:
                 found = replace(found, drive_again=RUN_AUTONOMOUSLY)
         if seen is not None or not (due := built_on(state)):
             return found
-        from reconciler.files.freshness import deviations
+        from reconciler.files.freshness import find_deviations
 
-        return replace(found, beneath=deviations(path, state, only=due))
+        return replace(found, beneath=find_deviations(path, state, only=due))
 
-    def _meta(
+    def _launched_unlike(self, root: Path, state: Workflow) -> dict[str, list[str]]:
+        """Return the stages with outputs to verify whose job was not launched as defined."""
+        from lifecycle.state.status import Status
+
+        taken_over = [
+            stage
+            for stage in state.stages.values()
+            if stage.status is Status.POST_PROCESSING and stage.source and stage.source.taken_over
+        ]
+        if not taken_over:
+            return {}
+        from reconciler.files.described import explain_launch_differences
+
+        found = {stage.id: explain_launch_differences(root, state, stage) for stage in taken_over}
+        return {id_: fields for id_, fields in found.items() if fields}
+
+    def _get_log_standing(
         self, state: Workflow | None, position: int | None, view: Moment | None
     ) -> LogStanding:
-        """Return what was shown: the state and the position given, else what the log says."""
+        """Return the given state and position as the log's head, or else the current head."""
         if self._standing is None or position is not None:
             head = state.head if state is not None else None
             return LogStanding(state.id if state is not None else None, head, position)
@@ -183,55 +205,55 @@ class Output:
         *,
         view: Moment | None = None,
     ) -> None:
-        """Print a sequence: one line each (text, jsonl), or one envelope that holds them all."""
+        """Print a sequence: one line per record (text, jsonl), or one envelope with all records."""
         if self.settings.format is Format.JSON:
             self.result(list(records), lambda: "", view=view)
             return
         for record in records:
-            self.print(text(record) if self.is_text else compact(record))
+            self.print(text(record) if self.is_text else format_compact_json(record))
             sys.stdout.flush()
 
     def print(self, text: str) -> None:
-        """Print what was rendered: nothing that steers, at a terminal nothing unseen either."""
+        """Print text without control codes. At a terminal, invisible characters are marked."""
         styled = is_colored(self.settings, self.is_terminal) or self.is_terminal
-        print(harmless(text, styled) if self.is_text else escaped(text))
+        print(remove_terminal_codes(text, styled) if self.is_text else escape_json(text))
 
     def style(self, text: str, code: str) -> str:
-        """Return ``text`` in an ANSI style (``1`` bold, ``31`` red …) where colours are used."""
+        """Return ``text`` in an ANSI style (``1`` bold, ``31`` red …) if colours are used."""
         colored = is_colored(self.settings, self.is_terminal)
         return f"\x1b[{code}m{text}\x1b[0m" if colored else text
 
     @property
     def is_terminal(self) -> bool:
-        """Whether what is printed goes to a terminal, through a pager too."""
+        """Return whether the output goes to a terminal, directly or through a pager."""
         return self.through_pager or sys.stdout.isatty()
 
 
 def is_colored(settings: Settings, is_terminal: bool) -> bool:
-    """Whether what is printed to a terminal, or to something else, has colours."""
+    """Return whether the output, to a terminal or elsewhere, has colours."""
     if settings.color is not Color.AUTO:
         return settings.color is Color.ALWAYS
     return is_terminal and not os.environ.get("NO_COLOR")
 
 
-def harmless(text: str, is_terminal: bool = True) -> str:
-    """Return what may be printed: words of others must not clear a screen or paint over it.
+def remove_terminal_codes(text: str, is_terminal: bool = True) -> str:
+    """Return the text without codes that could clear a screen or hide other text.
 
-    At a terminal whatever cannot be seen becomes a sign, elsewhere control characters alone.
+    For a terminal, replace all invisible characters, otherwise only control characters.
     """
     if text.isprintable() and text.isascii():
         return text
-    from projections.words.text import marked, uncontrolled
+    from projections.words.text import mark_controls, mark_unseen
 
     if not is_terminal:
-        return uncontrolled(text)
-    # Every second part is one of ours.
+        return mark_controls(text)
+    # Every second part is a control code of wfctl.
     parts = _OURS.split(text)
-    return "".join(part if own % 2 else marked(part) for own, part in enumerate(parts))
+    return "".join(part if own % 2 else mark_unseen(part) for own, part in enumerate(parts))
 
 
-def escaped(document: str) -> str:
-    """Return JSON of the same value, in which nothing steers a terminal."""
+def escape_json(document: str) -> str:
+    """Return JSON of the same value without characters that control a terminal."""
     if document.isascii() and "\x7f" not in document:
         return document
     from projections.words.text import spelled_json
@@ -240,55 +262,60 @@ def escaped(document: str) -> str:
 
 
 def print_statement(statement: bytes) -> None:
-    """Print what is to be signed, byte for byte; at a terminal nothing of it steers that."""
+    """Print the statement to sign, and escape invisible characters if stdout is a terminal."""
     text = statement.decode()
     at_terminal = sys.stdout.isatty()
-    sys.stdout.write(escaped(text) if at_terminal else text)
-    if at_terminal and escaped(text) != text:
-        say("some letters cannot be seen and are spelled; what is signed are the bytes of a file")
+    sys.stdout.write(escape_json(text) if at_terminal else text)
+    if at_terminal and escape_json(text) != text:
+        print_message(
+            "invisible characters are shown as escape codes; your signature covers the "
+            "original bytes of the file"
+        )
 
 
-def say(text: str) -> None:
-    """Talk to the person on stderr."""
-    print(harmless(text, sys.stderr.isatty()), file=sys.stderr, flush=True)
+def print_message(text: str) -> None:
+    """Print a message for a person on stderr."""
+    print(remove_terminal_codes(text, sys.stderr.isatty()), file=sys.stderr, flush=True)
 
 
-def success(data: Any, actions: Sequence[dict[str, Any]], meta: dict[str, Any]) -> dict[str, Any]:
-    """Return the envelope of a command that went well."""
+def build_success(
+    data: Any, actions: Sequence[dict[str, Any]], meta: dict[str, Any]
+) -> dict[str, Any]:
+    """Return the envelope of a successful command."""
     return {"success": True, "data": data, "next_actions": list(actions), "_meta": meta}
 
 
-def failure(
+def build_failure(
     code: str, message: str, data: dict[str, Any], actions: Sequence[dict[str, Any]] = ()
 ) -> dict[str, Any]:
-    """Return the envelope of a command that failed; ``actions`` are what may be done instead."""
+    """Return the envelope of a failed command. ``actions`` are possible next steps."""
     found = {"success": False, "error": {"code": code, "message": message, "data": data}}
     return {**found, "next_actions": list(actions)} if actions else found
 
 
-def lean(value: Any) -> Any:
-    """Return plain JSON values without what is empty: null, ``""``, ``[]``, ``{}``."""
+def drop_empty_values(value: Any) -> Any:
+    """Return plain JSON values without empty ones: null, ``""``, ``[]``, ``{}``."""
     if isinstance(value, dict):
-        kept = {key: lean(one) for key, one in value.items()}
+        kept = {key: drop_empty_values(one) for key, one in value.items()}
         return {key: one for key, one in kept.items() if one is not None and one not in _EMPTY}
     if isinstance(value, (list, tuple)):
-        return [lean(one) for one in value]
+        return [drop_empty_values(one) for one in value]
     return value
 
 
 def as_json(value: Any) -> str:
-    """Return JSON: indented where a person reads it at a terminal, else on one line."""
-    return pretty(value) if sys.stdout.isatty() else compact(value)
+    """Return JSON, indented for a person at a terminal, otherwise on one line."""
+    return format_indented_json(value) if sys.stdout.isatty() else format_compact_json(value)
 
 
-def pretty(value: Any) -> str:
+def format_indented_json(value: Any) -> str:
     """Return JSON for people."""
     import json
 
     return json.dumps(value, indent=2, ensure_ascii=False, default=str)
 
 
-def compact(value: Any) -> str:
+def format_compact_json(value: Any) -> str:
     """Return JSON on one line."""
     import json
 

@@ -1,4 +1,4 @@
-"""Records as a table: for people aligned and cut to width, for programs as CSV."""
+"""Print records as a table: aligned and cut to width for people, as CSV for programs."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 from cli.agent_marks import calling_agent
 from cli.settings import Format
-from cli.terminal.output import Output, harmless
-from projections.words.text import clipped, inert, shown
+from cli.terminal.output import Output, remove_terminal_codes
+from projections.words.text import clip_text, escape_formula, format_cell
 from service.errors import InvalidOption
 from service.reading.moment import Moment
 
@@ -23,14 +23,14 @@ Record = dict[str, Any]
 
 
 class TableColumn(NamedTuple):
-    """A column: its head, what it shows of a record, and the most characters of it."""
+    """A column: its header, its text for a record, and its maximum width."""
 
     head: str
     text: Callable[[Record], str]
     width: int = 0
 
 
-def present(
+def print_records(
     output: Output,
     records: Sequence[Record],
     columns: Sequence[TableColumn],
@@ -39,7 +39,7 @@ def present(
 ) -> None:
     """Print records of a moment as a table, JSON, JSON lines or CSV headed by ``names``."""
     if output.is_text:
-        output.print(table(output, records, columns))
+        output.print(format_table(output, records, columns))
     elif output.settings.format is Format.CSV:
         print_csv(records, list(records[0]) if records else names, output.is_terminal)
     else:
@@ -47,43 +47,44 @@ def present(
 
 
 def print_csv(records: Sequence[Record], names: Sequence[str], is_terminal: bool) -> None:
-    """Print RFC 4180 headed by ``names``: values that are no text as JSON, nothing for null.
+    """Print RFC 4180 with the header ``names``.
 
-    Words of others must not be carried out by the spreadsheet that opens them, nor by a terminal.
+    Values other than strings are JSON, null is empty. Foreign text is escaped so that neither a
+    spreadsheet nor a terminal executes it.
     """
     writer = csv.writer(sys.stdout)
 
     def fit(cell: str) -> str:
-        return harmless(inert(cell), is_terminal)
+        return remove_terminal_codes(escape_formula(cell), is_terminal)
 
     writer.writerow(map(fit, names))
-    writer.writerows([fit(shown(record[name])) for name in names] for record in records)
+    writer.writerows([fit(format_cell(record[name])) for name in names] for record in records)
 
 
-def table(output: Output, records: Sequence[Record], columns: Sequence[TableColumn]) -> str:
-    """Return the records as aligned text under a head; ``(none)`` where there is no record."""
+def format_table(output: Output, records: Sequence[Record], columns: Sequence[TableColumn]) -> str:
+    """Return the records as an aligned table with a header, or ``(none)`` without records."""
     if not records:
         return "(none)"
     rows = [
-        [clipped(column.text(record), column.width) for column in columns] for record in records
+        [clip_text(column.text(record), column.width) for column in columns] for record in records
     ]
     heads = [column.head for column in columns]
     widths = [max(map(len, cells)) for cells in zip(heads, *rows, strict=True)]
-    head = output.style(_line(heads, widths), "1")
-    return "\n".join([head, *(_line(row, widths) for row in rows)])
+    head = output.style(_format_row(heads, widths), "1")
+    return "\n".join([head, *(_format_row(row, widths) for row in rows)])
 
 
-def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
+def _format_row(cells: Sequence[str], widths: Sequence[int]) -> str:
     return "  ".join(f"{cell:<{width}}" for cell, width in zip(cells, widths, strict=True)).rstrip()
 
 
-#: Leave at once where all fits on the screen, keep colours, keep what was shown.
+#: Options of less: exit if all fits on the screen, keep colours, keep the screen contents.
 _LESS = {"LESS": "FRX"}
 
 
 @contextmanager
-def paged(output: Output) -> Iterator[None]:
-    """Let what is printed inside go through ``$PAGER`` (else less) where people read a terminal."""
+def use_pager(output: Output) -> Iterator[None]:
+    """Send the output of the block through ``$PAGER`` (default: less) at a terminal."""
     command: list[str] = []
     if output.is_text and sys.stdout.isatty() and calling_agent() is None:
         line = os.environ.get("PAGER", "less")
@@ -104,6 +105,6 @@ def paged(output: Output) -> Iterator[None]:
         with redirect_stdout(pager.stdin):
             yield
     except BrokenPipeError:
-        pass  # a person who leaves the pager has seen enough
+        pass  # closing the pager early is not an error
     finally:
         pager.communicate()

@@ -1,4 +1,4 @@
-"""Waiting is shown: on a terminal a line that lives, elsewhere a line at growing intervals."""
+"""Show waiting stages: on a terminal with an updated line, elsewhere at growing intervals."""
 
 from __future__ import annotations
 
@@ -8,20 +8,23 @@ import time
 from collections.abc import Callable, Collection, Iterator
 from datetime import datetime
 
-from cli.terminal.output import harmless
+from cli.terminal.output import remove_terminal_codes
 from lifecycle.state.workflow import Stage, Workflow
 
-#: Seconds between two forms of the living line.
+#: Seconds between two updates of the line on a terminal.
 _LIVE = 1.0
-#: Seconds before the first line if nobody looks at a terminal, and at most between two.
+#: Seconds before the first line without a terminal, and maximum seconds between two lines.
 _FIRST, _LONGEST = 30.0, 1800.0
-#: Stages that are told of at a time.
+#: Maximum number of stages shown at a time.
 _SHOWN = 3
 _CLEAR = "\r\x1b[2K"
 
 
 class WaitingLine:
-    """Shows what is waited for. ``line`` tells of one stage; ``say`` takes a line that stays."""
+    """Shows the stages that wfctl waits for.
+
+    ``line`` formats one stage; ``say`` prints a permanent line.
+    """
 
     def __init__(
         self, line: Callable[[Workflow, Stage, str], str], say: Callable[[str], None]
@@ -34,45 +37,45 @@ class WaitingLine:
         self._is_shown = False
 
     def show(self, state: Workflow, ids: Collection[str], now: datetime) -> None:
-        """Show which of the stages are waited for, if it is time to."""
+        """Show the stages that wfctl waits for, if the line is due."""
         going = (stage for stage in state.stages.values() if stage.id in ids)
         stages = [stage for stage in going if stage.open_attempt is not None]
         subjects = tuple(f"{stage.id}/{stage.attempts[-1].id}" for stage in stages)
         if subjects != self._subjects:
             self.clear()
             self._subjects = subjects
-            self._pauses = _pauses()
+            self._pauses = _iterate_pauses()
             self._due = time.monotonic() + next(self._pauses)
         if not stages or time.monotonic() < self._due:
             return
         self._due = time.monotonic() + next(self._pauses)
-        text = "; ".join(self._told(state, stage, now) for stage in stages[:_SHOWN])
+        text = "; ".join(self._format_line(state, stage, now) for stage in stages[:_SHOWN])
         more = f"; and {len(stages) - _SHOWN} more" if len(stages) > _SHOWN else ""
-        self._print(f"waiting: {text}{more}")
+        self._print_line(f"waiting: {text}{more}")
 
     def clear(self) -> None:
-        """Take the living line away, before anything else is printed."""
+        """Remove the waiting line before other output is printed."""
         if self._is_shown:
             sys.stderr.write(_CLEAR)
             sys.stderr.flush()
             self._is_shown = False
 
-    def _told(self, state: Workflow, stage: Stage, now: datetime) -> str:
-        from projections.screens.watch_view import elapsed
+    def _format_line(self, state: Workflow, stage: Stage, now: datetime) -> str:
+        from projections.screens.watch_view import format_elapsed
 
-        return self._line(state, stage, elapsed(stage.attempts[-1].started_at, now))
+        return self._line(state, stage, format_elapsed(stage.attempts[-1].started_at, now))
 
-    def _print(self, text: str) -> None:
+    def _print_line(self, text: str) -> None:
         if not sys.stderr.isatty():
             self._say(text)
             return
         width = shutil.get_terminal_size().columns - 1
-        sys.stderr.write(_CLEAR + harmless(" ".join(text.split()))[:width])
+        sys.stderr.write(_CLEAR + remove_terminal_codes(" ".join(text.split()))[:width])
         sys.stderr.flush()
         self._is_shown = True
 
 
-def _pauses() -> Iterator[float]:
+def _iterate_pauses() -> Iterator[float]:
     if sys.stderr.isatty():
         while True:
             yield _LIVE

@@ -1,4 +1,4 @@
-"""Connections to a SQLite file: those that read, and the one that writes."""
+"""Connections to a SQLite file, for reading and for writing."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from eventstore.errors import (
     StoreUnwritable,
 )
 from eventstore.event import APPLICATION_ID, HEAD
-from eventstore.private import opened
+from eventstore.private import open_for_reading
 from eventstore.sql import EVENT, Statements
 from eventstore.sqlite.queue import (
     Tip,
@@ -41,7 +41,7 @@ from eventstore.sqlite.queue import (
 from eventstore.store import Claimed, require_own_rules
 
 _UNWRITABLE = frozenset({sqlite3.SQLITE_READONLY, sqlite3.SQLITE_FULL, sqlite3.SQLITE_PERM})
-# Failures to write and to grow a file: on a full disk the shared memory is the first to feel it.
+# Errors of writing and growing a file. On a full disk, the shared memory fails first.
 _UNWRITTEN = frozenset(
     {
         sqlite3.SQLITE_IOERR_SHMSIZE,
@@ -53,15 +53,18 @@ _UNWRITTEN = frozenset(
         sqlite3.SQLITE_IOERR_DIR_FSYNC,
     }
 )
-# A log that holds nothing more, as a writer leaves it that dies early, sends SQLite into a loop of
-# ten seconds when the shared memory is to be read only.
+# A dead writer may leave a write-ahead log without content.
+# SQLite then retries for ten seconds if the shared memory is read-only.
 _LOG_HEADER_BYTES = 32
 _MAGIC = (b"\x37\x7f\x06\x82", b"\x37\x7f\x06\x83")
 _BUSY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
 
 
-def meaning(error: sqlite3.Error, path: Path, wait: float) -> EventStoreError:
-    """Our error for one of the engine's; a wrong use of the driver is raised as it is."""
+def translate_error(error: sqlite3.Error, path: Path, wait: float) -> EventStoreError:
+    """Return the store error for an SQLite error.
+
+    Errors of wrong driver use are raised again.
+    """
     if isinstance(error, sqlite3.ProgrammingError):
         raise error
     exactly = getattr(error, "sqlite_errorcode", 0)
@@ -70,33 +73,39 @@ def meaning(error: sqlite3.Error, path: Path, wait: float) -> EventStoreError:
         return StoreBusy(wait)
     if code in _UNWRITABLE or exactly in _UNWRITTEN:
         why = describe_full_disk(path) if code == sqlite3.SQLITE_FULL else str(error)
-        # SQLite shares one view of the shared memory among all connections of a process.
+        # SQLite uses one view of the shared memory for all connections of a process.
         if code == sqlite3.SQLITE_READONLY and os.access(path, os.W_OK):
-            why += ", as this process opened a store for reading before: close that first"
+            why += (
+                ", because this process has already opened the database for reading; close that "
+                "connection first"
+            )
         return StoreUnwritable(path, why)
     if code == sqlite3.SQLITE_NOTADB:
-        return NotOurs(path, "another kind of file")
+        return NotOurs(path, "another type of file")
     if code == sqlite3.SQLITE_CANTOPEN:
-        return StoreUnwritable(path, f"{error} (no permission, or no folder)")
+        return StoreUnwritable(
+            path,
+            (f"{error}. The folder may not exist, or you may lack permission to open the database"),
+        )
     return StoreDamaged(path, str(error))
 
 
 @contextmanager
-def translated(path: Path, wait: float) -> Iterator[None]:
-    """Turn the engine's errors inside into ours."""
+def translate_errors(path: Path, wait: float) -> Iterator[None]:
+    """Convert errors of the database engine in the block into errors of the store."""
     try:
         yield
     except sqlite3.Error as error:
-        raise meaning(error, path, wait) from error
+        raise translate_error(error, path, wait) from error
     except UnicodeDecodeError as error:
-        # The driver stumbles over the engine's own message when that quotes damaged bytes.
+        # The driver fails on the engine's own message if the message quotes damaged bytes.
         raise StoreDamaged(path, str(error)) from error
 
 
-def connect(path: Path, query: str, wait: float) -> sqlite3.Connection:
-    """A connection that begins and commits only when told.
+def open_connection(path: Path, query: str, wait: float) -> sqlite3.Connection:
+    """Open a connection that starts and commits transactions only on request.
 
-    Raises NotOurs for a pipe or a link beside the file, which SQLite would wait for or follow.
+    Raises NotOurs for a pipe or link next to the file, because SQLite would wait for or follow it.
     """
     _refuse_others_beside(path)
     uri = f"file:{quote(os.fspath(path.absolute()))}?{query}"
@@ -104,7 +113,7 @@ def connect(path: Path, query: str, wait: float) -> sqlite3.Connection:
 
 
 def _refuse_others_beside(path: Path) -> None:
-    if path.is_symlink():  # what lies beside is looked for where it leads to
+    if path.is_symlink():  # the files next to it are next to the link's target
         path = Path(os.path.realpath(path))
     for suffix in ("-wal", "-shm", "-journal"):
         try:
@@ -112,32 +121,32 @@ def _refuse_others_beside(path: Path) -> None:
         except FileNotFoundError:
             continue
         if not stat.S_ISREG(mode):
-            raise NotOurs(Path(f"{path}{suffix}"), "no regular file")
+            raise NotOurs(Path(f"{path}{suffix}"), "a file that is not a regular file")
 
 
 def _is_a_log(path: Path) -> bool:
-    """Whether what lies beside the file begins as a write-ahead log does, or is empty.
+    """Return whether the file next to the database is empty or starts like a write-ahead log.
 
-    Of another file a reader would wait for a writer to make it anew.
+    With any other file, a reader would wait for a writer to create the log again.
     """
     try:
-        with opened(f"{path}-wal") as log:
+        with open_for_reading(f"{path}-wal") as log:
             begin = log.read(4)
     except FileNotFoundError:
         return True
     return begin in (b"", *_MAGIC)
 
 
-def reader(path: Path, wait: float) -> sqlite3.Connection:
-    """A connection to read through, which changes nothing on disk where that is possible.
+def open_reader(path: Path, wait: float) -> sqlite3.Connection:
+    """Open a connection for reading, without changing files on disk if possible.
 
-    A shared-memory file that is there is opened for reading only. Without one, SQLite makes it;
-    on a read-only file system, if nobody writes, the file is taken as it is.
+    An existing shared-memory file is opened for reading only. If none exists, SQLite creates it;
+    on a read-only file system without writers, the database is read without shared memory.
     """
-    return _proved(unidentified_reader(path, wait), lambda c: identify(c, path))
+    return _close_if_check_fails(unidentified_reader(path, wait), lambda c: check_identity(c, path))
 
 
-def _proved(
+def _close_if_check_fails(
     connection: sqlite3.Connection, proof: Callable[[sqlite3.Connection], object]
 ) -> sqlite3.Connection:
     try:
@@ -149,48 +158,52 @@ def _proved(
 
 
 def unidentified_reader(path: Path, wait: float) -> sqlite3.Connection:
-    """As `reader`, whosever database it is."""
+    """Open a connection like `open_reader`, without checking whose database it is."""
     if not path.exists():
         raise DatabaseMissing(path)
     if not path.is_file():
         raise NotOurs(path, "no regular file")
-    if _size(path, "-wal") == _LOG_HEADER_BYTES or not _is_a_log(path):
+    if _sidecar_size(path, "-wal") == _LOG_HEADER_BYTES or not _is_a_log(path):
         return _other_reader(path, wait)
     try:
-        return _looked(path, "mode=ro&readonly_shm=1", wait)
+        return _connect_and_read(path, "mode=ro&readonly_shm=1", wait)
     except sqlite3.OperationalError:
         return _other_reader(path, wait)
 
 
 def _other_reader(path: Path, wait: float) -> sqlite3.Connection:
     if os.access(path.parent, os.W_OK) and os.access(path, os.W_OK):
-        if _size(path, "-journal"):
-            # SQLite undoes what a writer that died had half written: nobody can read before that.
-            _looked(path, "mode=rw", wait).close()
-        return _looked(path, "mode=ro", wait)
-    if _size(path, "-wal") > _LOG_HEADER_BYTES or _size(path, "-journal"):
-        return _looked(path, "mode=ro", wait)
-    return _looked(path, "mode=ro&immutable=1", wait)
+        if _sidecar_size(path, "-journal"):
+            # SQLite rolls back the incomplete write of a dead writer before anybody can read.
+            _connect_and_read(path, "mode=rw", wait).close()
+        return _connect_and_read(path, "mode=ro", wait)
+    if _sidecar_size(path, "-wal") > _LOG_HEADER_BYTES or _sidecar_size(path, "-journal"):
+        return _connect_and_read(path, "mode=ro", wait)
+    return _connect_and_read(path, "mode=ro&immutable=1", wait)
 
 
-def _looked(path: Path, way: str, wait: float) -> sqlite3.Connection:
-    """A connection opened in the given way that has read the file: only then is it known to."""
+def _connect_and_read(path: Path, way: str, wait: float) -> sqlite3.Connection:
+    """Open a connection and read the file once, because only a read shows that it works."""
     looking = "SELECT count(*) FROM sqlite_master"
-    return _proved(connect(path, way, wait), lambda c: c.execute(looking).fetchone())
+    return _close_if_check_fails(
+        open_connection(path, way, wait), lambda c: c.execute(looking).fetchone()
+    )
 
 
-def _size(path: Path, suffix: str) -> int:
+def _sidecar_size(path: Path, suffix: str) -> int:
     beside = path.with_name(path.name + suffix)
     return beside.stat().st_size if beside.exists() else 0
 
 
-def reading(path: Path, way: str, wait: float) -> sqlite3.Connection:
-    """A connection opened in the given way, its database identified as ours."""
-    return _proved(connect(path, way, wait), lambda c: identify(c, path))
+def open_identified(path: Path, way: str, wait: float) -> sqlite3.Connection:
+    """Open a connection and check that the database belongs to wfctl."""
+    return _close_if_check_fails(
+        open_connection(path, way, wait), lambda c: check_identity(c, path)
+    )
 
 
-def identify(connection: sqlite3.Connection, path: Path) -> None:
-    """Refuse a database that is not ours, newer, or older."""
+def check_identity(connection: sqlite3.Connection, path: Path) -> None:
+    """Raise an error if the database is not of wfctl, or of another version."""
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     if application != APPLICATION_ID:
         raise NotOurs(path, f"application id {application:#x} instead of {APPLICATION_ID:#x}")
@@ -216,26 +229,28 @@ _SYNCHRONOUS = {"wal": "FULL", "truncate": "EXTRA"}
 def journal_for(
     path: Path, override: str | None = None, kind: Callable[[Path], str] = kind_of
 ) -> Journal:
-    """The journal for a database at `path`; `override` is "wal" or "truncate".
+    """Return the journal for a database at `path`. `override` is "wal" or "truncate".
 
-    Raises ValueError for another override.
+    Raises ValueError for any other override.
     """
     if override is not None:
-        return of_mode(override, "as it was asked for")
+        return of_mode(override, "as requested")
     found = kind(path.parent)
     if is_network(found):
-        return of_mode("truncate", f"{found} may be shared by hosts, where WAL is unsafe")
+        return of_mode("truncate", f"{found} may be shared by several hosts, where WAL is not safe")
     return of_mode("wal", f"{found} is local")
 
 
 def of_mode(mode: str, reason: str) -> Journal:
-    """The journal of a mode. Raises ValueError where the mode is not durable."""
+    """Return the journal of a mode. Raises ValueError if the mode is not durable."""
     if mode not in _SYNCHRONOUS:
-        raise ValueError(f"expected journal mode wal or truncate, found {mode!r}")
+        raise ValueError(
+            f"the journal mode {mode!r} is not supported. Use the journal mode wal or truncate."
+        )
     return Journal(mode, _SYNCHRONOUS[mode], reason)
 
 
-#: The columns of an event: what its link in the chain holds, between its position and its claim.
+#: Columns of an event: its link in the chain, between its position and its claim.
 ROW = (*EVENT.split(", "), "command_digest")
 
 _EVENT_ID = ROW.index("event_id")
@@ -248,10 +263,10 @@ _CLAIMING = _INSERT.format(", ".join("?" for _ in ROW))
 _STREAM = """
 CASE WHEN ? IS (SELECT hash FROM events ORDER BY position DESC LIMIT 1)
 AND NOT EXISTS (SELECT 1 FROM commands WHERE command_id = ?) THEN ? END"""
-#: One event after a known head, which claims its command: a statement that is its own transaction.
-#: It fails where the log does not end with the event that was seen there, as after a restore, or
-#: where the command is known; what is taken, a unique index refuses. Position, hash of the log's
-#: last event, command id, then the columns of the event from its stream on, and the digest.
+#: Statement that appends one event after a known head and claims its command, in one transaction.
+#: The statement fails if the log has another end, as after a restore, or if the command is known.
+#: A unique index refuses a used position.
+#: Parameters: position, hash of the log's last event, command id, columns from stream on, digest.
 NEXT = _INSERT.format(", ".join(("?", _STREAM, *("?" for _ in ROW[2:]))))
 
 _CLAIMS = """
@@ -263,7 +278,7 @@ SELECT {} FROM (
 WHERE command_id {}"""
 
 
-def record(
+def insert_command(
     cursor: sqlite3.Cursor, sql: Statements, command: Claimed, rows: Sequence[tuple[Any, ...]]
 ) -> None:
     """Insert the rows of a command's events, and its claim. Raises EventIdReused."""
@@ -279,19 +294,19 @@ def record(
         raise EventIdReused(command.stream, [row[_EVENT_ID] for row in rows]) from error
 
 
-# Bytes of write-ahead log that a closing store leaves: the next process to open reads them all, and
-# SQLite's own limit is of no use to processes that append once and end.
+# Maximum bytes of the write-ahead log that a closing store leaves for the next process to read.
+# The limit of SQLite does not apply to processes that append once and end.
 _LONG_LOG = 1 << 20
 _PAUSE_SECONDS = 0.005
 
 
 class Writer:
-    """One process's way to write into a database."""
+    """The writing connection of a process to a database."""
 
     def __init__(self, path: Path, journal: Journal, wait: float) -> None:
         self.path = path
-        self.connection = reading(path, "mode=rw", wait)
-        # One for all statements, as each append would pay for several of its own.
+        self.connection = open_identified(path, "mode=rw", wait)
+        # One cursor for all statements, because creating a cursor for each would slow every append.
         self._cursor = self.connection.cursor()
         self._wait = wait
         try:
@@ -309,17 +324,20 @@ class Writer:
     def _with_journal(self, journal: Journal) -> Journal:
         (found,) = self.connection.execute("PRAGMA journal_mode").fetchone()
         if (found == "wal") != (journal.mode == "wal"):
-            journal = self._switched(journal)
+            journal = self._switch_journal(journal)
         elif found != journal.mode:
             self._journal_mode(journal.mode)
         self.connection.execute(f"PRAGMA synchronous={journal.synchronous}")
         return journal
 
-    def _switched(self, journal: Journal) -> Journal:
-        """Change the file over: one process at a time, and SQLite does not wait for readers."""
+    def _switch_journal(self, journal: Journal) -> Journal:
+        """Switch the journal mode, and return the resulting journal.
+
+        Take the lock first, because SQLite does not wait for readers here.
+        """
         self.lock.acquire(self._wait)
         try:
-            found = self._patiently(journal.mode)
+            found = self._set_journal_mode_with_retries(journal.mode)
         finally:
             self.lock.release()
         if found == journal.mode:
@@ -327,7 +345,7 @@ class Writer:
         self._journal_mode("truncate")
         return of_mode("truncate", f"{journal.mode} is not possible here")
 
-    def _patiently(self, mode: str) -> str:
+    def _set_journal_mode_with_retries(self, mode: str) -> str:
         end = time.monotonic() + self._wait
         while True:
             try:
@@ -342,49 +360,52 @@ class Writer:
         return str(found)
 
     def __enter__(self) -> sqlite3.Cursor:
-        """Begin a transaction: all that happens until the exit, or nothing; in turn with others."""
+        """Start a transaction, while holding the write lock."""
         self.lock.acquire(self._wait)
         try:
             return self._cursor.execute("BEGIN IMMEDIATE")
         except sqlite3.Error as error:
             self.lock.release()
-            raise meaning(error, self.path, self._wait) from error
+            raise translate_error(error, self.path, self._wait) from error
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        """Commit, or undo everything where an error came; the engine's errors become ours."""
+        """Commit, or roll back after an error, and translate errors of SQLite."""
         try:
             if error is None:
                 self._cursor.execute("COMMIT")
             elif isinstance(error, sqlite3.Error):
-                raise meaning(error, self.path, self._wait) from error
+                raise translate_error(error, self.path, self._wait) from error
         except sqlite3.Error as failed:
-            raise meaning(failed, self.path, self._wait) from failed
+            raise translate_error(failed, self.path, self._wait) from failed
         finally:
             if self.connection.in_transaction:
                 self._cursor.execute("ROLLBACK")
             self.lock.release()
 
     def look(self, statement: str, stream: str, known: Tip | None) -> Tip:
-        """Take the turn, and see where the log and a stream end. Raises StoreBusy."""
+        """Take the write lock and find the ends of the log and of a stream. Raises StoreBusy."""
         self.lock.acquire(self._wait)
         try:
             return tip_of(self._cursor, statement, stream, known)
         except sqlite3.Error as error:
-            raise meaning(error, self.path, self._wait) from error
+            raise translate_error(error, self.path, self._wait) from error
 
     def record_next(self, row: tuple[Any, ...]) -> bool:
-        """Record the row of `sqlite_append.NEXT` durably, in turn; no if it does not fit."""
+        """Durably record the row of `sqlite_append.NEXT`.
+
+        Return False if the row does not fit.
+        """
         try:
             self._cursor.execute(NEXT, row)
         except sqlite3.IntegrityError:
             return False
         except sqlite3.Error as error:
-            raise meaning(error, self.path, self._wait) from error
+            raise translate_error(error, self.path, self._wait) from error
         return True
 
     def close(self) -> None:
-        """Close, and fold a long log into the file unless others append or wait to."""
-        if _size(self.path, "-wal") > _LONG_LOG and self.lock.alone():
+        """Close the connection, and fold a long log into the file unless others append or wait."""
+        if _sidecar_size(self.path, "-wal") > _LONG_LOG and self.lock.alone():
             self.connection.execute("PRAGMA busy_timeout=0")
             self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         # A cursor that an error still refers to would keep the file open.
@@ -394,10 +415,10 @@ class Writer:
 
 
 class SqliteStatements(Statements):
-    """The texts for SQLite, where an event may claim its command itself."""
+    """The SQL statements for SQLite, in which an event may claim its own command."""
 
     command = _CLAIMS.format("stream, digest, first_version, last_version", "= ?")
-    #: The command ids as a list in JSON.
+    #: Takes the command ids as a JSON list.
     spans = _CLAIMS.format(
         "command_id, stream, first_version, last_version", "IN (SELECT value FROM json_each(?))"
     )

@@ -1,4 +1,4 @@
-"""The queue of writers, the end of the log that this login has seen, and our rules in the file."""
+"""The queue of writers, the known end of the log, and the rules of wfctl in the database file."""
 
 from __future__ import annotations
 
@@ -16,21 +16,20 @@ from eventstore.chain import START, ZERO, Link
 from eventstore.disk_space import is_no_room, reason_of
 from eventstore.errors import StoreBusy, StoreUnwritable
 from eventstore.event import TRIGGERS
-from eventstore.private import granted, open_lock
+from eventstore.private import open_lock, try_lock
 from eventstore.store import Expected, is_met
 
-# Seconds: how long a process may go on appending once somebody waits at the head of the queue, the
-# pause between two looks of that one, and the moment for which the turn must have been free, as it
-# is between two appends of one process too.
+# Seconds for which a process may continue to append while another process waits first in the queue.
+# The waiting process checks after each pause, and the lock must be free for this moment.
 _TURN = 0.01
 _PAUSE = 0.0001
 _MOMENT = 0.00005
-# So long nobody is the head of a queue that moves: it was suspended, and the others go past it.
+# Seconds after which a suspended process at the head of the queue is passed by the others.
 _STUCK = 5.0
 
 
 def turn_of(path: Path) -> Path:
-    """The file that anyone who appends to the database at `path` holds."""
+    """Return the path of the lock file that every writer of the database at `path` holds."""
     return path.with_name(path.name + "-lock")
 
 
@@ -49,18 +48,18 @@ class _LockFile:
             raise StoreUnwritable(self.path, why) from error
 
     def granted(self) -> bool:
-        """Hold it if nobody else does."""
-        return granted(self._descriptor)
+        """Take the lock if nobody else holds it, and return whether it was taken."""
+        return try_lock(self._descriptor)
 
     def is_free(self) -> bool:
-        """Whether nobody holds it."""
-        is_free = granted(self._descriptor, fcntl.LOCK_SH)
+        """Return whether nobody holds the lock."""
+        is_free = try_lock(self._descriptor, fcntl.LOCK_SH)
         if is_free:
             self.release()
         return is_free
 
     def reached(self, end: float) -> bool:
-        """Hold it in turn, before `end`, a monotonic time."""
+        """Wait for the lock until `end`, a monotonic time, and return whether it was taken."""
         place = _Place(self._open())
         if not place.reached(max(end - time.monotonic(), 0)):
             return False
@@ -69,16 +68,19 @@ class _LockFile:
         return True
 
     def release(self) -> None:
-        """Let another hold it."""
+        """Release the lock."""
         fcntl.flock(self._descriptor, fcntl.LOCK_UN)
 
     def close(self) -> None:
-        """Give back the file."""
+        """Close the lock file."""
         os.close(self._descriptor)
 
 
 class _Place:
-    """A place in the kernel's queue, kept by a thread because a blocking lock has no time-out."""
+    """A place in the kernel's queue for a lock.
+
+    A thread waits, because a blocking lock has no time-out.
+    """
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
@@ -87,7 +89,7 @@ class _Place:
         self._abandoned = False
 
     def reached(self, wait: float) -> bool:
-        """Hold the lock within so many seconds."""
+        """Wait at most `wait` seconds for the lock, and return whether it was taken."""
         threading.Thread(target=self._queue, daemon=True, name="writer-queue").start()
         if self._granted.wait(wait):
             return True
@@ -105,9 +107,9 @@ class _Place:
 
 
 class WriterLock(_LockFile):
-    """A lock between processes, and between stores of one process, on the database at `path`.
+    """A lock on the database at `path`, between processes and between stores of one process.
 
-    It is the file of the turn, to which the queue leads.
+    Writers wait in a queue for the lock file.
     """
 
     def __init__(self, path: Path) -> None:
@@ -115,7 +117,7 @@ class WriterLock(_LockFile):
         self._queue = _LockFile(path.with_name(path.name + "-queue"))
 
     def acquire(self, wait: float) -> None:
-        """Hold the lock within `wait` seconds. Raises StoreBusy."""
+        """Take the lock within `wait` seconds. Raises StoreBusy."""
         if self.granted():
             return
         end = time.monotonic() + wait
@@ -128,7 +130,7 @@ class WriterLock(_LockFile):
                 self._queue.release()
 
     def _was_left(self, end: float) -> bool:
-        """Hold the turn if anyone who has it makes no more use of it."""
+        """Take over the lock if its holder no longer uses it, and return whether this succeeded."""
         end = min(time.monotonic() + _TURN, end)
         while time.monotonic() < end:
             if self.is_free():
@@ -139,7 +141,10 @@ class WriterLock(_LockFile):
         return False
 
     def alone(self) -> bool:
-        """Hold the lock if nobody else does, or waits for it."""
+        """Take the lock if no other process holds it or waits for it.
+
+        Return whether it was taken.
+        """
         if self._queue.granted():
             if self.granted():
                 return True
@@ -147,22 +152,22 @@ class WriterLock(_LockFile):
         return False
 
     def close(self) -> None:
-        """Give back the files, and what is held."""
+        """Release the lock and close the files."""
         super().close()
         self._queue.close()
 
 
 @dataclass(slots=True)
 class Tip:
-    """Where the log and a stream end, known for as long as nobody else changes the file.
+    """The ends of the log and of a stream, valid as long as nobody else changes the file.
 
-    It moves on with each append, as making another costs more than the rest of what it is for.
+    Each append updates the object, because creating a new object would be too slow.
     """
 
-    #: SQLite's `data_version`, which every commit of another connection changes.
+    #: SQLite's `data_version`, which each commit of another connection changes.
     changes: int
     stream: str
-    #: Position and hash of the log's last event; version and hash are those of the stream's.
+    #: Position and hash of the log's last event; version and hash of the stream's last event.
     position: int
     last: str
     version: int
@@ -174,12 +179,12 @@ class Tip:
         return Link(self.version, self.hash)
 
     def meets(self, expected: int | Expected) -> bool:
-        """Whether the head of the stream is as expected."""
+        """Return whether the head of the stream is as expected."""
         return self.version == expected or is_met(expected, self.version)
 
 
 def tip_of(cursor: sqlite3.Cursor, statement: str, stream: str, known: Tip | None) -> Tip:
-    """The tip within the turn: what is known, unless others wrote, or what `statement` finds."""
+    """Return the ends of log and stream: the known ones, or a query's result if others wrote."""
     (changes,) = cursor.execute("PRAGMA data_version").fetchone()
     if known is not None and known.changes == changes and known.stream == stream:
         return known
@@ -194,17 +199,17 @@ _CLAUSE = re.compile(r"ON\s+CONFLICT|^\s*CREATE\s+(?:VIRTUAL|VIEW)", re.IGNORECA
 
 
 def foreign_rules(connection: sqlite3.Connection) -> Iterator[str]:
-    """What would act on rows of the log and was not created by wfctl."""
+    """Yield a description of each trigger or rule on the log that wfctl did not create."""
     for kind, name, sql in connection.execute(_ASKED):
         if kind == "trigger" and " ".join(str(sql).split()) not in TRIGGERS:
             yield f"the trigger {name!r:.80}"
         elif kind != "trigger" and _CLAUSE.search(str(sql)):
-            yield f"a rule of its own in the {kind} {name!r:.80}"
+            yield f"an additional rule in the {kind} {name!r:.80}"
 
 
 MOUNTS = Path("/proc/self/mountinfo")
 
-# Memory mapped by two hosts is not shared, so a write-ahead log is unsafe on these.
+# Network file systems. Two hosts do not share mapped memory, so a write-ahead log is unsafe there.
 _NETWORK = frozenset(
     (
         *("9p", "afs", "cifs", "coda", "ncpfs", "nfs", "nfs4", "smb2", "smb3", "smbfs"),
@@ -216,27 +221,27 @@ _NETWORK = frozenset(
 
 
 def is_network(kind: str) -> bool:
-    """Whether several hosts may see a file system of this kind; FUSE counts, as it may be any."""
+    """Return whether several hosts may share a file system of this kind. FUSE is included."""
     return kind in _NETWORK or kind == "fuse" or kind.startswith("fuse.")
 
 
 def kind_of(path: Path, mounts: Path = MOUNTS) -> str:
-    """Type of the file system that holds `path`, "unknown" where the kernel does not say."""
+    """Return the type of the file system of `path`, or "unknown" if the kernel does not say."""
     try:
         lines = mounts.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
     except OSError:
         return "unknown"
     place = Path(os.path.realpath(path))
     best, kind = -1, "unknown"
-    for point, found in map(_mount, lines):
+    for point, found in map(_parse_mount, lines):
         # A later mount over the same point hides the earlier one.
         if place.is_relative_to(point) and len(point) >= best:
             best, kind = len(point), found
     return kind
 
 
-def _mount(line: str) -> tuple[str, str]:
-    """Mount point and type: fields five, and the first after the dash, of mountinfo."""
+def _parse_mount(line: str) -> tuple[str, str]:
+    """Return mount point and type of a line of mountinfo: field 5, and the first after `-`."""
     left, _, right = line.partition(" - ")
     point = left.split(" ")[4]
     for escaped, plain in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
@@ -245,11 +250,11 @@ def _mount(line: str) -> tuple[str, str]:
 
 
 def locks_exclude(path: Path) -> bool:
-    """Whether a lock on the file at `path` keeps a second holder out."""
+    """Return whether a lock on the file at `path` prevents a second lock."""
     first, second = open_lock(path), open_lock(path)
     try:
-        # Where the first is refused, another process holds the lock, and it excludes.
-        return not (granted(first) and granted(second))
+        # If the first attempt fails, another process holds the lock, so locks work.
+        return not (try_lock(first) and try_lock(second))
     finally:
         os.close(first)
         os.close(second)

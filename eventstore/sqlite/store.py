@@ -1,6 +1,6 @@
 """The event log in a SQLite file.
 
-A command that reads loads nothing here of writing, of checking and of moving a log.
+A command that only reads imports no code for writing, checking or moving a log.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from typing import Any
 
 import orjson
 
-from eventstore.chain import Schema, linked, seal
+from eventstore.chain import Schema, link_event, seal_events
 from eventstore.errors import DatabaseMissing, StoreClosed
 from eventstore.event import Clock, NewEvent, RecordedEvent
 from eventstore.sqlite.connection import (
     Journal,
     SqliteStatements,
     Writer,
+    insert_command,
     journal_for,
     of_mode,
-    reader,
-    reading,
-    record,
-    translated,
+    open_identified,
+    open_reader,
+    translate_errors,
 )
 from eventstore.sqlite.queue import Tip, foreign_rules, kind_of, tip_of
 from eventstore.store import (
@@ -40,7 +40,7 @@ from eventstore.store import (
 )
 
 _WAIT = 30.0
-# Between two looks of one who waits for the next event.
+# Seconds between two checks while waiting for the next event.
 _LOOK_SECONDS = 0.1
 
 
@@ -55,27 +55,27 @@ def open_store(
     wait: float = _WAIT,
     filesystem: Callable[[Path], str] = kind_of,
 ) -> SqliteStore:
-    """Open the database at `path`, which a migration has made.
+    """Open the database at `path`, which a migration has created.
 
-    `clock` says when an event is recorded. `as_is`: a reader gives the rows as they stand,
-    unchecked. `journal` ("wal" or "truncate") overrides the choice by file system; `wait` bounds
-    the wait for other writers, in seconds.
+    `clock` returns the recording time of an event. With `as_is`, rows are read unchecked. `journal`
+    ("wal" or "truncate") overrides the choice by file system. `wait` is the maximum time in seconds
+    to wait for other writers.
     Raises DatabaseMissing, NotOurs, NewerDatabase, OlderDatabase, StoreDamaged, StoreUnwritable,
-    StoreBusy, LocksUnreliable.
+    StoreBusy or LocksUnreliable.
     """
     if not path.exists():
         raise DatabaseMissing(path)
-    with translated(path, wait):
+    with translate_errors(path, wait):
         if read_only:
-            connection = reader(path, wait)
+            connection = open_reader(path, wait)
             (mode,) = connection.execute("PRAGMA journal_mode").fetchone()
-            found = of_mode("wal" if mode == "wal" else "truncate", "as the file says")
+            found = of_mode("wal" if mode == "wal" else "truncate", "as stored in the file")
             return SqliteStore(path, schema, clock, wait, found, connection, None, as_is)
         writer = Writer(path, journal_for(path, journal, filesystem), wait)
-        # The last connection to close copies the log into the file, which costs more than an
-        # append. One that may not write cannot, so it is opened second and closed last.
+        # The last connection to close folds the log into the file, which takes some time.
+        # A read-only connection cannot do this, so it is opened second and closed last.
         try:
-            keeper = reading(path, "mode=ro", wait)
+            keeper = open_identified(path, "mode=ro", wait)
         except BaseException:
             writer.close()
             raise
@@ -128,12 +128,13 @@ class SqliteStore(EventStore):
     def _append_next(
         self, writer: Writer, tip: Tip, event: NewEvent, claim: Claim
     ) -> Appended | None:
-        """Append an event after the head of its stream, unless it or the log ends elsewhere.
+        """Append an event at the head of its stream, unless the stream or the log has another end.
 
-        All in one place, as each call costs microseconds after the sync of the last append.
+        This is one function, because each call costs microseconds after the sync of the last
+        append.
         """
         marked = (tip.stream, claim.command_id, *self._clock())
-        link = linked(event, tip.version + 1, tip.hash, marked)
+        link = link_event(event, tip.version + 1, tip.hash, marked)
         row, self._tip = (tip.position + 1, *link), None
         if not writer.record_next((row[0], tip.last, row[3], *row[1:], claim.digest)):
             return None
@@ -150,7 +151,7 @@ class SqliteStore(EventStore):
         expected: int | Expected,
         claim: Claim,
     ) -> Appended:
-        """Append in a transaction, within the turn that is held or one of its own."""
+        """Append in a transaction, while holding the write lock."""
         with writer as cursor:
             tip, self._tip = tip_of(cursor, self._sql.tip, stream, self._tip), None
             found = cursor.execute(self._sql.command, (claim.command_id,)).fetchone()
@@ -160,10 +161,12 @@ class SqliteStore(EventStore):
                 return self._answer(known)
             require_version(stream, expected, tip.version)
             marked = (stream, claim.command_id, *self._clock())
-            sealed, head = seal(events, tip.head, marked)
+            sealed, head = seal_events(events, tip.head, marked)
             rows = [(position, *link) for position, link in enumerate(sealed, tip.position + 1)]
             span = (tip.version + 1, head.version)
-            record(cursor, self._sql, Claimed(claim.command_id, stream, claim.digest, *span), rows)
+            insert_command(
+                cursor, self._sql, Claimed(claim.command_id, stream, claim.digest, *span), rows
+            )
         self._tip = Tip(tip.changes, stream, rows[-1][0], head.hash, *head) if rows else None
         return Appended(map(self._decoded, rows), False)
 
@@ -174,7 +177,7 @@ class SqliteStore(EventStore):
     def _fetch(self, statement: str, parameters: tuple[Any, ...] = ()) -> list[Any]:
         if self._closed:
             raise StoreClosed("closed")
-        with translated(self.path, self._wait):
+        with translate_errors(self.path, self._wait):
             return self._reader.execute(statement, parameters).fetchall()
 
     def _write(self, *statements: tuple[str, tuple[Any, ...]]) -> None:
@@ -189,7 +192,7 @@ class SqliteStore(EventStore):
         return (found for (found,) in self._fetch("PRAGMA integrity_check") if found != "ok")
 
     def _foreign_rules(self) -> list[str]:
-        with translated(self.path, self._wait):
+        with translate_errors(self.path, self._wait):
             return list(foreign_rules(self._reader))
 
     def wait(self, after: int, timeout: float) -> int:
@@ -203,7 +206,7 @@ class SqliteStore(EventStore):
             self._wait_for_others(seen, end)
 
     def _wait_for_others(self, seen: int, end: float) -> None:
-        """Return once the file is not as it was `seen`: a look at one number, no query."""
+        """Wait until the data version differs from `seen`, at most until `end`."""
         while (left := end - time.monotonic()) > 0:
             time.sleep(min(_LOOK_SECONDS, left))
             if self._fetch("PRAGMA data_version") != [(seen,)]:
@@ -211,13 +214,13 @@ class SqliteStore(EventStore):
 
     def take_in(self, cargo: Cargo) -> None:
         """See EventStore."""
-        from eventstore.intake import in_the_way, unpacked
+        from eventstore.intake import build_import_statements, in_the_way
 
         with self._transaction() as cursor:
             self._tip = None
             ((last,),) = cursor.execute(self._sql.last).fetchall()
             try:
-                for statement, rows in unpacked(cargo, self._sql, last):
+                for statement, rows in build_import_statements(cargo, self._sql, last):
                     cursor.executemany(statement, rows)
             except sqlite3.IntegrityError as error:
                 raise in_the_way(cargo, error) from error

@@ -1,1 +1,1 @@
-"""A log moved to another place, or written as lines that need no engine."""
+"""Move a log to another place, or write it as lines of text that need no engine."""

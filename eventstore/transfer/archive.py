@@ -1,16 +1,17 @@
-"""An archive: a log as lines of JSON that need no engine, and no program of ours, to be checked.
+"""An archive: a log as lines of JSON, which can be checked without an engine or wfctl.
 
-The first line says what it is, the last how much it holds and the SHA-256 of all lines before it.
-Between them stand the events of all streams in order, as `export` writes them; then `claim` lines
-with the keys of commands, and `refusal` lines.
+The first line names the format. The last line has the number of records and the SHA-256 of all
+previous lines. Between them are the events of all streams in order, as `export` writes them, then
+`claim` lines with the keys of commands, and `refusal` lines.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from hashlib import sha256
+from heapq import merge
 from pathlib import Path
 from typing import TypeVar
 
@@ -18,13 +19,13 @@ import orjson
 
 from eventstore.chain import Schema
 from eventstore.errors import DamagedEvent, SchemaError, StoreDamaged
-from eventstore.private import opened
+from eventstore.private import open_for_reading
 from eventstore.store import Claimed, EventStore, Raw, Refusal
-from eventstore.transfer.copy import Chains, Copied, CopySource, claimed_of, steps
+from eventstore.transfer.copy import Chains, Copied, CopySource, check_events, claimed_of
 
 
-def exported(raw: Raw) -> str:
-    """The text exactly as it was hashed, with hash and position put in before its last brace."""
+def export_line(raw: Raw) -> str:
+    """Return the text exactly as hashed, with hash and position added before its last brace."""
     return f'{raw.text[:-1]},"hash":"{raw.hash}","position":{raw.position}}}'
 
 
@@ -35,27 +36,27 @@ _PLACE = re.compile(rb',"hash":"([0-9a-f]{64})","position":(\d+)\}\n\Z')
 
 
 def is_archive(path: Path) -> bool:
-    """Whether a file begins as an archive does."""
-    with opened(path) as file:
-        return file.read(len(_begin())) == _begin()
+    """Return whether a file starts like an archive."""
+    with open_for_reading(path) as file:
+        return file.read(len(_format_first_line())) == _format_first_line()
 
 
-def _begin() -> bytes:
+def _format_first_line() -> bytes:
     return orjson.dumps(_BEGIN) + b"\n"
 
 
 def write_archive(source: CopySource, path: Path, *, only: str | None = None) -> Copied:
-    """Write a log, or `only` one stream of it, to a new file, durable when this returns.
+    """Write a log, or `only` one stream of it, to a new file that is durable when the call returns.
 
-    Each event is checked on the way. Raises DamagedEvent, FileExistsError, OSError.
+    Each event is checked. Raises DamagedEvent, FileExistsError or OSError.
     """
     chains, found = Chains(), sha256()
     number = {"claim": 0, "refusal": 0}
 
     def lines() -> Iterator[bytes]:
-        yield _begin()
-        for step in steps(source, chains, only):
-            yield exported(step.raw).encode() + b"\n"
+        yield _format_first_line()
+        for step in check_events(source, chains, only):
+            yield export_line(step.raw).encode() + b"\n"
         claims = claimed_of(source, chains.heads, only)
         entries: list[tuple[str, Iterator[Claimed | Refusal]]]
         entries = [("claim", claims), ("refusal", source.refusals(only))]
@@ -78,14 +79,14 @@ def write_archive(source: CopySource, path: Path, *, only: str | None = None) ->
 
 
 class ArchiveSource:
-    """An archive as a source to copy from. Raises StoreDamaged where it is not whole."""
+    """An archive as the source of a copy. Raises StoreDamaged if the archive is damaged."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def all_raw(self) -> Iterator[Raw]:
         """See Source."""
-        for line in self._lines():
+        for line in self._read_complete_lines():
             place = _PLACE.search(line)
             if place is not None:
                 text = line[: place.start()].decode(errors="replace") + "}"
@@ -97,29 +98,31 @@ class ArchiveSource:
 
     def commands(self) -> Iterator[Claimed]:
         """See Source."""
-        return self._entries("claim", Claimed)
+        return self._read_entries("claim", Claimed)
 
     def refusals(self, stream: str | None = None) -> Iterator[Refusal]:
         """See Source."""
-        found = self._entries("refusal", Refusal)
+        found = self._read_entries("refusal", Refusal)
         return (refusal for refusal in found if stream in (None, refusal.stream))
 
     def close(self) -> None:
-        """Nothing is open between two looks."""
+        """Do nothing: no file stays open between two reads."""
 
-    def _entries(self, kind: str, made: Callable[..., T]) -> Iterator[T]:
+    def _read_entries(self, kind: str, made: Callable[..., T]) -> Iterator[T]:
         start = b'{"' + kind.encode() + b'":'
-        for line in self._lines():
+        for line in self._read_complete_lines():
             if line.startswith(start):
                 try:
                     yield made(**orjson.loads(line)[kind])
                 except (TypeError, ValueError) as error:
-                    raise StoreDamaged(self.path, f"a {kind} of another form") from error
+                    raise StoreDamaged(
+                        self.path, f"a line of type {kind} has an unknown format"
+                    ) from error
 
-    def _lines(self) -> Iterator[bytes]:
-        """Every line but the last, once the last has said that they are all."""
+    def _read_complete_lines(self) -> Iterator[bytes]:
+        """Yield every line except the last, and raise StoreDamaged if its digest does not match."""
         found = sha256()
-        with opened(self.path) as file:
+        with open_for_reading(self.path) as file:
             last = b""
             for line in file:
                 found.update(last)
@@ -131,14 +134,40 @@ class ArchiveSource:
         except (ValueError, KeyError, TypeError):
             said = None
         if said != found.hexdigest():
-            raise StoreDamaged(self.path, "an archive that was cut off or changed")
+            raise StoreDamaged(self.path, "the archive is incomplete or was changed")
+
+
+class IntactStreams:
+    """The intact streams of a log, which a copy may take. The log itself is only read."""
+
+    def __init__(self, store: EventStore, names: Sequence[str]) -> None:
+        self._store = store
+        self._names = sorted(names)
+
+    def all_raw(self) -> Iterator[Raw]:
+        """Yield the events of these streams in the order of the log."""
+        streams = (self._store.raw(name) for name in self._names)
+        return merge(*streams, key=lambda raw: raw.position)
+
+    def streams(self) -> Iterator[str]:
+        """Yield the names of the streams, sorted."""
+        return iter(self._names)
+
+    def commands(self) -> Iterator[Claimed]:
+        """See EventStore."""
+        return (one for one in self._store.commands() if one.stream in self._names)
+
+    def refusals(self, stream: str | None = None) -> Iterator[Refusal]:
+        """See EventStore."""
+        found = self._store.refusals(stream)
+        return (one for one in found if one.stream in self._names)
 
 
 class SoundPart:
-    """What can be copied of a log that was altered; the log itself is only read.
+    """The part of an altered log that can be copied. The log itself is only read.
 
-    An event that the program of `schema` does not know is bad too: it can be shown, and nothing can
-    be written behind it.
+    Events of types that the `schema` does not know are also excluded, because nothing can be
+    appended after them.
     """
 
     def __init__(self, store: EventStore, schema: Schema) -> None:
@@ -146,7 +175,7 @@ class SoundPart:
         self._schema = schema
 
     def all_raw(self) -> Iterator[Raw]:
-        """The events of all streams in order, of each up to its first bad one."""
+        """Yield the events of all streams in order, each stream up to its first damaged event."""
         chains, ended = Chains(), set[str]()
         for raw in self._store.all_raw():
             stream = _stream_of(raw)
@@ -161,7 +190,7 @@ class SoundPart:
             yield added
 
     def streams(self) -> Iterator[str]:
-        """Names of the streams of which something is sound, sorted."""
+        """Return the names of the streams with at least one sound event, sorted."""
         return iter(sorted({str(_stream_of(raw)) for raw in self.all_raw()}))
 
     def commands(self) -> Iterator[Claimed]:
@@ -174,7 +203,7 @@ class SoundPart:
 
 
 def _stream_of(raw: Raw) -> str | None:
-    """The stream that an event's text names, None if it is no envelope that fits its columns."""
+    """Return the stream that an event's text names, or None if the text is not an envelope."""
     try:
         body = orjson.loads(raw.text)
         named = (body["stream"], body["event_id"], body["type"], body["recorded_at"])

@@ -1,4 +1,4 @@
-"""A log moved to another place: streamed, checked on the way and in the end, taken up again."""
+"""Copy a log event by event, check each event, and resume after an interruption."""
 
 from collections.abc import Iterator, Mapping
 from hashlib import sha256
@@ -14,12 +14,12 @@ from eventstore.store import Cargo, Claimed, EventStore, Raw, Refusal, StoredFol
 _Item = TypeVar("_Item")
 
 _BATCH = 1000
-# Where the target keeps how far a copy has come: a fold of no stream.
+# Name under which the target stores the progress of a copy: a fold without a stream.
 _MARK = ("", "copy", 1)
 
 
 class CopySource(Protocol):
-    """What can be copied: a log, or an archive of one."""
+    """A source to copy from: a log, or an archive of a log."""
 
     def all_raw(self) -> Iterator[Raw]:
         """See EventStore."""
@@ -39,7 +39,7 @@ class CopySource(Protocol):
 
 
 class Copied(NamedTuple):
-    """How much the target has of the source, and how much of it was there before."""
+    """The number of copied records, and the number of records that the target already had."""
 
     streams: int
     events: int
@@ -49,7 +49,7 @@ class Copied(NamedTuple):
 
 
 class CopyStep(NamedTuple):
-    """An event with its place."""
+    """An event with its position in its stream."""
 
     stream: str
     version: int
@@ -63,20 +63,22 @@ class Chains:
         self.heads: dict[str, Link] = {}
 
     def added(self, raw: Raw) -> CopyStep:
-        """The place of an event that continues its chain. Raises DamagedEvent."""
-        body = _body(raw)
+        """Check that an event continues its chain, and return its place. Raises DamagedEvent."""
+        body = _parse_body(raw)
         stream = str(body.get("stream"))
         head = self.heads.get(stream, START)
         if sha256(raw.text.encode()).hexdigest() != raw.hash:
-            raise DamagedEvent(raw.position, "a text that is not the one that was hashed")
+            raise DamagedEvent(
+                raw.position, ("the content of the event does not match its recorded hash")
+            )
         if (body.get("version"), body.get("prev_hash")) != (head.version + 1, head.hash):
-            reason = f"no link to version {head.version} of {stream} in its chain"
+            reason = f"the event does not continue version {head.version} of {stream}"
             raise DamagedEvent(raw.position, reason)
         self.heads[stream] = Link(head.version + 1, raw.hash)
         return CopyStep(stream, head.version + 1, raw)
 
 
-def _body(raw: Raw) -> dict[str, Any]:
+def _parse_body(raw: Raw) -> dict[str, Any]:
     try:
         body = orjson.loads(raw.text)
     except orjson.JSONDecodeError as error:
@@ -84,34 +86,34 @@ def _body(raw: Raw) -> dict[str, Any]:
     return body if isinstance(body, dict) else {}
 
 
-def steps(source: CopySource, chains: Chains, only: str | None = None) -> Iterator[CopyStep]:
-    """The events of a source, or of one stream of it, each checked. Raises DamagedEvent."""
+def check_events(source: CopySource, chains: Chains, only: str | None = None) -> Iterator[CopyStep]:
+    """Yield the events of a source, or of one of its streams, each checked. Raises DamagedEvent."""
     for raw in source.all_raw():
-        if only is None or _body(raw).get("stream") == only:
+        if only is None or _parse_body(raw).get("stream") == only:
             yield chains.added(raw)
 
 
-def copy(source: CopySource, target: EventStore, *, only: str | None = None) -> Copied:
-    """Copy a log, or `only` one stream of it, event for event into the target.
+def copy_log(source: CopySource, target: EventStore, *, only: str | None = None) -> Copied:
+    """Copy a log, or `only` one of its streams, event by event into the target.
 
-    An interrupted copy of the same source is taken up where it ended; until a copy is complete
-    nobody may write to its streams. At the end the chains and the order in the target are checked.
-    Raises TransferConflict where the target has one of the streams from elsewhere, DamagedEvent
-    where the source is not whole.
+    Continue an interrupted copy of the same source; nobody may write to the copied streams before
+    the copy is complete. Check the chains and the order in the target at the end.
+    Raises TransferConflict if the target has a copied stream from elsewhere, and DamagedEvent
+    if the source is damaged.
     """
-    first = next(steps(source, Chains(), only), None)
+    first = next(check_events(source, Chains(), only), None)
     if first is None:
         return Copied(0, 0, 0, 0, 0)
-    progress = _begun(target, _Progress(first.raw.hash, only))
+    progress = _load_progress(target, _Progress(first.raw.hash, only))
     if progress is None:
         require_vacant(source, target, only)
         progress = _Progress(first.raw.hash, only)
         target.save_fold(progress.as_fold())
     chains, before = Chains(), _Before(target)
-    for batch in _batches(steps(source, chains, only)):
+    for batch in _split_in_batches(check_events(source, chains, only)):
         target.take_in(Cargo([step.raw for step in batch if not before.has(step)]))
     commands = _copy_commands(source, target, chains.heads, progress)
-    _check(source, target, chains.heads, only)
+    _check_target(source, target, chains.heads, only)
     progress = _copy_refusals(source, target, progress._replace(claiming=True))
     target.save_fold(progress._replace(done=True).as_fold())
     events = sum(head.version for head in chains.heads.values())
@@ -119,9 +121,9 @@ def copy(source: CopySource, target: EventStore, *, only: str | None = None) -> 
 
 
 class _Progress(NamedTuple):
-    """Which copy the target takes in, and how far it has come beyond the events.
+    """The identity of a copy, and its progress after the events.
 
-    `claiming`: commands may be there; `refusals`: so many of them are.
+    `claiming`: whether commands may exist in the target; `refusals`: the number copied.
     """
 
     first: str
@@ -131,24 +133,29 @@ class _Progress(NamedTuple):
     refusals: int = 0
 
     def as_fold(self) -> StoredFold:
-        """To be kept with what was taken in."""
+        """Return the progress as a fold, to be stored with the copied events."""
         stream, reducer, version = _MARK
         return StoredFold(stream, reducer, version, 0, orjson.dumps(self._asdict()))
 
 
-def _begun(target: EventStore, asked: _Progress) -> _Progress | None:
-    """How far this very copy has come; another that was begun must be completed first."""
+def _load_progress(target: EventStore, asked: _Progress) -> _Progress | None:
+    """Return the progress of this copy, None if it is new or complete.
+
+    Raises TransferConflict for an unfinished copy of another log.
+    """
     fold = target.load_fold(*_MARK)
     found = _Progress(**orjson.loads(fold.state)) if fold is not None else None
     if found is None or found.done:
         return None
     if (found.first, found.stream) != (asked.first, asked.stream):
-        raise TransferConflict("the log", "an unfinished copy of another one; complete that first")
+        raise TransferConflict(
+            "the log", "an unfinished copy of another log. Complete the copy of that log first"
+        )
     return found
 
 
 class _Before:
-    """What the target has already of the streams that are copied."""
+    """The events of the copied streams that the target already has."""
 
     def __init__(self, target: EventStore) -> None:
         self._target = target
@@ -156,56 +163,61 @@ class _Before:
         self.count = 0
 
     def has(self, step: CopyStep) -> bool:
-        """Whether the event is there; raises TransferConflict where another is in its place."""
+        """Return whether the target has the event.
+
+        Raises TransferConflict if another event is in its place.
+        """
         if step.stream not in self._heads:
             head = self._target.head(step.stream)
             self._heads[step.stream] = Link(head.version, head.hash) if head else START
         head_there = self._heads[step.stream]
         if step.version == head_there.version and step.raw.hash != head_there.hash:
-            raise TransferConflict(step.stream, f"another history up to version {step.version}")
+            raise TransferConflict(step.stream, f"a different history up to version {step.version}")
         there = step.version <= head_there.version
         self.count += there
         return there
 
 
-def _batches(found: Iterator[_Item]) -> Iterator[list[_Item]]:
+def _split_in_batches(found: Iterator[_Item]) -> Iterator[list[_Item]]:
     while batch := list(islice(found, _BATCH)):
         yield batch
 
 
 def require_vacant(source: CopySource, target: EventStore, only: str | None) -> None:
-    """Raises TransferConflict where a stream to be copied is in the target."""
+    """Raise TransferConflict if a stream to be copied exists in the target."""
     for stream in source.streams():
         head = target.head(stream) if only in (None, stream) else None
         if head is not None:
-            raise TransferConflict(stream, f"{head.version} events of it")
+            raise TransferConflict(stream, f"{head.version} events of this stream")
 
 
-def _check(
+def _check_target(
     source: CopySource, target: EventStore, heads: Mapping[str, Link], only: str | None
 ) -> None:
     for stream, head in heads.items():
         found = target.verify(stream, anchors={stream: head})
-        # A claim that the source has lost is no reason to keep its events from being saved.
+        # A lost claim of the source must not prevent copying its events.
         wrong = next((one for one in found if one.kind != "unclaimed"), None)
         if wrong is not None:
             raise TransferConflict(stream, wrong.message)
-    given = islice(steps(source, Chains(), only), sum(head.version for head in heads.values()))
-    taken = (raw for raw in target.all_raw() if _body(raw).get("stream") in heads)
+    given = islice(
+        check_events(source, Chains(), only), sum(head.version for head in heads.values())
+    )
+    taken = (raw for raw in target.all_raw() if _parse_body(raw).get("stream") in heads)
     for step, raw in zip_longest(given, taken):
         if step is None or raw is None or step.raw.hash != raw.hash:
-            raise TransferConflict("the order of events", f"{raw} in the place of {step}")
+            raise TransferConflict("the order of events", f"{raw} instead of {step}")
 
 
 def _copy_commands(
     source: CopySource, target: EventStore, heads: Mapping[str, Link], progress: _Progress
 ) -> int:
-    """Add the commands of the events that were copied; return how many they are."""
+    """Copy the commands of the copied events, and return their number."""
     number = 0
     there = target.commands() if progress.claiming else iter(())
     mark = progress._replace(claiming=True).as_fold()
     chosen = claimed_of(source, heads, progress.stream)
-    for batch in _batches(_compared(chosen, there)):
+    for batch in _split_in_batches(_compare_commands(chosen, there)):
         new = [command for command, is_there in batch if not is_there]
         target.take_in(Cargo((), new, (), [mark]))
         number += len(batch)
@@ -215,17 +227,17 @@ def _copy_commands(
 def claimed_of(
     source: CopySource, heads: Mapping[str, Link], only: str | None
 ) -> Iterator[Claimed]:
-    """The commands of the events up to the heads: more may have come meanwhile."""
+    """Yield the commands of the events up to the heads, without those recorded later."""
     for command in source.commands():
         known = command.last_version <= heads.get(command.stream, START).version
         if known and only in (None, command.stream):
             yield command
 
 
-def _compared(
+def _compare_commands(
     commands: Iterator[Claimed], there: Iterator[Claimed]
 ) -> Iterator[tuple[Claimed, bool]]:
-    """Each command, and whether it is there; both come in order of their ids."""
+    """Yield each command, and whether it exists in the target. Both are in order of their ids."""
     other = next(there, None)
     for command in commands:
         while other is not None and other.command_id < command.command_id:
@@ -234,9 +246,9 @@ def _compared(
 
 
 def _copy_refusals(source: CopySource, target: EventStore, progress: _Progress) -> _Progress:
-    """Add the refusals that come after those that are there; return how far it came."""
+    """Copy the refusals that the target lacks, and return the new progress."""
     rest = islice(source.refusals(progress.stream), progress.refusals, None)
-    for batch in _batches(rest):
+    for batch in _split_in_batches(rest):
         progress = progress._replace(refusals=progress.refusals + len(batch))
         target.take_in(Cargo((), (), batch, [progress.as_fold()]))
     return progress

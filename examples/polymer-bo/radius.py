@@ -20,18 +20,23 @@ def squares(text: str) -> list[float]:
     return [float(rg) ** 2 for _, rg in rows[1:]]
 
 
-def radius(values: list[float], blocks: int) -> tuple[float, float]:
-    """Return R_g of squared radii and its standard error, from the means of blocks."""
+def block_means(values: list[float], blocks: int) -> list[float]:
+    """Return the means of blocks of equal length; the first values that fill none are left out."""
     length = len(values) // blocks
     used = values[len(values) - length * blocks :]
-    means = [fmean(used[n : n + length]) for n in range(0, len(used), length)]
-    rg = math.sqrt(fmean(used))
+    return [fmean(used[n : n + length]) for n in range(0, len(used), length)]
+
+
+def radius(means: list[float]) -> tuple[float, float]:
+    """Return R_g and its standard error from the block means of its square."""
+    rg = math.sqrt(fmean(means))
     # The error of a root: d(sqrt(x)) = dx / (2 sqrt(x)).
-    return rg, stdev(means) / math.sqrt(blocks) / (2 * rg)
+    return rg, stdev(means) / math.sqrt(len(means)) / (2 * rg)
 
 
 if __name__ == "__main__":
     blocks, target = int(sys.argv[2]), float(sys.argv[3])
-    rg, error = radius(squares(Path(sys.argv[1]).read_text()), blocks)
-    found = {"rg": rg, "error": error, "deviation": abs(rg - target)}
+    means = block_means(squares(Path(sys.argv[1]).read_text()), blocks)
+    rg, error = radius(means)
+    found = {"rg": rg, "error": error, "deviation": abs(rg - target), "block_means": means}
     Path(sys.argv[4]).write_text(json.dumps(found, indent=2) + "\n")

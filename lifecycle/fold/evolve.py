@@ -1,4 +1,4 @@
-"""The fold: (state, event) → state. Pure; an event of a type it need not know changes nothing."""
+"""The fold (state, event) → state, without side effects. Unknown event types change nothing."""
 
 from __future__ import annotations
 
@@ -13,59 +13,62 @@ from lifecycle.fold import rounds, stages
 from lifecycle.state.conditions import added_points, downstream, partners_of, upstream
 from lifecycle.state.status import ACTIVE, Status
 from lifecycle.state.workflow import PLAN, PLAN_CHANGE, Amendment, Drift, Session, Stage, Workflow
-from lifecycle.sweeps.definition import HOW_RUN, basis_of, is_sweep, without_result
+from lifecycle.sweeps.definition import HOW_RUN
+from lifecycle.sweeps.work import build_work
 from lifecycle.words.document import (
     DEFINITIONAL,
     STAGE_FIELDS,
     WORKFLOW_FIELDS,
-    restore,
+    restore_key_order,
     rewired_fields,
 )
 from lifecycle.words.mandates import MANDATES
-from lifecycle.words.metrics import METRICS
 from lifecycle.words.rounds import ROUNDS
 
-#: Fields whose values are objects; a change names the key inside: field → key → old and new.
+#: Fields whose values are objects. A change names the key inside: field → key → old and new.
 KEYED = frozenset({"parameters", "backend_profiles", "session_config", MANDATES, ROUNDS})
-#: Kinds of amendments that change fields of a stage, and fields that alone may leave results.
+#: Types of amendments that change fields of a stage, and the fields that can keep results.
 _CHANGES = frozenset({"parameter_change", "criteria_change"})
 _AMONG = frozenset({"parameters", "success_criteria", "name"})
-#: What a submission is built from; where one changes, a prepared submission says something else.
+#: Fields from which a submission is built. A change makes a prepared submission out of date.
 _BUILT_FROM = frozenset({"parameters", "backend", "inputs"})
 _PROFILES = frozenset({"default_backend", "backend_profiles"})
-#: The policy that the proof of an approval by a mandate names.
+#: Value of the policy in the proof of an approval by a mandate.
 BY_MANDATE = "mandate"
 
 
 def takes_effect(draft: Workflow, event: Event) -> bool:
-    """Whether an event may change the state: what follows from an amendment needs it approved."""
+    """Return whether an event may change the state.
+
+    Consequences of an amendment require its approval.
+    """
     named = event.data.get("amendment") or event.data.get("superseded_by")
     if named is None:
         return event.type not in ("stage.invalidated", "stage.skipped")
     if event.type.startswith("amendment."):
         return True
     amendment = draft.amendments.get(named)
-    # The record of another's keeping came with no proof of consent: nothing follows from it.
+    # An imported record has no proof of consent, so nothing follows from it.
     if amendment is None or amendment.record is not None:
         return False
-    return amendment.status == "approved" and _covers(amendment, event)
+    return amendment.status == "approved" and _covers_event(amendment, event)
 
 
-def _covers(amendment: Amendment, event: Event) -> bool:
-    """Whether the amendment is of a kind from which the event follows, and for this stage."""
+def _covers_event(amendment: Amendment, event: Event) -> bool:
+    """Return whether the amendment has the right type and stage for the event."""
     stage = event.data.get("stage")
     if event.type == "stage.skipped":
         return amendment.kind == "stage_skip" and amendment.stage == stage
     return stage == amendment.stage or stage in amendment.invalidated_stages
 
 
-def propose(draft: Workflow, event: Event) -> None:
-    """Keep a proposal; nothing else changes. An id is given once."""
-    found = proposed(event.data, event.occurred_at)
+def fold_proposal(draft: Workflow, event: Event) -> None:
+    """Store a proposal, and ignore a second proposal with the same id."""
+    found = build_amendment(event.data, event.occurred_at)
     draft.amendments.setdefault(found.id, found)
 
 
-def proposed(data: Mapping[str, Any], at: str) -> Amendment:
+def build_amendment(data: Mapping[str, Any], at: str) -> Amendment:
     """Return the amendment that a completed proposal becomes once it is recorded."""
     optional = ("reason", "insert", "place", "rewired", "also", "from_round")
     return Amendment(
@@ -80,36 +83,39 @@ def proposed(data: Mapping[str, Any], at: str) -> Amendment:
 
 
 def propose_plan(draft: Workflow, at: str) -> None:
-    """Let the plan as it was begun wait for a person's approval, like an amendment.
+    """Add the initial plan as an amendment that waits for a person's approval.
 
-    An imported record of this id gives way: it was kept by another.
+    Replaces an imported record with the same id, which wfctl did not write.
     """
     of = f"the plan of {draft.id}"
     draft.amendments[PLAN] = Amendment(PLAN, PLAN, None, draft.purpose or of, at, changes={})
 
 
-def proposed_in(event: Event) -> str | None:
-    """Return the id of what an event proposes: an amendment, or the plan that it begins with."""
+def find_proposed_id(event: Event) -> str | None:
+    """Return the id of the amendment or initial plan that an event proposes, or None."""
     if event.type == "amendment.proposed":
         return str(event.data["amendment"])
     return PLAN if event.data.get("proposed") and event.version == 1 else None
 
 
 def version_after(state: Workflow, amendment: Amendment) -> int:
-    """Return the workflow's version once the amendment is approved; a plan changes nothing."""
+    """Return the workflow's version after the amendment is approved.
+
+    A plan keeps the version.
+    """
     return state.version if amendment.is_plan else state.version + 1
 
 
-def reject(draft: Workflow, event: Event) -> None:
-    """Close a proposal; nothing else changes."""
+def fold_rejection(draft: Workflow, event: Event) -> None:
+    """Close a proposal without any other change."""
     amendment = draft.amendments.get(event.data["amendment"])
     if amendment is not None and amendment.status == "proposed":
         amendment.status = "rejected"
         amendment.decided_at = event.occurred_at
 
 
-def approve(draft: Workflow, event: Event, accepted: Container[str]) -> None:
-    """Apply a proposal, where its proof of consent was accepted; else change nothing."""
+def fold_approval(draft: Workflow, event: Event, accepted: Container[str]) -> None:
+    """Apply a proposal if its proof of consent is accepted. Otherwise change nothing."""
     amendment = draft.amendments.get(event.data.get("amendment", ""))
     if amendment is None or not amendment.is_open or event.hash not in accepted:
         return
@@ -120,35 +126,48 @@ def approve(draft: Workflow, event: Event, accepted: Container[str]) -> None:
     amendment.decided_at = event.occurred_at
     proof = event.data.get("proof") or {}
     amendment.approved_by = event.data.get("approved_by", "user")
-    amendment.policy = proof.get("policy")
+    amendment.policy, amendment.mandate_rule = proof.get("policy"), rule_of(proof)
+    amendment.database_user = proof.get("database_user")
     if amendment.policy == BY_MANDATE:
         amendment.mandate = proof.get("mandate")
-    else:  # a person saw the files that the definition runs
+    else:  # a person approved the scripts
         draft.scripts = event.data.get("scripts", {})
         amendment.scripts = dict(draft.scripts)
     amendment.invalidated_stages = event.data.get("invalidated_stages", [])
     keeps = {id_: keeps_tasks(draft, amendment, id_) for id_ in amendment.targets}
     below = {*amendment.invalidated_stages} - {*keeps}
     keeps |= {id_: True for id_ in below if keeps_tasks(draft, amendment, id_)}
-    apply(draft, amendment)
-    _mark(draft, amendment)
+    apply_amendment(draft, amendment)
+    _mark_affected_stages(draft, amendment)
     for id_, kept in keeps.items():
         draft.stage(id_).keeps_tasks = kept
 
 
-def keeps_tasks(draft: Workflow, amendment: Amendment, id_: str) -> bool:
-    """Say whether tasks of a stage that are done go on to count: points or the verdict change.
+def rule_of(proof: Mapping[str, Any]) -> int:
+    """Return the version of the rules of mandates that a proof records: 1 if it records none.
 
-    Each task of a stage that follows another one by `like` counts if its partner task does.
+    Return 0 for a value that is no version.
+    """
+    found: Any = proof.get("mandate_rule", 1)
+    return found if isinstance(found, int) and not isinstance(found, bool) else 0
+
+
+def keeps_tasks(draft: Workflow, amendment: Amendment, id_: str) -> bool:
+    """Return whether finished tasks of a stage stay valid under an amendment.
+
+    They do if only points or the verdict change. A task of a stage that follows another stage by
+    `like` stays valid if its partner task does.
     """
     stage = draft.stages.get(id_)
-    if stage is None or not is_sweep(stage.parameters) or (stage.keep_as and not stage.keeps_tasks):
+    if stage is None or (stage.keep_as and not stage.keeps_tasks):
+        return False
+    if not stage.work.keeps_tasks(stage.work):
         return False
     if amendment.kind == PLAN_CHANGE and id_ in amendment.rewired:
-        above = upstream(_needs(draft), [id_]) & {*amendment.rewired}
-        rest = all(only_judges(draft, part_of(amendment, one)) for one in above)
+        above = upstream(_dependency_graph(draft), [id_]) & {*amendment.rewired}
+        rest = all(changes_only_verdict(draft, restrict_to_stage(amendment, one)) for one in above)
         rest = rest or follows_kept_tasks(draft, amendment, stage)
-        return rest and keeps_tasks(draft, part_of(amendment, id_), id_)
+        return rest and keeps_tasks(draft, restrict_to_stage(amendment, id_), id_)
     if amendment.stage != id_:
         is_kept = is_rejudged(draft, amendment, id_)
         return is_kept or follows_kept_tasks(draft, amendment, stage)
@@ -156,50 +175,53 @@ def keeps_tasks(draft: Workflow, amendment: Amendment, id_: str) -> bool:
         return bool(added_points(draft, id_))
     if amendment.kind not in _CHANGES or not set(amendment.changes) <= _AMONG:
         return False
-    new = _changed(stage.parameters, "parameters", amendment.changes.get("parameters", {}))
-    return is_sweep(new) and basis_of(stage.parameters) == basis_of(new)
+    new = _compute_new_value(
+        stage.parameters, "parameters", amendment.changes.get("parameters", {})
+    )
+    return stage.work.keeps_tasks(build_work(id_, new))
 
 
 def follows_kept_tasks(draft: Workflow, amendment: Amendment, stage: Stage) -> bool:
-    """Say whether an amendment reaches a stage by its partners alone, which keep their tasks."""
+    """Return whether an amendment reaches a stage only through partners that keep their tasks."""
     if _PROFILES & set(amendment.changes):
         return False
     partners = [partner.id for partner in partners_of(draft, stage)]
     changed = {*amendment.targets, *amendment.rewired}
-    reached = changed | downstream(_needs(draft), changed)
+    reached = changed | downstream(_dependency_graph(draft), changed)
     own = {*stage.depends_on} & reached
     return bool(own) and own <= {*partners} and keeps_tasks(draft, amendment, partners[0])
 
 
-def part_of(amendment: Amendment, id_: str) -> Amendment:
-    """Return what a change of several stages is of one: the rules of one stage hold for it."""
+def restrict_to_stage(amendment: Amendment, id_: str) -> Amendment:
+    """Return the part of an amendment of several stages that changes one stage."""
     own = rewired_fields(amendment.rewired[id_]) if id_ in amendment.rewired else {}
     return replace(amendment, kind="parameter_change", stage=id_, changes=own, rewired={})
 
 
-def _needs(draft: Workflow) -> dict[str, list[str]]:
+def _dependency_graph(draft: Workflow) -> dict[str, list[str]]:
+    """Return the dependencies by stage."""
     return {stage.id: stage.depends_on for stage in draft.stages.values()}
 
 
-def apply(draft: Workflow, amendment: Amendment) -> None:
-    """Change what the amendment defines anew; no status changes."""
+def apply_amendment(draft: Workflow, amendment: Amendment) -> None:
+    """Change the definition in ``draft`` as the amendment says, and keep all statuses."""
     if amendment.insert is not None:
-        _insert(draft, amendment.insert, amendment.place)
+        _insert_stage(draft, amendment.insert, amendment.place)
     for stage, change in amendment.rewired.items():
         of = draft.stages[stage]
         for field, values in rewired_fields(change).items():
-            setattr(of, field, _changed(getattr(of, field), field, values))
+            setattr(of, field, _compute_new_value(getattr(of, field), field, values))
     target = draft.stages[amendment.stage] if amendment.stage else draft
     for field, change in amendment.changes.items():
-        setattr(target, field, _changed(getattr(target, field), field, change))
+        setattr(target, field, _compute_new_value(getattr(target, field), field, change))
     for id_ in amendment.targets:
         if is_rejudged(draft, amendment, id_):
             for attempt in draft.stage(id_).attempts:
-                attempt.is_refuted = False  # it was by the verdict that is no more
+                attempt.is_refuted = False  # that verdict no longer exists
 
 
 def parameters_then(state: Workflow, stage: Stage, plan: int) -> dict[str, Any]:
-    """Return the parameters of a stage as they were in a version of the plan."""
+    """Return the parameters of a stage in an earlier version of the plan."""
     found = dict(stage.parameters)
     later = [one for one in state.amendments.values() if (one.version or 0) > plan > 0]
     for amendment in sorted(later, key=lambda one: one.version or 0, reverse=True):
@@ -214,7 +236,8 @@ def parameters_then(state: Workflow, stage: Stage, plan: int) -> dict[str, Any]:
     return found
 
 
-def _insert(draft: Workflow, definition: dict[str, Any], place: int | None) -> None:
+def _insert_stage(draft: Workflow, definition: dict[str, Any], place: int | None) -> None:
+    """Insert a stage at its place, or as the last stage."""
     known = {k: v for k, v in definition.items() if k in STAGE_FIELDS and k != "status"}
     extra = {k: v for k, v in definition.items() if k not in STAGE_FIELDS}
     entries = list(draft.stages.items())
@@ -223,7 +246,8 @@ def _insert(draft: Workflow, definition: dict[str, Any], place: int | None) -> N
     draft.stages = dict(entries)
 
 
-def _changed(value: Any, field: str, change: dict[str, Any]) -> Any:
+def _compute_new_value(value: Any, field: str, change: dict[str, Any]) -> Any:
+    """Return the value of a field after a change."""
     if field not in KEYED:
         return change["new"]
     new = dict(value)
@@ -235,65 +259,74 @@ def _changed(value: Any, field: str, change: dict[str, Any]) -> Any:
     return new
 
 
-def _mark(draft: Workflow, amendment: Amendment) -> None:
-    """Note what must not go on as if nothing had changed."""
+def _mark_affected_stages(draft: Workflow, amendment: Amendment) -> None:
+    """Mark stages that use a mandate, are outdated, are checked again, or run again."""
     for id_ in {*amendment.targets, *amendment.invalidated_stages} & {*draft.stages}:
-        draft.stages[id_].mandate = amendment.mandate
+        stage, name = draft.stages[id_], amendment.mandate
+        older = [one for one in stage.mandates if one != name]
+        stage.mandates = [] if name is None else [name, *older]
     for id_ in amendment.invalidated_stages:
         stage = draft.stages[id_]
-        if stage.status in ACTIVE and stage.attempts and not goes_on(draft, amendment, stage):
+        if (
+            stage.status in ACTIVE
+            and stage.attempts
+            and not is_attempt_continued(draft, amendment, stage)
+        ):
             stage.attempts[-1].outdated_by = amendment.id
         stage.is_rejudged = is_rejudged(draft, amendment, id_)
-    for stage in _built_anew(draft, amendment):
+    for stage in _find_stages_to_regenerate(draft, amendment):
         stage.regenerate = True
     for target in map(draft.stage, amendment.targets):
         if target.status is Status.FAILED and _runs_again(amendment, target):
             target.rerun_by = amendment.id
 
 
-def only_judges(draft: Workflow, amendment: Amendment) -> bool:
-    """Say whether the amendment leaves all that is computed from: nothing but a verdict changes."""
+def changes_only_verdict(draft: Workflow, amendment: Amendment) -> bool:
+    """Return whether the amendment changes only the check of results of its stage."""
     if amendment.kind not in _CHANGES or amendment.stage not in draft.stages:
         return False
-    parameters = draft.stages[amendment.stage].parameters
-    # The numbers of tasks are columns of the table that others read.
-    aside = without_result(parameters) - ({METRICS} if is_sweep(parameters) else set())
+    aside = draft.stages[amendment.stage].work.verdict_parameters
     return (
         set(amendment.changes) <= _AMONG and set(amendment.changes.get("parameters", {})) <= aside
     )
 
 
 def is_rejudged(draft: Workflow, amendment: Amendment, id_: str) -> bool:
-    """Say whether nothing but a verdict changes for a stage that the amendment reaches."""
+    """Return whether the amendment changes only the check of results of a stage."""
     if amendment.kind != PLAN_CHANGE:
-        return only_judges(draft, amendment)
-    named = ({id_} | upstream(_needs(draft), [id_])) & {*amendment.rewired}
-    parts = [part_of(amendment, one) for one in named]
+        return changes_only_verdict(draft, amendment)
+    named = ({id_} | upstream(_dependency_graph(draft), [id_])) & {*amendment.rewired}
+    parts = [restrict_to_stage(amendment, one) for one in named]
     moved = bool(_PROFILES & set(amendment.changes))
-    return bool(parts) and not moved and all(only_judges(draft, one) for one in parts)
+    return bool(parts) and not moved and all(changes_only_verdict(draft, one) for one in parts)
 
 
-def goes_on(draft: Workflow, amendment: Amendment, stage: Stage) -> bool:
-    """Say whether an attempt under way goes on, to be judged at its end by what is changed."""
+def is_attempt_continued(draft: Workflow, amendment: Amendment, stage: Stage) -> bool:
+    """Return whether a running attempt continues and is then checked by the new criteria."""
     if amendment.kind == PLAN_CHANGE and is_rejudged(draft, amendment, stage.id):
-        amendment = part_of(amendment, stage.id)
-    if stage.id != amendment.stage or not only_judges(draft, amendment) or not amendment.changes:
+        amendment = restrict_to_stage(amendment, stage.id)
+    if (
+        stage.id != amendment.stage
+        or not changes_only_verdict(draft, amendment)
+        or not amendment.changes
+    ):
         return False
     is_run_as_before = HOW_RUN.isdisjoint(amendment.changes.get("parameters", {}))
     return is_run_as_before and stage.status in ACTIVE and bool(stage.attempts)
 
 
 def _runs_again(amendment: Amendment, stage: Stage) -> bool:
-    """Whether an approval lets a failed stage go on: a change of what failed is decision enough.
+    """Return whether an approval makes a failed stage run again.
 
-    What it is called, and how long it is thought to take, let nothing end otherwise.
+    A new name or a new expected duration does not.
     """
     own = {*amendment.changes.get("parameters", {})} - {"expected_seconds"}
     changes = own | ({*amendment.changes} - {"name", "parameters"})
     return amendment.kind == "stage_rerun" or bool(changes) or stage.id in amendment.rewired
 
 
-def _built_anew(draft: Workflow, amendment: Amendment) -> list[Stage]:
+def _find_stages_to_regenerate(draft: Workflow, amendment: Amendment) -> list[Stage]:
+    """Return the stages whose prepared submissions are out of date."""
     if amendment.kind == PLAN_CHANGE and not _PROFILES & set(amendment.changes):
         return [draft.stages[id_] for id_, one in amendment.rewired.items() if _BUILT_FROM & {*one}]
     if amendment.stage is not None:
@@ -301,12 +334,12 @@ def _built_anew(draft: Workflow, amendment: Amendment) -> list[Stage]:
     return list(draft.stages.values()) if _PROFILES & set(amendment.changes) else []
 
 
-def _detected(draft: Workflow, event: Event) -> None:
-    """Keep in mind what waits for somebody; a change of the form alone does not."""
+def _fold_detected_drift(draft: Workflow, event: Event) -> None:
+    """Add a drift that waits for a decision, and ignore changes of the format alone."""
     data = event.data
     if data.get("kept_as") is None or not (data["differences"] or data["kind"] == "unreadable"):
         return
-    # What only an amendment may change of a stage that stays.
+    # Fields that only an amendment may change.
     touches = [
         ".".join([one["stage"], *map(str, one["path"])])
         for one in data["differences"]
@@ -316,8 +349,8 @@ def _detected(draft: Workflow, event: Event) -> None:
     draft.drifts.append(Drift(event.version, **known, touches=touches))
 
 
-def _adopted(draft: Workflow, event: Event) -> None:
-    """Close the drift; take over the fields that nobody specified."""
+def _fold_adopted_drift(draft: Workflow, event: Event) -> None:
+    """Close the drift, or keep its undecided rest, and adopt the unspecified fields."""
     for change in event.data.get("unknown", []):
         _take_over(draft, change)
     rest = event.data.get("rest")
@@ -331,80 +364,89 @@ def _adopted(draft: Workflow, event: Event) -> None:
 
 
 def _is_among(name: str, rest: list[str]) -> bool:
-    """Whether a field is one of those named, holds one of them, or is part of one."""
+    """Return whether a field is in the list, or contains or is part of a field in the list."""
     return any(f"{a}.".startswith(f"{b}.") for one in rest for a, b in ((one, name), (name, one)))
 
 
 def close_drift(draft: Any, event: Event) -> None:
-    """Take a drift of a workflow or a machine for decided, by adoption or by reversal."""
-    draft.edits = _with_decision(draft.edits, event)
+    """Close the adopted or reverted drift of a workflow or a machine, and record the decision."""
+    draft.edits = _add_decision(draft.edits, event)
     draft.drifts = [drift for drift in draft.drifts if drift.version != event.data["detected"]]
 
 
-def _with_decision(edits: list[dict[str, Any]], event: Event) -> list[dict[str, Any]]:
-    """Return the hand edits that were decided with one more; the same decision again is one."""
-    data, how = event.data, event.type.removeprefix("drift.")
-    policy = (data.get("proof") or {}).get("policy")
-    new = {"file": data["file"], "how": how, "by": data.get("approved_by"), "policy": policy}
+def _fold_audit_agreement(draft: Workflow, event: Event) -> None:
+    """Store who agreed to an audit entry and why. A later agreement replaces an earlier one."""
+    agreed = {**stages.consent_of(event), "reason": event.data["reason"]}
+    draft.agreed = {**draft.agreed, event.data["entry"]: agreed}
+
+
+def _add_decision(edits: list[dict[str, Any]], event: Event) -> list[dict[str, Any]]:
+    """Return the decided manual edits with one more, without duplicates."""
+    how = event.type.removeprefix("drift.")
+    new = {"file": event.data["file"], "how": how, **stages.consent_of(event)}
     return edits if new in edits else [*edits, new]
 
 
 def _take_over(draft: Workflow, change: dict[str, Any]) -> None:
+    """Store an unspecified field of a changed file, or remove it."""
     known = STAGE_FIELDS if change.get("stage") else (*WORKFLOW_FIELDS, MANDATES, ROUNDS)
     if change["field"] in known:
-        return  # written past the rules: it would be shown in place of the field itself
+        return  # another program wrote this event, which would hide the real field
     extra = draft.stages[change["stage"]].extra if change.get("stage") else draft.extra
     if change.get("removed"):
         extra.pop(change["field"], None)
     else:
-        extra[change["field"]] = restore(change.get("value"), change.get("layout", {}))
+        extra[change["field"]] = restore_key_order(change.get("value"), change.get("layout", {}))
 
 
 E = TypeVar("E", bound=Event)
 Apply = Callable[[Workflow, Event], None]
 
-#: The fold's own version: a stored state folded by another is not used.
-REDUCER = 31
+#: The version of the fold. A stored state of another version is not used.
+REDUCER = 43
 
 
 def evolve(
     state: Workflow | None, events: Iterable[Event], accepted: Container[str] = frozenset()
 ) -> Workflow | None:
-    """Return the state after ``events``; ``state`` itself is left as it was.
+    """Return the state after ``events``, without changing ``state``.
 
     ``accepted`` holds the hashes of the events whose proof of consent was verified.
     """
     result = state.draft() if state is not None else None
-    for _, folded in steps(result, events, accepted):
+    for _, folded in fold_events(result, events, accepted):
         result = folded
     return result
 
 
-def steps(
+def fold_events(
     draft: Workflow | None, events: Iterable[E], accepted: Container[str] = frozenset()
 ) -> Iterator[tuple[E, Workflow]]:
     """Yield each event with the state after it.
 
-    The state yielded is one object, changed in place from step to step; it is the caller's
-    own (`Workflow.draft`). Raises `NoWorkflow` where the first event creates none.
+    The yielded state is one object, which each step changes in place and which belongs to the
+    caller (`Workflow.draft`). Raises `NoWorkflow` if the first event does not create a workflow.
     """
     for event in events:
         if draft is None:
-            draft = _create(event)
+            draft = _create_workflow(event)
         else:
-            fold_in(draft, event, why_not(draft, event), partial(_apply, draft, event, accepted))
-        rounds.refresh(draft, event.occurred_at)
+            fold_in(
+                draft, event, why_not(draft, event), partial(_apply_event, draft, event, accepted)
+            )
+        rounds.refresh_loops(draft, event.occurred_at)
         draft.head = event.version
         if event.type not in stages.TYPES:
-            # What somebody else typed holds until something happens here.
+            # An imported time stays until the next event of wfctl.
             is_alike = len(draft.updated) == len(event.occurred_at)
             draft.updated = max(draft.updated if is_alike else "", event.occurred_at)
         yield event, draft
 
 
-def _apply(draft: Workflow, event: Event, accepted: Container[str]) -> None:
+def _apply_event(draft: Workflow, event: Event, accepted: Container[str]) -> None:
+    """Apply an event to the draft if it takes effect."""
     if event.type == "amendment.approved":
-        approve(draft, event, accepted)
+        fold_approval(draft, event, accepted)
         return
     apply, of_stage = _APPLY.get(event.type), stages.APPLY.get(event.type)
     if (apply is None and of_stage is None) or not takes_effect(draft, event):
@@ -415,15 +457,17 @@ def _apply(draft: Workflow, event: Event, accepted: Container[str]) -> None:
         of_stage(draft, draft.stages[event.data["stage"]], event)
 
 
-def _create(event: Event) -> Workflow:
+def _create_workflow(event: Event) -> Workflow:
+    """Return the state that the first event creates. Raises `NoWorkflow`."""
     if event.type not in ("workflow.created", "workflow.imported"):
         raise NoWorkflow(
-            f"the first event is {event.type}; expected workflow.created or workflow.imported",
+            "the first event of a log must be workflow.created or workflow.imported, but it is "
+            f"{event.type}",
             type=event.type,
         )
     data = event.data
     try:
-        draft = stages.workflow_of(restore(data["document"], data.get("layout", {})))
+        draft = stages.workflow_of(restore_key_order(data["document"], data.get("layout", {})))
     except UNFOLDABLE as error:
         why = f"version {event.version}: the document is no workflow ({type(error).__name__})"
         raise NoWorkflow(why, type=event.type) from error
@@ -439,8 +483,8 @@ def _create(event: Event) -> Workflow:
     return draft
 
 
-def _files(draft: Workflow, event: Event) -> None:
-    """What was seen of files at the beginning; said later it would be another's word for them."""
+def _fold_files(draft: Workflow, event: Event) -> None:
+    """Store the file digests that were recorded at creation. Ignore later records."""
     if not draft.is_beginning:
         return
     draft.scripts = event.data.get("scripts", {})
@@ -451,17 +495,17 @@ def _files(draft: Workflow, event: Event) -> None:
             attempt.inputs, attempt.scripts = found["inputs"], found["scripts"]
 
 
-def _completed_workflow(draft: Workflow, event: Event) -> None:
+def _fold_workflow_completed(draft: Workflow, event: Event) -> None:
     draft.workflow_status = "completed"
     draft.completions += 1
     draft.report = event.data.get("report")
 
 
-def _reopened(draft: Workflow, event: Event) -> None:
+def _fold_workflow_reopened(draft: Workflow, event: Event) -> None:
     draft.workflow_status = None
 
 
-def _session_started(draft: Workflow, event: Event) -> None:
+def _fold_session_started(draft: Workflow, event: Event) -> None:
     draft.session = Session(
         count=event.data["number"],
         id=event.occurred_at,
@@ -471,15 +515,15 @@ def _session_started(draft: Workflow, event: Event) -> None:
     )
 
 
-def _session_ended(draft: Workflow, event: Event) -> None:
+def _fold_session_ended(draft: Workflow, event: Event) -> None:
     reason = event.data["reason"]
     draft.session.is_open = False
     draft.session.exit_reason = None if reason == "waiting" else reason
     for stage in draft.stages.values():
-        stage.uncharged = False  # what a session left is not for another to pay
+        stage.uncharged = False  # the next session does not pay for this one
 
 
-def _charged(draft: Workflow, event: Event) -> None:
+def _fold_cost(draft: Workflow, event: Event) -> None:
     draft.session.cost += event.data["weight"]
     stage = draft.stages.get(event.data["stage"])
     if stage is not None:
@@ -489,17 +533,18 @@ def _charged(draft: Workflow, event: Event) -> None:
 _APPLY: dict[str, Apply] = {
     "line.imported": stages.fold_line,
     "state.imported": stages.fold_state,
-    "files.recorded": _files,
-    "workflow.completed": _completed_workflow,
-    "workflow.reopened": _reopened,
-    "amendment.proposed": propose,
-    "amendment.rejected": reject,
-    "drift.detected": _detected,
-    "drift.adopted": _adopted,
+    "files.recorded": _fold_files,
+    "workflow.completed": _fold_workflow_completed,
+    "workflow.reopened": _fold_workflow_reopened,
+    "amendment.proposed": fold_proposal,
+    "amendment.rejected": fold_rejection,
+    "drift.detected": _fold_detected_drift,
+    "drift.adopted": _fold_adopted_drift,
     "drift.reverted": close_drift,
-    "session.started": _session_started,
-    "session.ended": _session_ended,
-    "cost.charged": _charged,
-    "round.begun": rounds.begun,
-    "loop.stopped": rounds.stopped,
+    "audit.agreed": _fold_audit_agreement,
+    "session.started": _fold_session_started,
+    "session.ended": _fold_session_ended,
+    "cost.charged": _fold_cost,
+    "round.begun": rounds.fold_round_begun,
+    "loop.stopped": rounds.fold_loop_stopped,
 }

@@ -1,4 +1,4 @@
-"""The fold of loops: a round begins, ends with numbers, and is the last one or is not."""
+"""The fold of loops: a round starts, ends with numbers, and may be the last round."""
 
 from __future__ import annotations
 
@@ -10,17 +10,23 @@ from lifecycle.event import Event
 from lifecycle.state.loops import LoopState, Round
 from lifecycle.state.status import FINISHED, Status
 from lifecycle.state.workflow import Amendment, Stage, Workflow
-from lifecycle.sweeps.definition import MAP, is_sweep, without_result
+from lifecycle.sweeps.definition import MAP
 from lifecycle.words.document import rewired_fields
-from lifecycle.words.mandates import counted
+from lifecycle.words.mandates import RULE, format_count
 from lifecycle.words.metrics import metrics_of
-from lifecycle.words.rounds import LoopDefinition, envelope_of, is_met, loops_of, outside_of
+from lifecycle.words.rounds import (
+    LoopDefinition,
+    envelope_of,
+    find_values_outside_envelope,
+    is_met,
+    loops_of,
+)
 
 
-def begun(draft: Workflow, event: Event) -> None:
-    """A round begins: its stages are computed again, with its points beside those of before."""
+def fold_round_begun(draft: Workflow, event: Event) -> None:
+    """Start a round: reset its stages and add its points to those of earlier rounds."""
     data = event.data
-    if why_not_begun(draft, data) is not None:
+    if explain_round_not_begun(draft, data) is not None:
         return
     loop = draft.loops[data["loop"]]
     loop.rounds.append(
@@ -36,30 +42,60 @@ def begun(draft: Workflow, event: Event) -> None:
     )
     stages = [draft.stages[id_] for id_ in loop.stages]
     for stage in stages:
-        _again(stage)
+        _reset_stage(stage)
     for stage in stages:
         if stage.status is Status.INVALIDATED and not draft.unmet(stage):
             stage.status = Status.READY
 
 
-def why_not_begun(state: Workflow, data: Mapping[str, Any]) -> str | None:
-    """Return why a round that is recorded has not begun; None if it has."""
+def explain_round_not_begun(state: Workflow, data: Mapping[str, Any]) -> str | None:
+    """Return why a recorded round did not start, or None if it started."""
     standing = state.loops.get(data["loop"])
     if standing is None:
         return "there is no such loop"
     loop = state.loop(data["loop"])
-    if not standing.is_due or data["round"] != standing.round.number + 1:
+    # Earlier versions charged fewer attempts to a loop, and their rounds stay valid.
+    is_over = _explain_loop_end(state, loop, standing, rule=1) is not None
+    has_ended = standing.round.ended_at is not None
+    if is_over or not has_ended or data["round"] != standing.round.number + 1:
         return "no such round was due"
     if not is_from_its_source(state, loop, data):
         return f"its points are not those of {loop.ask}"
     if not data["points"] or len(data["points"]) > (loop.each or len(data["points"])):
         return "it has another number of points than the envelope allows"
-    outside = (why for point in data["points"] for why in outside_of(loop, point))
-    return next(outside, None)
+    outside = (why for point in data["points"] for why in find_values_outside_envelope(loop, point))
+    repeated = repeated_points(state, loop, standing, data["points"])
+    return next(outside, None) or next(repeated, None)
+
+
+def points_before(
+    state: Workflow, loop: LoopDefinition, standing: LoopState
+) -> list[dict[str, Any]]:
+    """Return the points of all rounds so far, those of the map first."""
+    from lifecycle.sweeps.points import build_points  # imports readers of files
+
+    first = build_points(state.stages[loop.points].parameters[MAP])
+    return [*(dict(one.values) for one in first), *standing.added]
+
+
+def repeated_points(
+    state: Workflow, loop: LoopDefinition, standing: LoopState, asked: list[dict[str, Any]]
+) -> Iterator[str]:
+    """Yield why points repeat each other, or do not fit the map and earlier rounds."""
+    from lifecycle.sweeps.points import UnusableMap, build_points
+
+    options = {k: v for k, v in state.stages[loop.points].parameters[MAP].items() if k == "folders"}
+    so_far = ""
+    try:
+        before = points_before(state, loop, standing)
+        so_far = f" (the first {len(before)} are those so far)"
+        build_points({"points": [*before, *asked], **options})
+    except UnusableMap as error:
+        yield f"{error}{so_far}"
 
 
 def is_from_its_source(state: Workflow, loop: LoopDefinition, data: Mapping[str, Any]) -> bool:
-    """Whether points are those which a loop asks for: of a stage, its output as it left it."""
+    """Return whether points are the unchanged output that the loop names as their source."""
     results = {
         one["path"]: one["sha256"] for one in state.stages[loop.asked or loop.points].results
     }
@@ -68,26 +104,27 @@ def is_from_its_source(state: Workflow, loop: LoopDefinition, data: Mapping[str,
     return loop.asks_somebody or (own and known == results.get(loop.ask))
 
 
-def _again(stage: Stage) -> None:
+def _reset_stage(stage: Stage) -> None:
+    """Reset a stage so that its round can compute it again."""
     if stage.status is Status.SKIPPED:
         return
     stage.status, stage.changed, stage.rerun_by = Status.INVALIDATED, [], None
     stage.metrics, stage.retry_count, stage.fix = [], 0, None
     stage.started_at = stage.completed_at = None
     stage.running_process, stage.blocked_by = None, {}
-    # Tasks of the rounds before go on to count.
-    stage.keeps_tasks = is_sweep(stage.parameters)
+    # Tasks of earlier rounds stay valid.
+    stage.keeps_tasks = stage.work.grows_by_rounds
 
 
-def stopped(draft: Workflow, event: Event) -> None:
-    """Somebody wants no further round."""
+def fold_loop_stopped(draft: Workflow, event: Event) -> None:
+    """Store the reason why a person or agent stopped the loop."""
     loop = draft.loops.get(event.data["loop"])
     if loop is not None:
         loop.stopped = event.data["reason"]
 
 
-def refresh(draft: Workflow, at: str) -> None:
-    """Take up loops that are new, end rounds whose stages are all completed, and judge."""
+def refresh_loops(draft: Workflow, at: str) -> None:
+    """Add new loops, end rounds whose stages are all completed, and check the criteria."""
     if not (draft.loops or draft.rounds):
         return
     defined = loops_of(draft.rounds)
@@ -99,20 +136,22 @@ def refresh(draft: Workflow, at: str) -> None:
         standing = draft.loops.setdefault(name, LoopState([]))
         standing.stages = list(loop.stages)
         _end_round(draft, standing, at)
-        standing.over = _why_over(draft, loop, standing)
+        standing.over = _explain_loop_end(draft, loop, standing)
 
 
 def _end_round(draft: Workflow, loop: LoopState, at: str) -> None:
+    """Store the end and the numbers of a finished round, or reopen the round."""
     stages = [draft.stages[id_] for id_ in loop.stages]
     done = all(stage.status in FINISHED for stage in stages)
     if done and loop.round.ended_at is None:
-        found = {name: number for stage in stages for name, number in _numbers(stage)}
+        found = {name: number for stage in stages for name, number in _list_metric_values(stage)}
         loop.rounds[-1] = replace(loop.round, ended_at=at, numbers=found, plan=draft.version)
     elif not done and loop.round.ended_at is not None:
         loop.rounds[-1] = replace(loop.round, ended_at=None, numbers={}, plan=0)
 
 
-def _numbers(stage: Stage) -> Iterator[tuple[str, dict[str, Any]]]:
+def _list_metric_values(stage: Stage) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield each metric of a stage with its value, error and unit."""
     for one in stage.metrics:
         yield (
             f"{stage.id}.{one['name']}",
@@ -120,58 +159,64 @@ def _numbers(stage: Stage) -> Iterator[tuple[str, dict[str, Any]]]:
         )
 
 
-def _why_over(draft: Workflow, loop: LoopDefinition, standing: LoopState) -> str | None:
-    """Return why no further round begins; None if one does, or the last one has not ended."""
+def _explain_loop_end(
+    draft: Workflow, loop: LoopDefinition, standing: LoopState, rule: int = RULE
+) -> str | None:
+    """Return why no further round starts, or None if one may start or the last one is running."""
     if standing.round.ended_at is None:
         return None
     if standing.stopped is not None:
         return f"stopped: {standing.stopped}"
     numbers = [one.numbers for one in counting_rounds(draft, standing)]
     for until in loop.until:
-        if is_met(until, numbers, better_of(draft, until.metric)):
+        if is_met(until, numbers, better_direction(draft, until.metric)):
             return str(until)
     if standing.round.number >= loop.at_most:
-        return f"its limit of {counted(loop.at_most, 'round')}"
-    return _used_up(draft, loop)
+        return f"its limit of {format_count(loop.at_most, 'round')}"
+    return _find_exhausted_limit(draft, loop, rule)
 
 
-def _used_up(draft: Workflow, loop: LoopDefinition) -> str | None:
-    """Return which limit of the loop leaves no room for a round of one point; None if none does."""
+def _find_exhausted_limit(draft: Workflow, loop: LoopDefinition, rule: int) -> str | None:
+    """Return the limit that does not allow another round of one point, or None without one."""
     envelope = envelope_of(loop)
     if envelope.tasks is None and envelope.core_hours is None:
         return None
-    from lifecycle.state.effort import cost_problems, of_a_round, used  # few loops need it
+    from lifecycle.state.effort import cost_problems, of_a_round, used  # needed by few loops
 
-    problems = cost_problems(envelope, used(draft, envelope.name), *of_a_round(draft, loop, 1))
+    so_far = used(draft, envelope.name, rule)
+    problems = cost_problems(envelope, so_far, *of_a_round(draft, loop, 1))
     why = "; ".join(problems)
     return f"no further round is within its limits: {why}" if why else None
 
 
 def counting_rounds(state: Workflow, loop: LoopState) -> list[Round]:
-    """Return the rounds whose numbers count: those of the definition as it is now.
+    """Return the rounds whose numbers are valid for the current definition.
 
-    An amendment may say that what earlier rounds computed goes on to count.
+    An amendment may state that the results of earlier rounds stay valid.
     """
 
     def counts(one: Round) -> bool:
-        since = [a for a in state.amendments.values() if one.plan and _since(a, one.plan)]
+        since = [
+            a for a in state.amendments.values() if one.plan and _is_approved_since(a, one.plan)
+        ]
         return not any(
-            _is_computed_anew(state, amendment, loop.stages) and not _spares(amendment, one.number)
+            _is_computed_anew(state, amendment, loop.stages)
+            and not _keeps_round(amendment, one.number)
             for amendment in since
         )
 
     return [one for one in loop.rounds if counts(one)]
 
 
-def counts_below(state: Workflow, stage: Stage, plan: int) -> int | None:
-    """Return from which round on tasks computed by a version of the definition count no longer.
+def first_invalid_round(state: Workflow, stage: Stage, plan: int) -> int | None:
+    """Return the first round whose tasks are invalid, for tasks of a version of the plan.
 
-    0 if no round counts; None if no amendment since then says of rounds which ones count on.
+    0 if all rounds are invalid; None if no later amendment limits the valid rounds.
     """
     since = [
         amendment.from_round
         for amendment in state.amendments.values()
-        if _since(amendment, plan)
+        if _is_approved_since(amendment, plan)
         and (
             (amendment.kind == "stage_rerun" and stage.id in amendment.targets)
             or _is_computed_anew(state, amendment, [stage.id])
@@ -181,21 +226,23 @@ def counts_below(state: Workflow, stage: Stage, plan: int) -> int | None:
 
 
 def points_since(state: Workflow, stage: str, number: int) -> list[dict[str, Any]]:
-    """Return the points that a round and those behind it added to a stage's map."""
+    """Return the points that a round and later rounds added to a stage's map."""
     loop = state.loops[state.loop_of(stage) or ""]
     return [point for one in loop.rounds if one.number >= number for point in one.points]
 
 
-def _since(amendment: Amendment, plan: int) -> bool:
+def _is_approved_since(amendment: Amendment, plan: int) -> bool:
+    """Return whether an amendment was approved after a version of the plan."""
     return amendment.status == "approved" and (amendment.version or 0) > plan
 
 
-def _spares(amendment: Amendment, number: int) -> bool:
+def _keeps_round(amendment: Amendment, number: int) -> bool:
+    """Return whether an amendment keeps the results of a round."""
     return amendment.from_round is not None and number < amendment.from_round
 
 
 def _is_computed_anew(state: Workflow, amendment: Amendment, stages: Iterable[str]) -> bool:
-    """Whether an amendment changes what results of one of these stages are computed from."""
+    """Return whether an amendment changes the definition behind results of these stages."""
     if amendment.record is not None or not {*stages} & {*amendment.invalidated_stages}:
         return False
     if amendment.kind in ("stage_insert", "stage_skip"):
@@ -211,15 +258,15 @@ def _is_computed_anew(state: Workflow, amendment: Amendment, stages: Iterable[st
 
 
 def _is_of_verdict(state: Workflow, stage: str, field: str, change: Mapping[str, Any]) -> bool:
-    """Whether the change of a field leaves what is computed: other points, another verdict."""
+    """Return whether the change of a field affects only points or the check of results."""
     if field != "parameters":
         return field in ("name", "success_criteria", "outputs")
     of = state.stages.get(stage)
-    return of is not None and {*change} <= {MAP} | without_result(of.parameters)
+    return of is not None and {*change} <= {MAP} | of.work.ignored_parameters
 
 
-def better_of(draft: Workflow, metric: str) -> str:
-    """Return what is better of a number, ``stage-2.tc``: lower, higher, or nothing."""
+def better_direction(draft: Workflow, metric: str) -> str:
+    """Return which values of a metric are better: lower, higher, or empty if not stated."""
     stage, _, name = metric.rpartition(".")
     known = metrics_of(draft.stages[stage].parameters) if stage in draft.stages else {}
     return known[name].better if name in known else ""

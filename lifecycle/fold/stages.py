@@ -1,4 +1,4 @@
-"""The fold of what happens to stages and their attempts: by event type, on the stage it names."""
+"""The fold of events of stages and their attempts."""
 
 from __future__ import annotations
 
@@ -10,28 +10,44 @@ from lifecycle.event import Event
 from lifecycle.state.conditions import basis_of, cores
 from lifecycle.state.status import ACTIVE, Status
 from lifecycle.state.workflow import PLAN, Amendment, Attempt, Session, Stage, Workflow
-from lifecycle.sweeps.definition import sweep_of
-from lifecycle.words.document import STAGE_FIELDS, WORKFLOW_FIELDS, default_session_config, restore
+from lifecycle.words.document import (
+    STAGE_FIELDS,
+    WORKFLOW_FIELDS,
+    default_session_config,
+    restore_key_order,
+)
 from lifecycle.words.mandates import GRACE, time_limit
+from lifecycle.words.scripts import INIT, has_script_ending
 from lifecycle.words.values import MAX_COUNT
 
 TYPES = frozenset({"line.imported", "state.imported"})
 
-#: What the attempt is called that was under way: of an earlier log, or launched by somebody else.
+#: Id of an attempt that was running at the import. An earlier log or another program started it.
 TAKEN_OVER = "att-0001"
-#: The folder of an attempt that wfctl launched, in that of its stage.
+#: The folder of an attempt that wfctl launched, relative to the stage's folder.
 _OWN = re.compile(r"\.attempts/att-[0-9]{4,}-[0-9a-f]{8}")
 
 
+def consent_of(event: Event) -> dict[str, Any]:
+    """Return who agreed to an event and under which policy.
+
+    `database_user` exists only on a server.
+    """
+    proof = event.data.get("proof") or {}
+    user = proof.get("database_user")
+    agreed = {"by": event.data.get("approved_by"), "policy": proof.get("policy")}
+    return {**agreed, **({"database_user": user} if user is not None else {})}
+
+
 def workflow_of(document: dict[str, Any]) -> Workflow:
-    """Return the state that a document describes; a field that is null or not there is empty."""
+    """Return the state that a document describes. Null and missing fields are empty."""
     state = Workflow(id=document["workflow_id"], created="", updated="")
-    describe(state, document)
+    apply_document(state, document)
     return state
 
 
-def describe(draft: Workflow, document: dict[str, Any]) -> None:
-    """Make the state what the document says, its place in the log and its root aside."""
+def apply_document(draft: Workflow, document: dict[str, Any]) -> None:
+    """Set the state from a document, except its position in the log and its root."""
     given = {key: value for key, value in document.items() if value is not None}
     config = given.get("session_config", {})
     draft.id = given["workflow_id"]
@@ -42,9 +58,9 @@ def describe(draft: Workflow, document: dict[str, Any]) -> None:
     draft.experiment_design = given.get("experiment_design")
     draft.workflow_plan = given.get("workflow_plan")
     plan = {PLAN: draft.plan} if draft.plan is not None else {}
-    draft.amendments = {**_amendments(given.get("amendments", [])), **plan}
+    draft.amendments = {**_build_imported_amendments(given.get("amendments", [])), **plan}
     draft.session_config = config
-    draft.session = _session(config or default_session_config())
+    draft.session = _build_session(config or default_session_config())
     draft.default_backend = given.get("default_backend", "local")
     draft.backend_profiles = given.get("backend_profiles", {})
     draft.stages = {entry["id"]: stage_of(entry) for entry in given["stages"]}
@@ -59,7 +75,8 @@ def stage_of(entry: dict[str, Any]) -> Stage:
     return Stage(**known, extra={k: v for k, v in entry.items() if k not in STAGE_FIELDS})
 
 
-def _amendments(records: list[dict[str, Any]]) -> dict[str, Amendment]:
+def _build_imported_amendments(records: list[dict[str, Any]]) -> dict[str, Amendment]:
+    """Return the amendments of an imported file, which count as approved."""
     return {
         record["id"]: Amendment(
             id=record["id"],
@@ -76,32 +93,38 @@ def _amendments(records: list[dict[str, Any]]) -> dict[str, Amendment]:
     }
 
 
-def _session(config: dict[str, Any]) -> Session:
+def _build_session(config: dict[str, Any]) -> Session:
+    """Return the session that ``session_config`` describes."""
     return Session(
-        count=int(_number(config.get("session_count"))),
+        count=int(_read_number(config.get("session_count"))),
         id=config.get("session_id"),
-        cost=_number(config.get("session_cost")),
+        cost=_read_number(config.get("session_cost")),
         exit_reason=config.get("exit_reason"),
     )
 
 
-def _number(found: Any) -> float:
-    """Return what a file holds where it is a number that can be gone on from, else 0."""
+def _read_number(found: Any) -> float:
+    """Return a positive number from a file, or 0 for any other value."""
     is_number = isinstance(found, int | float) and not isinstance(found, bool)
     return found if is_number and 0 < found <= MAX_COUNT // 2 else 0
 
 
-def counts(draft: Workflow, event: Event) -> bool:
-    """Whether an event is a part of the import that the stream began with."""
+def is_part_of_import(draft: Workflow, event: Event) -> bool:
+    """Return whether an event belongs to the import that started the stream."""
     return event.version <= draft.import_end
 
 
 def fold_state(draft: Workflow, event: Event) -> None:
-    """The state becomes what a version of the file says; the last one is where wfctl goes on."""
-    if not counts(draft, event):
+    """Set the state from an imported version of the file.
+
+    The last version is the state with which wfctl continues.
+    """
+    if not is_part_of_import(draft, event):
         return
-    document: dict[str, Any] = restore(event.data["document"], event.data.get("layout", {}))
-    describe(draft, document)
+    document: dict[str, Any] = restore_key_order(
+        event.data["document"], event.data.get("layout", {})
+    )
+    apply_document(draft, document)
     draft.source = document
     draft.spelling = dict(event.data.get("spelling", {}))
     if event.version == draft.import_end:
@@ -110,9 +133,9 @@ def fold_state(draft: Workflow, event: Event) -> None:
 
 
 def _take_over(stage: Stage, event: Event) -> None:
-    """Give a stage that is under way the attempt that its file tells of.
+    """Create the attempt of a running imported stage.
 
-    One that wfctl launched for a log that was lost is an attempt like any other.
+    An attempt that wfctl launched for a lost log is an ordinary attempt.
     """
     process = stage.running_process
     if stage.status not in ACTIVE or (stage.status is Status.PREPARING and process is None):
@@ -142,8 +165,8 @@ def _take_over(stage: Stage, event: Event) -> None:
 
 
 def fold_line(draft: Workflow, event: Event) -> None:
-    """What a line of the log said became so, whether or not it could."""
-    if not counts(draft, event):
+    """Apply the statuses of an imported log line, without checking transitions."""
+    if not is_part_of_import(draft, event):
         return
     data = event.data
     draft.updated = max(draft.updated, event.occurred_at)
@@ -157,10 +180,11 @@ def fold_line(draft: Workflow, event: Event) -> None:
     if data.get("retry") is not None:
         stage.retry_count, stage.status = data["retry"], Status.READY
     for status in data.get("statuses", []):
-        _become(stage, Status(status), event)
+        _set_status(stage, Status(status), event)
 
 
-def _become(stage: Stage, status: Status, event: Event) -> None:
+def _set_status(stage: Stage, status: Status, event: Event) -> None:
+    """Set the status of a stage and the fields that depend on it."""
     stage.status = status
     if status is Status.PREPARING:
         stage.started_at, stage.completed_at = event.occurred_at, None
@@ -170,17 +194,18 @@ def _become(stage: Stage, status: Status, event: Event) -> None:
         stage.last_error = event.data["text"]
 
 
-#: What is recorded of an attempt that begins and of one that is seen, under the names it has there.
+#: Fields of an attempt that its start and its observations record under the same names.
 _BEGUN = (
     *("mode", "root", "work_dir", "submission", "submission_sha256", "wrapper", "session", "host"),
     *("boot_id", "recovers", "inputs", "diagnostic", "scripts", "taken_over", "carried"),
     *("carried_from", "environment", "beside", "code"),
+    *("variables", "variables_key", "program", "programs"),
 )
 _SEEN = ("row", "verdict", "action", "reason", "evidence")
 
 
-def _readied(draft: Workflow, stage: Stage, event: Event) -> None:
-    """It may be picked up; ``reset`` gives it a clean slate."""
+def _fold_readied(draft: Workflow, stage: Stage, event: Event) -> None:
+    """Make the stage ready. With ``reset``, clear its retries and times."""
     if stage.status is not Status.PENDING:
         stage.running_process = None
     if event.data.get("reset"):
@@ -190,29 +215,31 @@ def _readied(draft: Workflow, stage: Stage, event: Event) -> None:
     stage.status, stage.blocked_by, stage.rerun_by = Status.READY, {}, None
 
 
-def _prepared(draft: Workflow, stage: Stage, event: Event) -> None:
+def _fold_prepared(draft: Workflow, stage: Stage, event: Event) -> None:
     stage.status = Status.PREPARING
     stage.started_at, stage.completed_at = event.occurred_at, None
     stage.running_process = None
 
 
-def _started(draft: Workflow, stage: Stage, event: Event) -> None:
-    """An attempt is about to be launched; ``running_process`` shows it from here on."""
+def _fold_attempt_started(draft: Workflow, stage: Stage, event: Event) -> None:
+    """Add the attempt that is about to be launched, and show it in ``running_process``."""
     data = event.data
     if stage.attempts and stage.attempts[-1].is_open:
-        _end(stage.attempts[-1], event, "lost")
+        _end_attempt(stage.attempts[-1], event, "lost")
     if stage.keep_as is not None and not stage.keeps_tasks:
         stage.kept_tasks = []
     stage.keep_as, stage.keeps_tasks = None, False
     stage.regenerate = False
-    # Nobody declared what an earlier attempt happened to leave.
+    # Undeclared files of an earlier attempt are not outputs.
     stage.outputs, stage.found_outputs = stage.declared_outputs, False
     stage.reused, stage.is_rejudged = None, False
     known: dict[str, Any] = {name: data[name] for name in _BEGUN if name in data}
     known |= {"basis": basis_of(draft, stage), "event": event.hash, "plan": draft.version}
     loop = draft.loops.get(draft.loop_of(stage.id) or "")
     known |= {"round": 0 if loop is None else loop.round.number}
-    known |= {"charged": _charged(draft, stage, data.get("tasks"))}
+    known |= {"charged": _compute_charge_to_mandates(draft, stage, data.get("tasks"))}
+    known |= {"tasks_given": data.get("tasks")}
+    known |= {"unapproved": _unapproved_scripts(draft, stage, data.get("scripts", {}))}
     stage.attempts.append(Attempt(id=data["attempt"], started_at=event.occurred_at, **known))
     stage.running_process = {
         "tmux_session": data.get("session"),
@@ -225,23 +252,40 @@ def _started(draft: Workflow, stage: Stage, event: Event) -> None:
     }
 
 
-def _charged(draft: Workflow, stage: Stage, tasks: int | None) -> dict[str, Any]:
-    """Return the most that an attempt by a mandate may use; nothing of one without."""
-    name = draft.mandate_of(stage)
-    if name is None:
+def _unapproved_scripts(draft: Workflow, stage: Stage, scripts: dict[str, str]) -> list[str]:
+    """Return the scripts that differ from the approved ones and that no mandate allows.
+
+    A script that the approval does not list was created later: an approval lists each existing
+    script and, since it lists ``init.sh``, each missing script.
+    """
+    agreed = draft.scripts
+    others = [path for path, sha in scripts.items() if agreed.get(path, sha) != sha]
+    if INIT in agreed:
+        others += [path for path in scripts if path not in agreed and has_script_ending(path)]
+    known = map(draft.mandate, draft.mandates_for(stage)) if others else ()
+    allowed = [one.scripts for one in known if one is not None]
+    return [
+        path for path in others if not any(scripts[path] in one.get(path, ()) for one in allowed)
+    ]
+
+
+def _compute_charge_to_mandates(draft: Workflow, stage: Stage, tasks: int | None) -> dict[str, Any]:
+    """Return the maximum use of an attempt under mandates, or an empty result without mandates."""
+    names = draft.mandates_for(stage)
+    if not names:
         return {}
-    count, at_once = (1, 1) if tasks is None else (tasks, sweep_of(stage.parameters).at_once)
+    count = 1 if tasks is None else tasks
     each = cores(draft, stage)
     most = count * each * ((time_limit(stage.parameters) or 0) + GRACE)
     return {
-        "mandate": name,
+        "mandates": names,
         "tasks": count,
         "core_seconds": most,
-        "cores": each * min(count, at_once),
+        "cores": each * min(count, stage.work.task_rules.at_once),
     }
 
 
-def _launched(draft: Workflow, stage: Stage, event: Event) -> None:
+def _fold_launched(draft: Workflow, stage: Stage, event: Event) -> None:
     data, attempt = event.data, stage.attempts[-1]
     if data["mode"] != "sync":
         stage.status = Status.RUNNING
@@ -256,31 +300,35 @@ def _launched(draft: Workflow, stage: Stage, event: Event) -> None:
     stage.running_process = {**(stage.running_process or {}), **shown}
 
 
-def _computed(draft: Workflow, stage: Stage, event: Event) -> None:
+def _fold_computed(draft: Workflow, stage: Stage, event: Event) -> None:
     stage.status = Status.POST_PROCESSING
     stage.attempts[-1].exit_code = event.data["exit_code"]
     stage.attempts[-1].resources = event.data.get("resources", {})
-    _end(stage.attempts[-1], event, "computed")
+    _end_attempt(stage.attempts[-1], event, "computed")
 
 
-def _end(attempt: Attempt, event: Event, outcome: str) -> None:
+def _end_attempt(attempt: Attempt, event: Event, outcome: str) -> None:
     attempt.ended_at, attempt.outcome = event.occurred_at, outcome
 
 
-def _completed(draft: Workflow, stage: Stage, event: Event) -> None:
+def _fold_completed(draft: Workflow, stage: Stage, event: Event) -> None:
     stage.status, stage.completed_at = Status.COMPLETED, event.occurred_at
-    stage.results, stage.changed, stage.adopted = event.data.get("outputs", []), [], []
+    stage.results, stage.changed = event.data.get("outputs", []), []
+    stage.adopted, stage.deleted = [], []
     stage.metrics = event.data.get("metrics", [])
     stage.uncharged = True
     if stage.source is not None:
         stage.source.outcome = "completed"
         stage.source.results, stage.source.metrics = stage.results, stage.metrics
+        stage.source.check_files = event.data.get("check_files", {})
 
 
-def _failed(draft: Workflow, stage: Stage, event: Event) -> None:
+def _fold_failed(draft: Workflow, stage: Stage, event: Event) -> None:
     data = event.data
     stage.status, stage.last_error = Status.FAILED, data["error"]
     stage.category, stage.because = data.get("category"), data.get("because")
+    named = data.get("attempt") and stage.attempts
+    stage.failed_plan = stage.attempts[-1].plan if named else draft.version
     stage.rerun_by = data.get("superseded_by")
     superseded = stage.rerun_by is not None
     stage.uncharged = not superseded
@@ -289,54 +337,56 @@ def _failed(draft: Workflow, stage: Stage, event: Event) -> None:
         stage.source.results = data.get("outputs") or stage.source.results
         stage.source.metrics = data.get("metrics") or stage.source.metrics
         stage.source.is_refuted = not superseded
+        stage.source.check_files = data.get("check_files", {})
     stage.reused = None
     if stage.attempts and stage.attempts[-1].outcome in (None, "computed"):
         stage.attempts[-1].exit_code = data.get("exit_code")
         stage.attempts[-1].resources = data.get("resources") or stage.attempts[-1].resources
-        _end(stage.attempts[-1], event, "superseded" if superseded else "failed")
+        _end_attempt(stage.attempts[-1], event, "superseded" if superseded else "failed")
         stage.attempts[-1].stop = superseded or bool(data.get("stop"))
 
 
-def _retried(draft: Workflow, stage: Stage, event: Event) -> None:
-    """It may run again; ``last_error`` stays."""
+def _fold_retried(draft: Workflow, stage: Stage, event: Event) -> None:
+    """Make the stage ready again, and keep ``last_error``."""
     stage.status, stage.blocked_by, stage.rerun_by = Status.READY, {}, None
     stage.retry_count, stage.fix = event.data["retry"], event.data["fix"]
     stage.running_process = None
     stage.regenerate = stage.regenerate or bool(event.data.get("regenerate"))
     if event.data.get("failed_only") and stage.attempts:
-        policy = (event.data.get("proof") or {}).get("policy")
-        decision = {"by": event.data.get("approved_by"), "policy": policy}
-        stage.kept_tasks = [*stage.kept_tasks, {"attempt": stage.attempts[-1].id, **decision}]
+        decision = {"attempt": stage.attempts[-1].id, **consent_of(event)}
+        stage.kept_tasks = [*stage.kept_tasks, decision]
 
 
-def _invalidated(draft: Workflow, stage: Stage, event: Event) -> None:
-    """What it did counts no longer: it waits for what it rests on."""
+def _fold_invalidated(draft: Workflow, stage: Stage, event: Event) -> None:
+    """Invalidate the results of the stage, which then waits for its dependencies."""
     stage.status, stage.changed, stage.rerun_by = Status.INVALIDATED, [], None
-    stage.metrics = []  # the attempt has them
+    stage.metrics = []  # the attempt keeps its metrics
     draft.workflow_status = None if draft.workflow_status == "completed" else draft.workflow_status
 
 
-def _skipped(draft: Workflow, stage: Stage, event: Event) -> None:
+def _fold_skipped(draft: Workflow, stage: Stage, event: Event) -> None:
     stage.status, stage.running_process, stage.rerun_by = Status.SKIPPED, None, None
 
 
-def _blocked(draft: Workflow, stage: Stage, event: Event) -> None:
+def _fold_blocked(draft: Workflow, stage: Stage, event: Event) -> None:
     stage.blocked_by[event.data["dependency"]] = event.data["dependency_status"]
 
 
-def _of_attempt(draft: Workflow, stage: Stage, event: Event) -> None:
-    """What was seen of the attempt that the event names."""
+def _fold_attempt_event(draft: Workflow, stage: Stage, event: Event) -> None:
+    """Update the attempt that the event names."""
     data = event.data
     for attempt in (one for one in stage.attempts if one.id == data["attempt"]):
         match event.type:
             case "attempt.observed":
                 for name in _SEEN:
                     setattr(attempt, name, data[name])
-                _wait(attempt, data.get("waiting"), event.occurred_at)
+                _set_waiting_reason(attempt, data.get("waiting"), event.occurred_at)
             case "attempt.stopped":
                 attempt.stopped_at = event.occurred_at
             case "attempt.left":
                 attempt.left = data["files"]
+                exchanged = [*_exchanged_scripts(attempt), *data.get("exchanged", [])]
+                attempt.exchanged = list(dict.fromkeys(exchanged))
             case "leftovers.freed":
                 attempt.left = [one for one in attempt.left if one["path"] not in data["files"]]
             case "tasks.observed":
@@ -345,17 +395,37 @@ def _of_attempt(draft: Workflow, stage: Stage, event: Event) -> None:
                 known |= {"ended": data.get("ended", 0), "failures": data.get("failures", [])}
                 lists = {name: data.get(name, []) for name in ("journals", "edited", "late")}
                 attempt.tasks = {**known, "record": data.get("record"), **lists}
+                _drop_kept_tasks(stage, attempt, data["total"])
 
 
-def _wait(attempt: Attempt, reason: str | None, at: str) -> None:
-    """Keep why an attempt does not continue; the same reason counts from its first observation."""
+def _exchanged_scripts(attempt: Attempt) -> list[str]:
+    """Return the scripts that were sent to a job and that the job changed.
+
+    Other files are left out, because a job may write into them.
+    """
+    sent = {one["path"] for one in attempt.inputs}
+    recorded = {**(attempt.beside or {}), **attempt.scripts}
+    left = {one["path"]: one["sha256"] for one in attempt.left if one["path"] in sent}
+    return [path for path, digest in left.items() if digest != recorded.get(path, digest)]
+
+
+def _drop_kept_tasks(stage: Stage, attempt: Attempt, total: int) -> None:
+    """Drop the decisions to keep tasks of earlier attempts if this attempt computes all tasks."""
+    if attempt.tasks_given != total:
+        return
+    earlier = {one.id for one in stage.attempts[: stage.attempts.index(attempt)]}
+    stage.kept_tasks = [one for one in stage.kept_tasks if one["attempt"] not in earlier]
+
+
+def _set_waiting_reason(attempt: Attempt, reason: str | None, at: str) -> None:
+    """Store why an attempt does not continue, since its first observation."""
     if reason is None:
         attempt.waiting = None
     elif attempt.waiting is None or attempt.waiting["reason"] != reason:
         attempt.waiting = {"reason": reason, "since": at}
 
 
-def _relaunched(draft: Workflow, stage: Stage, event: Event) -> None:
+def _fold_relaunched(draft: Workflow, stage: Stage, event: Event) -> None:
     attempt, reason = stage.attempts[-1], event.data["reason"]
     attempt.relaunches += 1
     alike = attempt.relaunched_for == reason
@@ -363,12 +433,12 @@ def _relaunched(draft: Workflow, stage: Stage, event: Event) -> None:
     attempt.relaunched_for, attempt.session = reason, event.data.get("session")
 
 
-def _outputs(draft: Workflow, stage: Stage, event: Event) -> None:
+def _fold_outputs(draft: Workflow, stage: Stage, event: Event) -> None:
     stage.outputs, stage.found_outputs = event.data["outputs"], bool(event.data.get("found"))
 
 
-def _reused(draft: Workflow, stage: Stage, event: Event) -> None:
-    """The kept outputs of an earlier attempt lie in place; they are to be verified."""
+def _fold_reused(draft: Workflow, stage: Stage, event: Event) -> None:
+    """Use the kept outputs of an earlier attempt, which are checked next."""
     stage.status, stage.reused = Status.POST_PROCESSING, event.data["attempt"]
     stage.keep_as, stage.is_rejudged = None, False
     if not stage.declared_outputs:
@@ -376,53 +446,57 @@ def _reused(draft: Workflow, stage: Stage, event: Event) -> None:
         stage.found_outputs = True
 
 
-def _adopted(draft: Workflow, stage: Stage, event: Event) -> None:
-    """Results count as they are now."""
+def _fold_adopted_results(draft: Workflow, stage: Stage, event: Event) -> None:
+    """Update the digests of adopted results, and keep those of deleted results."""
     new = {one["path"]: one for one in event.data["outputs"]}
     stage.results = [new.get(one["path"], one) for one in stage.results]
     stage.metrics = event.data.get("metrics", stage.metrics)
-    stage.changed = [one for one in stage.changed if one["path"] not in new]
-    policy = (event.data.get("proof") or {}).get("policy")
-    agreed = {"paths": list(new), "by": event.data.get("approved_by"), "policy": policy}
-    stage.adopted = [*stage.adopted, agreed]
+    gone = {one["path"]: one for one in event.data.get("deleted", [])}
+    stage.changed = [one for one in stage.changed if one["path"] not in {*new, *gone}]
+    stage.deleted = [one for one in stage.deleted if one["path"] not in {*new, *gone}]
+    agreed = consent_of(event)
+    if new:
+        stage.adopted = [*stage.adopted, {"paths": list(new), **agreed}]
+    about = {**agreed, "at": event.occurred_at, "reason": event.data["reason"]}
+    stage.deleted += [{**one, **about} for one in gone.values()]
 
 
-def _results_changed(draft: Workflow, stage: Stage, event: Event) -> None:
+def _fold_changed_results(draft: Workflow, stage: Stage, event: Event) -> None:
     stage.changed = event.data["files"]
 
 
-def _archived(draft: Workflow, stage: Stage, event: Event) -> None:
-    """Its folder is to be kept under another name before it runs again."""
+def _fold_archived(draft: Workflow, stage: Stage, event: Event) -> None:
+    """Store the folder to which the outputs move before the stage runs again."""
     stage.keep_as = event.data["kept_as"]
     stage.kept = int(event.data["kept_as"].rpartition(".v")[2])
 
 
-def _checkpoint(draft: Workflow, stage: Stage, event: Event) -> None:
+def _fold_checkpoint(draft: Workflow, stage: Stage, event: Event) -> None:
     stage.checkpoint = event.data["checkpoint"]
 
 
 APPLY: Mapping[str, Callable[[Workflow, Stage, Event], None]] = {
-    "stage.readied": _readied,
-    "stage.prepared": _prepared,
-    "attempt.started": _started,
-    "stage.launched": _launched,
-    "stage.computed": _computed,
-    "stage.completed": _completed,
-    "stage.failed": _failed,
-    "stage.retried": _retried,
-    "stage.invalidated": _invalidated,
-    "stage.skipped": _skipped,
-    "stage.blocked": _blocked,
-    "attempt.observed": _of_attempt,
-    "attempt.relaunched": _relaunched,
-    "attempt.stopped": _of_attempt,
-    "attempt.left": _of_attempt,
-    "tasks.observed": _of_attempt,
-    "leftovers.freed": _of_attempt,
-    "outputs.recorded": _outputs,
-    "outputs.reused": _reused,
-    "outputs.archived": _archived,
-    "results.adopted": _adopted,
-    "results.changed": _results_changed,
-    "checkpoint.recorded": _checkpoint,
+    "stage.readied": _fold_readied,
+    "stage.prepared": _fold_prepared,
+    "attempt.started": _fold_attempt_started,
+    "stage.launched": _fold_launched,
+    "stage.computed": _fold_computed,
+    "stage.completed": _fold_completed,
+    "stage.failed": _fold_failed,
+    "stage.retried": _fold_retried,
+    "stage.invalidated": _fold_invalidated,
+    "stage.skipped": _fold_skipped,
+    "stage.blocked": _fold_blocked,
+    "attempt.observed": _fold_attempt_event,
+    "attempt.relaunched": _fold_relaunched,
+    "attempt.stopped": _fold_attempt_event,
+    "attempt.left": _fold_attempt_event,
+    "tasks.observed": _fold_attempt_event,
+    "leftovers.freed": _fold_attempt_event,
+    "outputs.recorded": _fold_outputs,
+    "outputs.reused": _fold_reused,
+    "outputs.archived": _fold_archived,
+    "results.adopted": _fold_adopted_results,
+    "results.changed": _fold_changed_results,
+    "checkpoint.recorded": _fold_checkpoint,
 }

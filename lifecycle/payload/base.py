@@ -12,22 +12,22 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, core_schema
 
-from lifecycle.payload.event_types import VALUES, type_of, version_of
-from lifecycle.words.values import MAX_COUNT, shortened
+from lifecycle.payload.event_types import VALUES, VERSIONS, event_type_of_model
+from lifecycle.words.values import MAX_COUNT, shorten
 
 
-def fitting(name: str) -> StringConstraints:
-    """Return what the quick check asks of texts of this name."""
+def string_constraints(name: str) -> StringConstraints:
+    """Return the constraints of a named string value, as the quick check applies them."""
     known = VALUES[name]
     least, most = known.get("minLength"), known.get("maxLength")
     return StringConstraints(pattern=known.get("pattern"), min_length=least, max_length=most)
 
 
-StageId = Annotated[str, fitting("stage")]
-AttemptId = Annotated[str, fitting("attempt")]
-AmendmentId = Annotated[str, fitting("amendment")]
+StageId = Annotated[str, string_constraints("stage")]
+AttemptId = Annotated[str, string_constraints("attempt")]
+AmendmentId = Annotated[str, string_constraints("amendment")]
 #: What a person decides: an amendment, or the plan as it was begun.
-DecisionId = Annotated[str, fitting("decision")]
+DecisionId = Annotated[str, string_constraints("decision")]
 #: A whole number that every reader of JSON and every engine can hold.
 Whole = Annotated[int, Field(ge=-MAX_COUNT, le=MAX_COUNT)]
 
@@ -50,10 +50,10 @@ class _CutToFit:
 
 def _cut_to_fit(value: Any, info: core_schema.ValidationInfo) -> Any:
     is_own = isinstance(value, str) and info.context != _FROM_OUTSIDE
-    return shortened(value) if is_own else value
+    return shorten(value) if is_own else value
 
 
-Text = Annotated[str, fitting("words"), _CutToFit()]
+Text = Annotated[str, string_constraints("words"), _CutToFit()]
 
 _PLAIN = frozenset({str, int, float, bool, type(None)})
 
@@ -93,8 +93,8 @@ class Payload(BaseModel):
 
     @classmethod
     def __pydantic_init_subclass__(cls, **_: Any) -> None:
-        cls.type = type_of(cls.__name__)
-        cls.schema_version = version_of(cls.type)
+        cls.type = event_type_of_model(cls.__name__)
+        cls.schema_version = VERSIONS.get(cls.type, 1)
 
     @classmethod
     def of(cls, data: Document) -> Self:

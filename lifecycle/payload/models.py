@@ -25,11 +25,12 @@ _BASE = frozenset(
 #: The first words of the names that `workflow` defines; all others are of stages.
 _OF_WORKFLOWS = (
     *("Workflow", "Line", "State", "Note", "Amendment"),
-    *("Session", "Cost", "Drift", "Exit", "Unknown", "Round", "Loop"),
+    *("Session", "Cost", "Drift", "Exit", "Unknown", "Round", "Loop", "Audit"),
 )
 
 
-def _home(name: str) -> str:
+def _module_of(name: str) -> str:
+    """Return the module that defines a model."""
     if name in _BASE:
         return "base"
     return "workflow" if name.startswith(_OF_WORKFLOWS) else "stage"
@@ -39,7 +40,7 @@ if not TYPE_CHECKING:  # a type checker is to see the names above, and no others
 
     def __getattr__(name: str) -> Any:
         """Load what a family defines; from then on it is found without this."""
-        home = import_module(f"lifecycle.payload.{_home(name)}")
+        home = import_module(f"lifecycle.payload.{_module_of(name)}")
         if name not in vars(home):
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         found = globals()[name] = getattr(home, name)

@@ -13,7 +13,7 @@ LateFile path:text seconds:whole
 LeftFile at:text?=null link:text?=null path:text sha256:text size:whole
 MeasuredNumber error:real?=null name:words path:text pointer:text task:text?=null unit:text?=null
   value:real
-RestsOn approvals:{text}={} attempt:text?=null definition:text tasks:text?=null
+RestsOn approvals:{text}={} attempt:text?=null definition:text round:whole?=null tasks:text?=null
 UnknownField field:text layout:{[text]}={} removed:flag=false stage:stage?=null value:any=null
 amendment.approved amendment:decision approved_by:text="user" invalidated_stages:[stage]=[]
   kept:{stage>whole}={} proof:{any}={} scripts:{text}={} version:whole?=null
@@ -23,8 +23,8 @@ amendment.proposed also:[stage]=[] amendment:amendment?=null changes:{any}={} de
   place:whole?=null reason:words?=null rewire:[stage]|flag=false rewired:{stage>{any}}={}
   stage:stage?=null
 amendment.rejected amendment:decision reason:text?=null
-attempt.left attempt:attempt files:[LeftFile] host:text?=null more:whole=0 record:FileDigest?=null
-  stage:stage
+attempt.left attempt:attempt exchanged:[text]=[] files:[LeftFile] host:text?=null more:whole=0
+  record:FileDigest?=null stage:stage
 attempt.observed action:words attempt:attempt evidence:{any} reason:text row:whole stage:stage
   verdict:words waiting:text?=null
 attempt.relaunched attempt:attempt mode:(sync,tmux,setsid) reason:text session:text?=null
@@ -32,9 +32,13 @@ attempt.relaunched attempt:attempt mode:(sync,tmux,setsid) reason:text session:t
 attempt.started attempt:attempt?=null beside:{text}?=null boot_id:text?=null carried:[FileDigest]=[]
   carried_from:attempt?=null code:CodeVersion?=null diagnostic:flag=false
   environment:JobEnvironment?=null host:text?=null inputs:[FileDigest]=[] mode:(sync,tmux,setsid)
-  recovers:attempt?=null root:text scripts:{text}={} session:text?=null stage:stage submission:text
-  submission_sha256:text taken_over:flag=false tasks:tasks?=null work_dir:text wrapper:text
+  program:FileDigest?=null programs:[FileDigest]=[] recovers:attempt?=null root:text
+  scripts:{text}={} session:text?=null stage:stage submission:text submission_sha256:text
+  taken_over:flag=false tasks:tasks?=null variables:{text}={} variables_key:text?=null work_dir:text
+  wrapper:text
 attempt.stopped attempt:attempt ended:[text] reason:words stage:stage
+audit.agreed approved_by:text="user" entry:words kind:words proof:{any}={} reason:words
+  subject:words text:words
 checkpoint.recorded checkpoint:any stage:stage
 claim.overruled approved_by:text="user" attempt:attempt claim:(computed,over) proof:{any}={}
   reason:words stage:stage verdict:words
@@ -79,22 +83,22 @@ note.logged after:whole?=null kind:(note,external)="note" raw:text?=null stage:s
 outputs.archived amendment:amendment?=null kept_as:kept stage:stage
 outputs.recorded found:flag=false outputs:[text] stage:stage
 outputs.reused attempt:attempt inputs:[FileDigest]=[] outputs:[FileDigest] stage:stage
-results.adopted approved_by:text?=null metrics:[MeasuredNumber]=[] outputs:[FileDigest]
-  proof:{any}={} reason:words rests_on:RestsOn?=null stage:stage
+results.adopted approved_by:text?=null deleted:[FileDigest]=[] metrics:[MeasuredNumber]=[]
+  outputs:[FileDigest] proof:{any}={} reason:words rests_on:RestsOn?=null stage:stage
 results.changed files:[ChangedFile] stage:stage
 round.begun by:words data:{text}={} loop:machine points:[{any}] reason:words?=null round:round?=null
   source:text?=null
 session.ended next:text?=null reason:(budget_exhausted,completed,blocked,waiting)
 session.started driven:flag=false environment:{any}?=null number:whole?=null report:report?=null
 stage.blocked dependency:stage dependency_status:(failed,skipped) stage:stage
-stage.completed attempt:attempt?=null checks:[Check]=[] detail:text?=null evidence:words?=null
-  judged_by:text?=null metrics:[MeasuredNumber]=[] outputs:[FileDigest]=[] rests_on:RestsOn?=null
-  stage:stage
+stage.completed attempt:attempt?=null check_files:{text}={} checks:[Check]=[] detail:text?=null
+  evidence:words?=null judged_by:text?=null metrics:[MeasuredNumber]=[] outputs:[FileDigest]=[]
+  rests_on:RestsOn?=null stage:stage
 stage.computed attempt:attempt detail:text?=null exit_code:whole facts:{any}={} resources:{real}={}
   stage:stage
 stage.failed attempt:attempt?=null because:text?=null
-  category:(input,resource,scheduler,missing_output,software,unknown)?=null checks:[Check]=[]
-  error:words exit_code:whole?=null metrics:[MeasuredNumber]=[] output:text?=null
+  category:(input,resource,scheduler,missing_output,software,unknown)?=null check_files:{text}={}
+  checks:[Check]=[] error:words exit_code:whole?=null metrics:[MeasuredNumber]=[] output:text?=null
   outputs:[FileDigest]=[] resources:{real}={} stage:stage stop:flag=false
   superseded_by:amendment?=null
 stage.invalidated amendment:amendment reason:text?=null stage:stage

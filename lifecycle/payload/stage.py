@@ -16,18 +16,18 @@ from lifecycle.payload.base import (
     StagePayload,
     Text,
     Whole,
-    fitting,
+    string_constraints,
 )
-from lifecycle.words.values import MAX_COUNT, MAX_TASKS, misplaced
+from lifecycle.words.values import MAX_COUNT, MAX_TASKS, find_misplaced_task
 
 #: Numbers in few letters, such as 0-99,103.
-Ranges = Annotated[str, fitting("ranges")]
+Ranges = Annotated[str, string_constraints("ranges")]
 Real = Annotated[float, Field(allow_inf_nan=False)]
 Tasks = Annotated[int, Field(ge=0, le=MAX_TASKS)]
 
 
 class StageReadied(StagePayload):
-    """A stage may be picked up; ``reset``: times and ``retry_count`` start from nothing."""
+    """A stage may start. With ``reset``, its times and its ``retry_count`` are cleared."""
 
     reason: str = "dependencies met"
     reset: bool = False
@@ -35,7 +35,7 @@ class StageReadied(StagePayload):
 
 
 class StagePrepared(StagePayload):
-    """A stage was picked up; its inputs are being built."""
+    """wfctl started to prepare the inputs of a stage."""
 
     detail: str | None = None
 
@@ -74,7 +74,7 @@ class CodeVersion(PayloadPart):
 
 
 class AttemptStarted(StagePayload):
-    """An attempt is about to be launched: committed before any process of it starts."""
+    """An attempt of a stage starts. wfctl records this event before it starts any process."""
 
     attempt: AttemptId | None = None  # decided: the next number of the stage
     mode: Literal["sync", "tmux", "setsid"]
@@ -104,6 +104,14 @@ class AttemptStarted(StagePayload):
     tasks: Annotated[int, Field(ge=0, le=MAX_TASKS)] | None = None
     #: Nothing if the root is in no repository of git, or git did not say.
     code: CodeVersion | None = None
+    #: The variables of its jobs: name → keyed digest of the value.
+    variables: dict[str, str] = {}
+    #: What identifies the key of these digests; digests of other keys are not comparable.
+    variables_key: str | None = None
+    #: The first program of the command, by its absolute path; None if PATH has no such file.
+    program: FileDigest | None = None
+    #: The other programs that the command and the verify commands start.
+    programs: list[FileDigest] = []
 
 
 class FilesOfAttempt(PayloadPart):
@@ -115,7 +123,7 @@ class FilesOfAttempt(PayloadPart):
 
 
 class FilesRecorded(Payload):
-    """The files that a definition runs, as they were when its workflow began.
+    """wfctl recorded the digests of the scripts that a new workflow runs.
 
     ``attempts``: by stage what the imported attempt under way rests on.
     """
@@ -125,7 +133,7 @@ class FilesRecorded(Payload):
 
 
 class StageLaunched(AttemptPayload):
-    """The attempt's processes run; what its runner told of itself.
+    """The processes of the attempt are running.
 
     A synchronous one leaves its stage preparing: such a stage never shows running. ``again``: it
     was recorded as launched before, and its jobs are others since, or known at last.
@@ -147,7 +155,7 @@ class StageLaunched(AttemptPayload):
 
 
 class StageComputed(AttemptPayload):
-    """The computation is over, with exit code 0."""
+    """The computation ended with exit code 0."""
 
     exit_code: Whole
     detail: str | None = None
@@ -157,7 +165,7 @@ class StageComputed(AttemptPayload):
 
 
 class ClaimOverruled(AttemptPayload):
-    """A person says of an attempt what the evidence denies; comes with a proof of consent.
+    """A person upheld a claim about an attempt against the evidence, with a proof of consent.
 
     ``claim``: that it is ``computed`` well, or that it is ``over``. ``verdict`` is what was found.
     """
@@ -184,12 +192,14 @@ class RestsOn(PayloadPart):
 
     ``attempt`` is the event that started it, ``approvals`` those of the plan and of each amendment
     that the stage has to do with; ``definition`` is the stage's, ``tasks`` the record of a sweep.
+    ``round`` is the number of the round if the stage is in a loop.
     """
 
     attempt: str | None = None
     definition: str
     approvals: dict[str, str] = {}
     tasks: str | None = None
+    round: Whole | None = None
 
 
 class MeasuredNumber(PayloadPart):
@@ -219,6 +229,9 @@ class StageCompleted(StagePayload):
     outputs: list[FileDigest] = []
     metrics: list[MeasuredNumber] = []
     rests_on: RestsOn | None = None  # decided
+    #: Files of the check that differ from those at the start of the attempt: path → SHA-256 in hex,
+    #: or ``missing``.
+    check_files: dict[str, str] = {}
 
 
 #: What went wrong, as far as the evidence tells.
@@ -226,7 +239,7 @@ Category = Literal["input", "resource", "scheduler", "missing_output", "software
 
 
 class StageFailed(StagePayload):
-    """The stage failed; ``error`` goes into ``last_error``: a line that tells what went wrong.
+    """The stage failed. The field ``error`` contains the cause, in one line.
 
     ``output`` is what the line was found in, whole as far as it was kept, such as a traceback.
     ``category`` and ``because`` are a diagnosis: what kind of failure the evidence shows, and the
@@ -248,6 +261,8 @@ class StageFailed(StagePayload):
     #: As in `StageComputed`.
     resources: dict[str, Real] = {}
     output: str | None = None
+    #: As in `StageCompleted`.
+    check_files: dict[str, str] = {}
 
 
 class StageRetried(StagePayload):
@@ -266,7 +281,7 @@ class StageRetried(StagePayload):
 
 
 class StageInvalidated(StagePayload):
-    """A completed stage is stale, because of an approved amendment."""
+    """A completed stage became invalid because of an approved amendment."""
 
     amendment: AmendmentId
     reason: str | None = None
@@ -280,14 +295,14 @@ class StageSkipped(StagePayload):
 
 
 class StageBlocked(StagePayload):
-    """A stage stays held back by a dependency that failed or was skipped."""
+    """A stage is blocked by a dependency that failed or was skipped."""
 
     dependency: StageId
     dependency_status: Literal["failed", "skipped"]
 
 
 class AttemptObserved(AttemptPayload):
-    """What the reconciler saw of an attempt, and what it concluded.
+    """wfctl collected evidence about an attempt, and reached a verdict.
 
     ``waiting`` is why the attempt does not continue; None if it does, or if nothing tells.
     """
@@ -301,7 +316,7 @@ class AttemptObserved(AttemptPayload):
 
 
 class AttemptRelaunched(AttemptPayload):
-    """The monitor of an attempt was started again; the computation was not."""
+    """The monitor of an attempt was started again, but not the computation."""
 
     mode: Literal["sync", "tmux", "setsid"]
     session: str | None = None
@@ -309,7 +324,7 @@ class AttemptRelaunched(AttemptPayload):
 
 
 class AttemptStopped(AttemptPayload):
-    """An attempt that is over was looked for where it ran: nothing of it is left.
+    """An attempt ended, and none of its processes or jobs remains on the machine.
 
     ``ended`` names what was ended, ``reason`` says why.
     """
@@ -334,7 +349,7 @@ class LateFile(PayloadPart):
 
 
 class TasksObserved(AttemptPayload):
-    """Where the tasks of a sweep stand at one look, each named by its place in the map, from 0.
+    """The states of a sweep's tasks at one moment. The first task has the number 0.
 
     What earlier attempts have done of the same definition counts. ``points`` is the digest of the
     keys that the places are of. ``ended`` tasks came to an end in this attempt, well or not.
@@ -359,7 +374,7 @@ class TasksObserved(AttemptPayload):
 
     @model_validator(mode="after")
     def _of_its_tasks(self) -> Self:
-        why = misplaced(self.__dict__)
+        why = find_misplaced_task(self.__dict__)
         if why is not None:
             raise PydanticCustomError("places", "{why}", {"why": why})
         return self
@@ -380,8 +395,10 @@ class LeftFile(PayloadPart):
 
 
 class AttemptLeft(AttemptPayload):
-    """What an attempt left beside the outputs of its stage.
+    """A list of the files that an attempt wrote in addition to the outputs of its stage.
 
+    ``exchanged`` are scripts and modules that the job may have run in place of those that were
+    sent: their copies were replaced, removed or hidden by new files when the job ended.
     ``more`` files are not named here; ``record`` is the file that names all. ``host`` is where
     files lie that were not brought to this machine, each ``at`` an absolute path there.
     """
@@ -390,10 +407,11 @@ class AttemptLeft(AttemptPayload):
     more: Whole = 0
     record: FileDigest | None = None
     host: str | None = None
+    exchanged: list[str] = []
 
 
 class LeftoversFreed(AttemptPayload):
-    """What an attempt before the last good one left behind is removed; said before it is.
+    """Leftover files of an earlier attempt will be deleted. wfctl records this event first.
 
     ``paths`` are removed, folders whole, ``more`` is how many are not named; ``files`` are what the
     job wrote, where it wrote them; ``size`` is in bytes.
@@ -425,7 +443,7 @@ class ChangedFile(PayloadPart):
 
 
 class ResultsChanged(StagePayload):
-    """Results of a completed stage are no more as they were recorded, as far as was seen.
+    """Results of a completed stage differ from the digests in the log.
 
     ``files`` are all of them; none where all are as recorded again.
     """
@@ -434,9 +452,13 @@ class ResultsChanged(StagePayload):
 
 
 class ResultsAdopted(StagePayload):
-    """Results of a completed stage that somebody changed afterwards count as they are now."""
+    """A person accepted changed results of a completed stage.
+
+    ``deleted`` are results that somebody deleted: their recorded digests stay valid.
+    """
 
     outputs: list[FileDigest]
+    deleted: list[FileDigest] = []
     #: All numbers of the stage, as they are now.
     metrics: list[MeasuredNumber] = []
     reason: Text
@@ -447,7 +469,7 @@ class ResultsAdopted(StagePayload):
 
 
 class OutputsReused(AttemptPayload):
-    """The kept outputs of an earlier good attempt were put in place; nothing was computed.
+    """wfctl restored the outputs of an earlier attempt instead of computing them again.
 
     ``outputs`` are its results as they were verified then, and lie in place again. ``inputs`` is
     what a computation would start from now; it is what the attempt computed from.
@@ -458,13 +480,13 @@ class OutputsReused(AttemptPayload):
 
 
 class OutputsArchived(StagePayload):
-    """The stage's folder was kept under another name before it runs again."""
+    """wfctl renamed the stage's folder to keep its files before the stage runs again."""
 
-    kept_as: Annotated[str, fitting("kept")]
+    kept_as: Annotated[str, string_constraints("kept")]
     amendment: AmendmentId | None = None
 
 
 class CheckpointRecorded(StagePayload):
-    """Where a long computation can go on from."""
+    """The point from which a long computation can continue."""
 
     checkpoint: JsonValue

@@ -16,18 +16,18 @@ from lifecycle.payload.base import (
     StagePayload,
     Text,
     Whole,
-    fitting,
+    string_constraints,
 )
 from lifecycle.words.values import MAX_COUNT, MAX_WEIGHT
 
 #: A number as JSON spells it.
-Number = Annotated[str, fitting("number")]
+Number = Annotated[str, string_constraints("number")]
 #: Held to by the event itself: the log of an archive that somebody made up leads nowhere else.
-ReportPath = Annotated[str, fitting("report")]
+ReportPath = Annotated[str, string_constraints("report")]
 
 
 class WorkflowCreated(Payload):
-    """A workflow exists: its document as first projected, and where its root is."""
+    """Somebody created a workflow. The event contains the first plan and the root."""
 
     document: Document
     #: JSON pointer of an object → its keys in the order they were written in.
@@ -42,7 +42,7 @@ class WorkflowCreated(Payload):
 
 
 class WorkflowImported(Payload):
-    """A workflow taken over from files that somebody else kept."""
+    """A workflow was imported from files that were kept without wfctl."""
 
     document: Document
     layout: dict[str, list[str]] = {}
@@ -57,7 +57,7 @@ class WorkflowImported(Payload):
 
 
 class LineImported(Payload):
-    """What stood in an imported log, and what it says: a fact of another's keeping.
+    """A line of an imported log, with its meaning. wfctl did not verify the line.
 
     ``raw`` holds the lines as they were, without their newlines; several entries where they
     differ in their time alone (``count``).
@@ -83,9 +83,9 @@ class LineImported(Payload):
 
 
 class StateImported(Payload):
-    """A version of an imported ``workflow-state.json``: the state as it said it was.
+    """One version of an imported ``workflow-state.json``.
 
-    ``spelling``: numbers that it spells in other letters than we do, by JSON pointer.
+    ``spelling``: numbers that the file writes differently from wfctl, by JSON pointer.
     """
 
     document: Document
@@ -108,7 +108,7 @@ class WorkflowReopened(Payload):
 
 
 class NoteLogged(Payload):
-    """A line of free text for the log; ``external`` where somebody else wrote it there."""
+    """A line of free text. If another program wrote the line, ``kind`` is ``external``."""
 
     text: Text
     stage: StageId | None = None
@@ -121,7 +121,7 @@ class NoteLogged(Payload):
 
 
 class SessionStarted(Payload):
-    """An executor's session began."""
+    """A session started."""
 
     number: Whole | None = None  # decided: the workflow's count, this one included
     #: A loop keeps the session, and ends it.
@@ -136,14 +136,14 @@ ExitReason = Literal["budget_exhausted", "completed", "blocked", "waiting"]
 
 
 class SessionEnded(Payload):
-    """An executor's session ended in order."""
+    """A session ended normally."""
 
     reason: ExitReason
     next: str | None = None
 
 
 class CostCharged(StagePayload):
-    """The session's cost grew by the weight of a stage's class."""
+    """wfctl charged the cost of a stage to the session."""
 
     weight: Annotated[float, Field(ge=0, le=MAX_WEIGHT)]
     work_class: Literal["sync", "async", "error_cycle", "diagnostic"]
@@ -160,7 +160,7 @@ AmendmentType = Literal[
 
 
 class AmendmentProposed(Payload):
-    """A definitional change that somebody asks for. Nothing changes yet."""
+    """Somebody proposed a change of the workflow's definition. Nothing changes yet."""
 
     amendment: AmendmentId | None = None  # decided: the workflow's next number
     kind: AmendmentType
@@ -185,7 +185,7 @@ class AmendmentProposed(Payload):
 
 
 class AmendmentApproved(Payload):
-    """A person agreed; takes effect only with an accepted proof of consent."""
+    """Somebody approved an amendment. wfctl ignores approvals without a valid proof of consent."""
 
     amendment: DecisionId
     #: Decided: the workflow's version, one more than before; of the plan the one it began with.
@@ -200,17 +200,17 @@ class AmendmentApproved(Payload):
 
 
 class AmendmentRejected(Payload):
-    """A person did not agree; nothing changes."""
+    """Somebody rejected a proposed change. Nothing changes."""
 
     amendment: DecisionId
     reason: str | None = None
 
 
-LoopName = Annotated[str, fitting("loop")]
+LoopName = Annotated[str, string_constraints("loop")]
 
 
 class RoundBegun(Payload):
-    """A further round of a loop begins, for points within its envelope."""
+    """The next round of a loop starts, with new points."""
 
     loop: LoopName
     #: Decided: its number, from 2 on.
@@ -225,19 +225,19 @@ class RoundBegun(Payload):
 
 
 class LoopStopped(Payload):
-    """Somebody wants no further round of a loop; the one under way is computed to its end."""
+    """Somebody stopped a loop. The current round still ends normally."""
 
     loop: LoopName
     reason: Text
 
 
 #: Where a foreign version of a file is kept: in one folder, under a plain name.
-KeptAs = Annotated[str, fitting("drift")]
+KeptAs = Annotated[str, string_constraints("drift")]
 DriftKind = Literal["changed", "missing", "truncated", "unreadable"]
 
 
 class DriftDetected(Payload):
-    """A file that wfctl writes was changed by somebody else. It is written anew."""
+    """wfctl found a manual edit of a file that wfctl writes. It writes the file again."""
 
     file: str
     kind: DriftKind = "changed"
@@ -263,10 +263,10 @@ class UnknownField(PayloadPart):
 
 
 class DriftAdopted(Payload):
-    """A foreign change was turned into events; fields that nobody specified come with it."""
+    """Somebody accepted a manual edit of a file. Its changes become part of the log."""
 
     file: str
-    #: The version of the ``drift.detected``. Decided: the newest of the file that waits.
+    #: The version of the ``drift.build_drift_event``. Decided: the newest of the file that waits.
     detected: Whole | None = None
     unknown: list[UnknownField] = []
     #: The paths of the differences that say nothing by themselves.
@@ -275,8 +275,24 @@ class DriftAdopted(Payload):
     rest: list[str] = []
 
 
+class AuditAgreed(Payload):
+    """A person accepted an entry of `wfctl audit bypasses`, with a proof of consent.
+
+    ``entry`` is its id in `wfctl audit bypasses`; ``kind``, ``subject`` and ``text`` are what the
+    audit says of it.
+    """
+
+    entry: Text
+    kind: Text
+    subject: Text
+    text: Text
+    reason: Text
+    approved_by: str = "user"
+    proof: Document = {}
+
+
 class DriftReverted(Payload):
-    """A foreign change was dismissed: the file stays as the log says."""
+    """A person discarded a manual edit of a file. wfctl restored the file from the log."""
 
     file: str
     detected: Whole | None = None  # decided, as above

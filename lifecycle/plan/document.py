@@ -1,4 +1,4 @@
-"""A plan: the document a workflow is created from, checked whole before anything is written."""
+"""The plan of a workflow. The whole plan is checked before anything is written."""
 
 from __future__ import annotations
 
@@ -11,37 +11,37 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints,
 
 from lifecycle.errors import InvalidPlan
 from lifecycle.payload.models import StageId, WorkflowCreated
-from lifecycle.plan.fields import unknown_in_stage, unknown_in_workflow
+from lifecycle.plan.fields import find_unknown_stage_fields, find_unknown_workflow_fields
 from lifecycle.plan.loops import loop_problems
 from lifecycle.state.conditions import config_problems, find_cycle
-from lifecycle.sweeps import definition as sweep
 from lifecycle.sweeps import variables
+from lifecycle.sweeps.definition import is_sweep
+from lifecycle.sweeps.work import Work, build_work
 from lifecycle.words.document import (
     STAGE_FIELDS,
     WORKFLOW_FIELDS,
     default_profiles,
     default_session_config,
     layout_of,
-    with_listed_paths,
+    list_named_paths,
 )
 from lifecycle.words.mandates import MANDATES, limit_problems, mandate_problems
 from lifecycle.words.metrics import (
     RESULTS,
+    find_malformed_results,
     is_output,
     metric_problems,
-    metrics_of,
-    misshapen_results,
-    resolved,
+    resolve_result,
     results_of,
 )
 from lifecycle.words.rounds import ROUNDS
 from lifecycle.words.values import (
     ID_PATTERN,
-    misfit,
+    explain_misfit,
+    explain_unfit_stage_id,
     stage_number,
-    unfit_for_stage,
 )
-from lifecycle.words.values import problems as problems_of_variables
+from lifecycle.words.values import find_environment_problems as problems_of_variables
 
 WorkflowId = Annotated[str, StringConstraints(pattern=ID_PATTERN)]
 Name = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\r\n]+$")]
@@ -53,7 +53,7 @@ class _Document(BaseModel):
 
 
 class PlannedStage(_Document):
-    """A stage as a plan gives it; operational fields may be there, with nothing in them."""
+    """A stage of a plan. Operational fields are allowed if they are empty."""
 
     id: StageId
     name: Name
@@ -69,6 +69,11 @@ class PlannedStage(_Document):
     retry_count: Annotated[int, Field(le=0)] = 0
     last_error: None = None
     running_process: None = None
+
+    @property
+    def work(self) -> Work:
+        """What the stage computes: one command, or one for each point of a map."""
+        return build_work(self.id, self.parameters)
 
 
 class Plan(_Document):
@@ -89,20 +94,20 @@ class Plan(_Document):
     rounds: JsonValue = None
 
 
-def create(plan: Any, *, created: str, **facts: Any) -> WorkflowCreated:
+def build_creation_payload(plan: Any, *, created: str, **facts: Any) -> WorkflowCreated:
     """Return the payload that creates the workflow of ``plan`` (decoded JSON, YAML or TOML).
 
-    ``created`` is the time it is created at; ``facts`` are further fields of the payload.
-    Raises `InvalidPlan` with every problem that was found.
+    ``created`` is the time of creation; ``facts`` are further fields of the payload. Raises
+    `InvalidPlan` with every problem in the plan.
     """
-    model = _validated(plan)
-    problems = [*_unknown(plan), *_statuses(model), *_problems(model)]
+    model = _validate_plan(plan)
+    problems = [*_find_unknown_fields(plan), *_find_status_problems(model), *_find_problems(model)]
     if problems:
         raise InvalidPlan(problems)
-    document = _document(model, created)
+    document = _build_document(model, created)
     purpose = document.pop("purpose", None)
     found = layout_of(document)
-    # The order of the others is prescribed.
+    # The order of all other keys is prescribed.
     free = {k: keys for k, keys in found.items() if not re.fullmatch(r"(/stages/\d+)?", k)}
     return WorkflowCreated(
         document=document,
@@ -113,56 +118,70 @@ def create(plan: Any, *, created: str, **facts: Any) -> WorkflowCreated:
 
 
 def definition_problems(plan: dict[str, Any]) -> list[str]:
-    """Return what is wrong with the definition of a workflow: values, graph, backends."""
+    """Return the problems of a workflow's definition: values, graph, backends."""
     try:
-        model = _validated(plan)
+        model = _validate_plan(plan)
     except InvalidPlan as error:
         return list(error.data["problems"])
-    return _problems(model)
+    return _find_problems(model)
 
 
-def _problems(plan: Plan) -> list[str]:
-    found = [*_graph(plan), *_backends(plan), *_connections(plan)]
-    found += [*config_problems(plan.session_config), *_outputs(plan)]
-    return [*found, *_environments(plan), *_maps(plan), *_numbers(plan), *_limits(plan)]
+def _find_problems(plan: Plan) -> list[str]:
+    """Return the problems of a plan whose fields have valid types."""
+    found = [
+        *_find_graph_problems(plan),
+        *_find_missing_profiles(plan),
+        *_find_remote_profile_problems(plan),
+    ]
+    found += [*config_problems(plan.session_config), *_find_output_problems(plan)]
+    return [
+        *found,
+        *_find_environment_problems(plan),
+        *_find_map_problems(plan),
+        *_find_metric_problems(plan),
+        *_find_limit_problems(plan),
+    ]
 
 
-def defined_stage(definition: dict[str, Any]) -> dict[str, Any]:
-    """Return a stage's definition with every field; raises `InvalidPlan`."""
+def complete_stage_definition(definition: dict[str, Any]) -> dict[str, Any]:
+    """Return a stage's definition with every field. Raises `InvalidPlan`."""
     try:
-        model = PlannedStage.model_validate(with_listed_paths(definition)[0])
+        model = PlannedStage.model_validate(list_named_paths(definition)[0])
     except ValidationError as error:
-        raise InvalidPlan([_problem(e) for e in error.errors()]) from error
-    unfit = unfit_for_stage(model.id)
-    problems = [*unknown_in_stage(definition), *_outputs_out_of_reach(model)]
+        raise InvalidPlan([_format_error(e) for e in error.errors()]) from error
+    unfit = explain_unfit_stage_id(model.id)
+    problems = [*find_unknown_stage_fields(definition), *_find_unwritable_outputs(model)]
     problems += [] if unfit is None else [f"id: {unfit}"]
     if problems:
         raise InvalidPlan(problems)
-    return _in_order({**model.model_dump(mode="json"), "status": "pending"}, STAGE_FIELDS)
+    return _sort_fields({**model.model_dump(mode="json"), "status": "pending"}, STAGE_FIELDS)
 
 
-def _validated(plan: Any) -> Plan:
+def _validate_plan(plan: Any) -> Plan:
+    """Return the plan as a model. Raises `InvalidPlan`."""
     if not isinstance(plan, dict):
-        raise InvalidPlan([f"expected an object at the top, found {type(plan).__name__}"])
+        raise InvalidPlan([f"the plan must be an object with fields, found {type(plan).__name__}"])
     try:
         stages = plan.get("stages")
         if isinstance(stages, list):
-            plan = {**plan, "stages": [with_listed_paths(stage)[0] for stage in stages]}
+            plan = {**plan, "stages": [list_named_paths(stage)[0] for stage in stages]}
         return Plan.model_validate(plan)
     except ValidationError as error:
-        raise InvalidPlan([_problem(e) for e in error.errors()]) from error
+        raise InvalidPlan([_format_error(e) for e in error.errors()]) from error
 
 
-def _problem(error: Any) -> str:
+def _format_error(error: Any) -> str:
+    """Return a validation error with the place of its value."""
     place = ""
     for step in error["loc"]:
         place += f"[{step}]" if isinstance(step, int) else f".{step}" if place else str(step)
-    return f"{place}: {misfit(error)}"
+    return f"{place}: {explain_misfit(error)}"
 
 
-def _document(model: Plan, created: str) -> dict[str, Any]:
+def _build_document(model: Plan, created: str) -> dict[str, Any]:
+    """Return the document that a new workflow starts with."""
     dumped = model.model_dump(mode="json")
-    stages = [_in_order({**one, "status": "pending"}, STAGE_FIELDS) for one in dumped["stages"]]
+    stages = [_sort_fields({**one, "status": "pending"}, STAGE_FIELDS) for one in dumped["stages"]]
     config = {**default_session_config(), **dumped["session_config"]}
     document = {**dumped, "stages": stages, "session_config": config}
     document["created"] = document["updated"] = created
@@ -170,65 +189,78 @@ def _document(model: Plan, created: str) -> dict[str, Any]:
     for name in (RESULTS, MANDATES, ROUNDS):
         if document[name] is None:
             del document[name]
-    return _in_order(document, WORKFLOW_FIELDS)
+    return _sort_fields(document, WORKFLOW_FIELDS)
 
 
-def _in_order(values: dict[str, Any], fields: tuple[str, ...]) -> dict[str, Any]:
+def _sort_fields(values: dict[str, Any], fields: tuple[str, ...]) -> dict[str, Any]:
+    """Return values with the given fields first, in their order."""
     known = {field: values[field] for field in fields if field in values}
     return known | values
 
 
-def _unknown(plan: dict[str, Any]) -> list[str]:
-    """Refuse what no plan has: it would be taken in silence, and do nothing."""
+def _find_unknown_fields(plan: dict[str, Any]) -> list[str]:
+    """Return a problem for each unknown field, which would otherwise be ignored silently."""
     stages = enumerate(plan["stages"])
-    of_stages = [one for n, stage in stages for one in unknown_in_stage(stage, f"stages[{n}].")]
+    of_stages = [
+        one for n, stage in stages for one in find_unknown_stage_fields(stage, f"stages[{n}].")
+    ]
     results = plan.get(RESULTS)
-    of_results = misshapen_results(results) if results is not None else ()
-    return [*unknown_in_workflow(plan), *of_stages, *of_results]
+    of_results = find_malformed_results(results) if results is not None else ()
+    return [*find_unknown_workflow_fields(plan), *of_stages, *of_results]
 
 
-def _graph(plan: Plan) -> list[str]:
+def _find_graph_problems(plan: Plan) -> list[str]:
+    """Return duplicate ids, unknown dependencies and circles."""
     ids = [stage.id for stage in plan.stages]
     problems = [f"stages: {id_} appears {n} times" for id_, n in Counter(ids).items() if n > 1]
-    problems += _names(ids) if not problems else []
+    problems += _find_id_problems(ids) if not problems else []
     for stage in plan.stages:
         problems += [
             f"{stage.id}.depends_on: no stage {dep!r}" for dep in stage.depends_on if dep not in ids
         ]
     cycle = find_cycle({stage.id: stage.depends_on for stage in plan.stages})
     if cycle:
-        problems.append(f"depends_on goes in a circle: {' -> '.join(cycle)}")
+        problems.append(
+            f"the stages depend on each other in a circle (depends_on): {' -> '.join(cycle)}"
+        )
     return problems
 
 
-def _names(ids: list[str]) -> Iterator[str]:
-    """Say which ids leave a gap in the numbers, mean something else, or differ in case alone."""
+def _find_id_problems(ids: list[str]) -> Iterator[str]:
+    """Yield ids that leave a gap, are reserved, or differ only in upper and lower case."""
     numbered = [id_ for id_ in ids if stage_number(id_) is not None]
     expected = [f"stage-{number}" for number in range(1, len(numbered) + 1)]
     missing = [id_ for id_ in expected if id_ not in numbered]
     if missing:
-        yield f"stages: numbers run from 1 without a gap; {', '.join(missing)} is missing"
+        yield (
+            "stages: the numbers of stages must start at 1 and have no gap; "
+            f"{', '.join(missing)} is missing"
+        )
     for index, id_ in enumerate(ids):
-        unfit = unfit_for_stage(id_)
+        unfit = explain_unfit_stage_id(id_)
         if unfit is not None:
             yield f"stages[{index}].id: {unfit}"
     folders: dict[str, str] = {}
     for id_ in ids:
         other = folders.setdefault(id_.lower(), id_)
         if other != id_:
-            yield f"stages: {other} and {id_} differ in case alone; some disks take them for one"
+            yield (
+                f"stages: {other} and {id_} differ only in upper and lower case, and some "
+                "file systems cannot distinguish them; rename one of these stages"
+            )
 
 
-def _outputs(plan: Plan) -> Iterator[str]:
+def _find_output_problems(plan: Plan) -> Iterator[str]:
+    """Yield the problems of the outputs and file names of all stages."""
     for stage in plan.stages:
-        for problem in _outputs_out_of_reach(stage):
+        for problem in _find_unwritable_outputs(stage):
             yield f"{stage.id}.{problem}"
-        for problem in _names_not_copied(stage):
+        for problem in _find_uncopyable_names(stage):
             yield f"{stage.id}.{problem}"
 
 
-def _names_not_copied(stage: PlannedStage) -> Iterator[str]:
-    """Refuse names that DPDispatcher cannot copy: it reads `\\` as `/`, and `a:` as a drive."""
+def _find_uncopyable_names(stage: PlannedStage) -> Iterator[str]:
+    """Yield names that DPDispatcher cannot copy: it reads `\\` as `/`, and `a:` as a drive."""
     if "command" not in stage.parameters:
         return
     outputs = [] if "backward_files" in stage.parameters else stage.outputs
@@ -242,22 +274,22 @@ def _names_not_copied(stage: PlannedStage) -> Iterator[str]:
                 )
 
 
-def _outputs_out_of_reach(stage: PlannedStage) -> Iterator[str]:
-    """Refuse outputs that no attempt of the stage can leave where they are looked for."""
+def _find_unwritable_outputs(stage: PlannedStage) -> Iterator[str]:
+    """Yield outputs that no attempt of the stage can write to the expected place."""
     brought_back = "command" in stage.parameters and "backward_files" not in stage.parameters
     for path in stage.outputs:
         steps = [step for step in path.split("/") if step not in ("", ".")]
         if path.startswith("/") or ".." in steps:
-            yield f"outputs: {path!r} lies outside the root; expected a path relative to it"
+            yield f"outputs: {path!r} is outside the root; expected a path relative to the root"
         elif brought_back and (steps[:1] != [stage.id] or len(steps) < 2):
             yield (
-                f"outputs: {path!r} is out of its reach; what its command leaves is brought back "
-                f"to {stage.id}/, such as {stage.id}/{steps[-1] if steps else 'result'}"
+                f"outputs: the command of the stage cannot write {path!r}. wfctl copies its files "
+                f"back to {stage.id}/, such as {stage.id}/{steps[-1] if steps else 'result'}"
             )
 
 
-def _environments(plan: Plan) -> Iterator[str]:
-    """Say what is wrong with the software that profiles and stages ask for."""
+def _find_environment_problems(plan: Plan) -> Iterator[str]:
+    """Yield the problems of the software environments of profiles and stages."""
     for name, profile in plan.backend_profiles.items():
         if "environment" in profile:
             for problem in problems_of_variables(profile["environment"]):
@@ -268,53 +300,56 @@ def _environments(plan: Plan) -> Iterator[str]:
             yield f"{stage.id}.parameters.environment.{problem}"
 
 
-def _maps(plan: Plan) -> Iterator[str]:
-    """Say what is wrong with stages that are computed for many points."""
+def _find_map_problems(plan: Plan) -> Iterator[str]:
+    """Yield the problems of stages with a map."""
     known = {stage.id: stage for stage in plan.stages}
     for stage in plan.stages:
-        for problem in sweep.problems(stage.id, stage.parameters, stage.outputs):
+        for problem in stage.work.problems(stage.outputs):
             yield f"{stage.id}.{problem}"
-        if not sweep.is_sweep(stage.parameters):
+        like = stage.work.like
+        if like is None:
             continue
-        given: Any = stage.parameters[sweep.MAP]
-        like = given.get("like")
-        other = known.get(like) if isinstance(like, str) else None
-        if isinstance(like, str) and like not in stage.depends_on:
-            yield f"{stage.id}.parameters.map.like: expected a stage of depends_on, found {like!r}"
-        elif other is not None and not sweep.is_sweep(other.parameters):
+        if like not in stage.depends_on:
+            yield (
+                f"{stage.id}.parameters.map.like: expected the id of a stage that depends_on "
+                f"names, found {like!r}"
+            )
+        elif like in known and not is_sweep(known[like].parameters):
             yield f"{stage.id}.parameters.map.like: {like} has no map"
 
 
-def _numbers(plan: Plan) -> Iterator[str]:
-    """Say what is wrong with the numbers that stages are asked for, and with the results."""
+def _find_metric_problems(plan: Plan) -> Iterator[str]:
+    """Yield the problems of the metrics of stages and of the results."""
     for stage in plan.stages:
         for problem in metric_problems(stage.parameters):
             yield f"{stage.id}.{problem}"
-        if sweep.is_sweep(stage.parameters) or not stage.outputs:
-            continue
-        for name, metric in metrics_of(stage.parameters).items():
+        for name, metric in stage.work.output_metrics.items() if stage.outputs else ():
             if not is_output(stage.id, stage.outputs, metric):
                 yield (
-                    f"{stage.id}.parameters.metrics.{name}: {metric.path} is not among its outputs "
-                    f"({', '.join(stage.outputs)}), and only of those there is a digest"
+                    f"{stage.id}.parameters.metrics.{name}: {metric.path} is not an output of the "
+                    f"stage (outputs: {', '.join(stage.outputs)}); name the file in `outputs`, or "
+                    "choose a file from there"
                 )
     for text in results_of(plan.results):
-        yield from _result(plan, text)
+        yield from _find_result_problems(plan, text)
 
 
-def _limits(plan: Plan) -> Iterator[str]:
-    """Say what is wrong with time limits, sizes, and with what a person allows beforehand."""
+def _find_limit_problems(plan: Plan) -> Iterator[str]:
+    """Yield the problems of time limits, sizes, mandates and loops."""
     for stage in plan.stages:
         yield from (f"{stage.id}.{problem}" for problem in limit_problems(stage.parameters))
-        yield from (f"{stage.id}.{problem}" for problem in variables.problems(stage.parameters))
+        yield from (
+            f"{stage.id}.{problem}" for problem in variables.find_variable_problems(stage.work)
+        )
     if plan.mandates is not None:
         yield from mandate_problems(plan.mandates, plan.stages)
     if plan.rounds is not None:
         yield from loop_problems(plan.rounds, plan.stages)
 
 
-def _result(plan: Plan, text: str) -> Iterator[str]:
-    found = resolved(text, plan.stages)
+def _find_result_problems(plan: Plan, text: str) -> Iterator[str]:
+    """Yield why an entry of ``results`` does not name one number or file."""
+    found = resolve_result(text, plan.stages)
     if found is None:
         yield (
             f"results: no stage has {text!r}; expected a number such as stage-2.tc, from "
@@ -322,37 +357,39 @@ def _result(plan: Plan, text: str) -> Iterator[str]:
         )
         return
     stage = next(one for one in plan.stages if one.id == found.stage)
-    if found.metric is not None and sweep.is_sweep(stage.parameters) and not found.metric.better:
+    metric = found.metric
+    if metric is not None and metric.name in stage.work.task_metrics and not metric.better:
         yield (
-            f"results: {text} is a number of each task of {stage.id}; with `better` (lower or "
-            "higher) beside it the best of them is the result"
+            f"results: {text} has one number for each task of {stage.id}. Add `better` (lower or "
+            "higher) to the metric, so that the best number is the result"
         )
 
 
-def _backends(plan: Plan) -> list[str]:
+def _find_missing_profiles(plan: Plan) -> list[str]:
+    """Return a problem for each backend without a profile."""
     names = {"default_backend": plan.default_backend}
     names |= {f"{s.id}.backend": s.backend for s in plan.stages if s.backend is not None}
     known = ", ".join(plan.backend_profiles) or "none"
     return [
-        f"{place}: no profile {name!r} in backend_profiles (there: {known})"
+        f"{place}: backend_profiles has no profile {name!r}; its profiles are: {known}"
         for place, name in names.items()
         if name not in plan.backend_profiles
     ]
 
 
-def _connections(plan: Plan) -> list[str]:
-    """Refuse what lets one into a machine: the plan is recorded and shown for good."""
+def _find_remote_profile_problems(plan: Plan) -> list[str]:
+    """Return a problem for each machine login in the plan, which is recorded and shown."""
     return [
-        f"{place}: remote_profile does not belong into a plan; put the machine into a file of its "
-        "own and name it in config_path"
-        for place, holder in _holders(plan)
+        f"{place}: a plan cannot contain remote_profile. Write the machine settings into a "
+        "separate file, and name that file in config_path"
+        for place, holder in _list_profile_parts(plan)
         for own in [holder.get("remote_profile") or {}]
         if not (isinstance(own, dict) and set(own) <= {"symlink"})
     ]
 
 
-def _holders(plan: Plan) -> Iterator[tuple[str, dict[str, JsonValue]]]:
-    """Yield each part of a plan in which a machine could be described, and its place."""
+def _list_profile_parts(plan: Plan) -> Iterator[tuple[str, dict[str, JsonValue]]]:
+    """Yield each part of a plan that could describe a machine, with its place."""
     for name, profile in plan.backend_profiles.items():
         yield f"backend_profiles.{name}", profile
         config = profile.get("config")
@@ -363,10 +400,11 @@ def _holders(plan: Plan) -> Iterator[tuple[str, dict[str, JsonValue]]]:
         yield place, overrides if isinstance(overrides, dict) else {}
 
 
-def _statuses(plan: Plan) -> list[str]:
+def _find_status_problems(plan: Plan) -> list[str]:
+    """Return a problem for each stage that is not pending or ready."""
     return [
-        f"{stage.id}.status: {stage.status!r}; a new workflow starts with pending stages "
-        "(`wfctl import` takes over one that is under way)"
+        f"{stage.id}.status: expected pending in a new workflow, found {stage.status!r}. To take "
+        "over a workflow that already runs, use `wfctl import`"
         for stage in plan.stages
         if stage.status not in ("pending", "ready")
     ]

@@ -1,4 +1,4 @@
-"""What a document must be so that its state can be taken over. Far less than a plan must be."""
+"""Minimum requirements of a document from which wfctl can take over a workflow."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from lifecycle.payload.models import StageId
 from lifecycle.plan.document import RelativePath, WorkflowId
 from lifecycle.state.conditions import find_cycle
 from lifecycle.state.status import Status
-from lifecycle.words.values import misfit, unfit_for_stage
+from lifecycle.words.values import explain_misfit, explain_unfit_stage_id
 
 Problem = tuple[str, str]
-"""JSON pointer of a value, and what is wrong with it."""
+"""JSON pointer of a value, and the problem of the value."""
 
 Paths = list[RelativePath] | None
 
@@ -84,36 +84,38 @@ class _State(_Part):
     stages: Annotated[list[_Stage], Field(min_length=1)]
 
 
-def problems(document: Any) -> list[Problem]:
+def find_import_problems(document: Any) -> list[Problem]:
     """Return why a decoded ``workflow-state.json`` cannot be taken over, empty if it can."""
     if not isinstance(document, dict):
         return [("", f"expected an object, found {type(document).__name__}")]
     try:
         _State.model_validate(document)
     except ValidationError as error:
-        return [_problem(found) for found in error.errors()]
+        return [_format_problem(found) for found in error.errors()]
     ids = Counter(record["id"] for record in document.get("amendments") or [])
     twice = [("/amendments", f"{id_} appears {n} times") for id_, n in ids.items() if n > 1]
-    return [*_stages(document["stages"]), *twice]
+    return [*_find_stage_problems(document["stages"]), *twice]
 
 
-def _problem(found: Any) -> Problem:
+def _format_problem(found: Any) -> Problem:
+    """Return a validation error as a JSON pointer and a message."""
     steps = [str(step).replace("~", "~0").replace("/", "~1") for step in found["loc"]]
     if found["type"] == "missing":
         return "".join(f"/{step}" for step in steps[:-1]), f"{steps[-1]} is missing"
-    return "".join(f"/{step}" for step in steps), misfit(found)
+    return "".join(f"/{step}" for step in steps), explain_misfit(found)
 
 
-def _stages(stages: list[dict[str, Any]]) -> list[Problem]:
+def _find_stage_problems(stages: list[dict[str, Any]]) -> list[Problem]:
+    """Return the problems of ids, statuses and dependencies."""
     ids = [stage["id"] for stage in stages]
     found = [("/stages", f"{id_} appears {n} times") for id_, n in Counter(ids).items() if n > 1]
     for index, stage in enumerate(stages):
         place = f"/stages/{index}"
-        unfit = unfit_for_stage(stage["id"])
+        unfit = explain_unfit_stage_id(stage["id"])
         found += [(f"{place}/id", unfit)] if unfit is not None else []
         if stage.get("status") not in (None, *Status):
             known = ", ".join(Status)
-            why = f"{stage['status']!r:.80} is no status; expected one of: {known}"
+            why = f"{stage['status']!r:.80} is not a valid status; expected one of: {known}"
             found.append((f"{place}/status", why))
         found += [
             (f"{place}/depends_on", f"no stage {dep!r}")

@@ -1,53 +1,54 @@
-"""Loops in the graph of a plan: their stages, the points of the first round, their criterion."""
+"""Checks of loops in a plan: their stages, the points of the first round, their criteria."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from lifecycle.sweeps.points import UnusableMap, points
-from lifecycle.words.mandates import limits_known
+from lifecycle.sweeps.points import UnusableMap
+from lifecycle.words.mandates import find_missing_time_limits
 from lifecycle.words.metrics import metrics_of
 from lifecycle.words.rounds import (
     AGENT,
     ROUNDS,
+    LoopCriterion,
     LoopDefinition,
-    Until,
+    build_loop,
     envelope_of,
-    loop_of,
-    misshapen_loop,
-    outside_of,
+    find_malformed_loop_parts,
+    find_values_outside_envelope,
 )
 
 
 def loop_problems(given: Any, stages: Iterable[Any]) -> Iterator[str]:
-    """Say what is wrong with the loops of a definition, whose stages are ``stages``."""
+    """Yield the problems of the loops of a definition, whose stages are ``stages``."""
     if not isinstance(given, dict):
         yield f"{ROUNDS}: expected an object of names and loops, found {given!r:.80}"
         return
     known = {stage.id: stage for stage in stages}
     of: dict[str, str] = {}
     for name, one in given.items():
-        wrong = [*misshapen_loop(name, one)]
+        wrong = [*find_malformed_loop_parts(name, one)]
         yield from (f"{ROUNDS}.{name}{problem}" for problem in wrong)
         if wrong:
             continue
-        loop = loop_of(name, one)
-        for problem in _in_the_graph(loop, known):
+        loop = build_loop(name, one)
+        for problem in _find_loop_problems(loop, known):
             yield f"{ROUNDS}.{name}.{problem}"
         for id_ in loop.stages:
             if of.setdefault(id_, name) != name:
-                yield f"{ROUNDS}.{name}.stages: {id_} is in {of[id_]} already"
+                yield f"{ROUNDS}.{name}.stages: {id_} already belongs to the loop {of[id_]}"
 
 
-def _in_the_graph(loop: LoopDefinition, known: Mapping[str, Any]) -> Iterator[str]:
+def _find_loop_problems(loop: LoopDefinition, known: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the problems of one loop."""
     missing = [id_ for id_ in loop.stages if id_ not in known]
     yield from (f"stages: no stage {id_!r}" for id_ in missing)
     if missing:
         return
-    yield from limits_known(envelope_of(loop), known)
-    yield from _of_shape(loop, known)
-    yield from _of_points(loop, known)
+    yield from find_missing_time_limits(envelope_of(loop), known)
+    yield from _find_connection_problems(loop, known)
+    yield from _find_first_point_problems(loop, known)
     if not loop.asks_somebody and (
         loop.asked not in loop.stages or loop.ask not in known[loop.asked].outputs
     ):
@@ -56,16 +57,16 @@ def _in_the_graph(loop: LoopDefinition, known: Mapping[str, Any]) -> Iterator[st
             f"{AGENT}; found {loop.ask!r}"
         )
     for one in loop.until:
-        yield from _of_metric(one, loop, known)
+        yield from _find_criterion_problems(one, loop, known)
 
 
-def _of_shape(loop: LoopDefinition, known: Mapping[str, Any]) -> Iterator[str]:
-    """Say which stage lies between those of a loop, and which does not belong to the others."""
+def _find_connection_problems(loop: LoopDefinition, known: Mapping[str, Any]) -> Iterator[str]:
+    """Yield stages that lie between stages of a loop, or are not connected with them."""
     own = set(loop.stages)
-    above = {id_: _all_above(id_, known) for id_ in known}
+    above = {id_: _find_ancestors(id_, known) for id_ in known}
     for id_, needs in above.items():
         if id_ not in own and needs & own and any(id_ in above[one] for one in own):
-            yield f"stages: {id_} lies between its stages; it belongs to the loop too"
+            yield f"stages: {id_} lies between stages of the loop, so add {id_} to the loop"
     reached, queue = {loop.stages[0]}, [loop.stages[0]]
     while queue:
         here = queue.pop()
@@ -76,7 +77,8 @@ def _of_shape(loop: LoopDefinition, known: Mapping[str, Any]) -> Iterator[str]:
         yield f"stages: {id_} is not connected with {loop.stages[0]}"
 
 
-def _all_above(id_: str, known: Mapping[str, Any]) -> set[str]:
+def _find_ancestors(id_: str, known: Mapping[str, Any]) -> set[str]:
+    """Return all stages on which a stage depends, directly or not."""
     found: set[str] = set()
     queue = [id_]
     while queue:
@@ -86,39 +88,51 @@ def _all_above(id_: str, known: Mapping[str, Any]) -> set[str]:
     return found
 
 
-def _of_points(loop: LoopDefinition, known: Mapping[str, Any]) -> Iterator[str]:
-    given = known[loop.points].parameters.get("map") if loop.points in loop.stages else None
-    if not isinstance(given, dict) or not {"points", "grid", "zip"} & set(given):
+def _find_first_point_problems(loop: LoopDefinition, known: Mapping[str, Any]) -> Iterator[str]:
+    """Yield why the points of the first round do not fit the loop."""
+    try:
+        first = known[loop.points].work.listed_points() if loop.points in loop.stages else ()
+    except UnusableMap:
+        return  # the check of the map reports this
+    if not first:
         yield (
-            f"points: expected one of its stages with a map of points, grid or zip, found "
+            "points: expected a stage of the loop whose map has points, grid or zip, found "
             f"{loop.points!r}"
         )
         return
-    try:
-        first = points(given)
-    except UnusableMap:
-        return  # told of the map itself
     if {*loop.within} != {*first[0].values}:
         names = ", ".join(first[0].values)
         yield f"within: expected bounds for {names}, found {', '.join(loop.within)}"
         return
     for point in first:
-        yield from (f"within: the first points: {why}" for why in outside_of(loop, point.values))
+        yield from (
+            f"within: the first points: {why}"
+            for why in find_values_outside_envelope(loop, point.values)
+        )
 
 
-def _of_metric(until: Until, loop: LoopDefinition, known: Mapping[str, Any]) -> Iterator[str]:
+def _find_criterion_problems(
+    until: LoopCriterion, loop: LoopDefinition, known: Mapping[str, Any]
+) -> Iterator[str]:
+    """Yield why a criterion of a loop cannot be checked."""
     stage, _, name = until.metric.rpartition(".")
     metrics = metrics_of(known[stage].parameters) if stage in loop.stages else {}
     metric = metrics.get(name)
     if metric is None:
         yield (
-            f"until: no stage of the loop has the number {until.metric!r}; expected one of its "
+            f"until: no stage of the loop has the metric {until.metric!r}; name a metric from "
             "parameters.metrics, such as stage-2.error"
         )
         return
     if until.test == "relative_error" and not metric.error:
-        yield f"until: {until.metric} has no error to be compared with"
+        yield (
+            f"until: {until.metric} has no error bar, so wfctl cannot compare the rounds; add "
+            "`error` to this metric"
+        )
     if until.test == "no_better" and not (until.better or metric.better):
-        yield f"until: expected `better` (lower or higher) beside {until.metric}"
-    if isinstance(known[stage].parameters.get("map"), dict) and not metric.better:
-        yield f"until: {until.metric} is a number of each task; expected `better` beside it"
+        yield f"until: expected `better` (lower or higher) with {until.metric}"
+    if name in known[stage].work.task_metrics and not metric.better:
+        yield (
+            f"until: {until.metric} has one number for each task; add `better` (lower or "
+            "higher) to choose among them"
+        )

@@ -1,4 +1,4 @@
-"""Which fields an amendment may change, and a plan taken anew as one amendment."""
+"""The fields that an amendment may change, and the amendment that applies an edited plan."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from lifecycle.words.metrics import RESULTS
 from lifecycle.words.rounds import ROUNDS
 
 Leaf = dict[str, Any]
-"""``old`` and ``new``; one that is left out was not there, or is taken away."""
+"""``old`` and ``new``. Without ``old`` the key is new; without ``new`` the key is removed."""
 
-#: Amendment type → the fields of a stage that it may change.
+#: Amendment type → the fields of a stage that the amendment may change.
 _COMPUTED_FROM = frozenset({"name", "depends_on", "inputs", "outputs", "parameters", "backend"})
 _CRITERIA = frozenset({"success_criteria"})
 STAGE_FIELDS: Mapping[str, frozenset[str]] = {
@@ -42,21 +42,21 @@ WORKFLOW_FIELDS = frozenset(
         "signers",
     }
 )
-#: Those of them that say who agrees and how: a decision of its own.
-OF_CONSENT = frozenset({"consent", "signers"})
+#: Workflow fields that define who approves changes and how. They need a separate amendment.
+CONSENT_FIELDS = frozenset({"consent", "signers"})
 #: The fields of a stage that an amendment may change.
-OF_STAGE = _COMPUTED_FROM | {"success_criteria"}
-#: Keys of ``session_config`` that sessions themselves change.
-OPERATIONAL = frozenset({"session_count", "session_id", "session_cost", "exit_reason"})
+AMENDABLE_STAGE_FIELDS = _COMPUTED_FROM | {"success_criteria"}
+#: Keys of ``session_config`` that only sessions change.
+SESSION_SET_KEYS = frozenset({"session_count", "session_id", "session_cost", "exit_reason"})
 
 
-def fields_of(kind: str, stage: str | None) -> frozenset[str]:
+def changeable_fields(kind: str, stage: str | None) -> frozenset[str]:
     """Return the fields that an amendment of this type may change."""
     if stage is not None:
         # A rerun with other parameters is one decision.
         return STAGE_FIELDS.get("parameter_change" if kind == "stage_rerun" else kind, frozenset())
     if kind == PLAN_CHANGE:
-        return WORKFLOW_FIELDS - OF_CONSENT
+        return WORKFLOW_FIELDS - CONSENT_FIELDS
     return WORKFLOW_FIELDS if kind == "parameter_change" else frozenset()
 
 
@@ -65,44 +65,46 @@ def kind_of_changes(fields: Iterable[str]) -> str:
     return "criteria_change" if set(fields) == _CRITERIA else "parameter_change"
 
 
-def fields_beside(kind: str) -> frozenset[str]:
-    """Return the fields of other stages that an amendment of this type may change with its own."""
-    return OF_STAGE if kind == PLAN_CHANGE else frozenset({"depends_on", "inputs"})
+def changeable_fields_of_other_stages(kind: str) -> frozenset[str]:
+    """Return the fields of other stages that an amendment of this type may change."""
+    return AMENDABLE_STAGE_FIELDS if kind == PLAN_CHANGE else frozenset({"depends_on", "inputs"})
 
 
-def completed(target: Workflow | Stage, changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the changes with every ``old`` filled in.
+def complete_changes(target: Workflow | Stage, changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the changes with every ``old`` value filled in.
 
-    Raises `StaleAmendment` where a given one does not match, `InvalidAmendment` for what is no
-    change.
+    Raises `StaleAmendment` if a given ``old`` value does not match the field, `InvalidAmendment` if
+    a change is malformed or changes nothing.
     """
-    problems = list(misshapen(changes))
+    problems = list(find_malformed_changes(changes))
     if problems:
         raise InvalidAmendment(problems)
     found: dict[str, Any] = {}
     for field, change in changes.items():
         value = getattr(target, field)
         if field in KEYED:
-            found[field] = {k: _leaf(f"{field}.{k}", value, k, leaf) for k, leaf in change.items()}
+            found[field] = {
+                k: _complete_leaf(f"{field}.{k}", value, k, leaf) for k, leaf in change.items()
+            }
         else:
-            found[field] = _leaf(field, {field: value}, field, change)
+            found[field] = _complete_leaf(field, {field: value}, field, change)
     return found
 
 
 def check_fits(target: Workflow | Stage, changes: Mapping[str, Any]) -> None:
-    """Raise `StaleAmendment` unless every recorded ``old`` is what the field holds."""
+    """Raise `StaleAmendment` unless every recorded ``old`` value equals the value of its field."""
     for field, change in changes.items():
         value = getattr(target, field)
         leaves = change if field in KEYED else {field: change}
         there = value if field in KEYED else {field: value}
         for key, leaf in leaves.items():
-            if _shown(leaf, "old") != _shown(there, key):
+            if _render_value(leaf, "old") != _render_value(there, key):
                 place = f"{field}.{key}" if field in KEYED else field
-                raise StaleAmendment(place, _shown(leaf, "old"), _shown(there, key))
+                raise StaleAmendment(place, _render_value(leaf, "old"), _render_value(there, key))
 
 
-def misshapen(changes: Mapping[str, Any]) -> Iterator[str]:
-    """Say of each change what keeps it from being one."""
+def find_malformed_changes(changes: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a problem for each malformed change."""
     for field, change in changes.items():
         leaves = change if field in KEYED else {"": change}
         if not isinstance(leaves, dict) or not leaves:
@@ -112,22 +114,26 @@ def misshapen(changes: Mapping[str, Any]) -> Iterator[str]:
             if not isinstance(leaf, dict) or not set(leaf) <= {"old", "new"}:
                 yield f'{field}.{key}: expected {{"old": …, "new": …}}, found {leaf!r:.60}'
             elif field not in KEYED and "new" not in leaf:
-                yield f"{field}: a field is changed, never taken away"
-            elif field == "session_config" and key in OPERATIONAL:
-                yield f"session_config.{key} is kept by the sessions themselves"
+                yield f"{field}: a field can change, but not be removed"
+            elif field == "session_config" and key in SESSION_SET_KEYS:
+                yield (
+                    f"session_config.{key} cannot be changed by an amendment, because wfctl "
+                    "sets this value in each session"
+                )
 
 
-def _leaf(place: str, there: Mapping[str, Any], key: str, leaf: Leaf) -> Leaf:
-    found = _shown(there, key)
-    if "old" in leaf and _shown(leaf, "old") != found:
-        raise StaleAmendment(place, _shown(leaf, "old"), found)
-    if _shown(leaf, "new") == found:
-        raise InvalidAmendment([f"{place} is {found} already"])
+def _complete_leaf(place: str, there: Mapping[str, Any], key: str, leaf: Leaf) -> Leaf:
+    """Return one change with its ``old`` value. Raises as `complete_changes` does."""
+    found = _render_value(there, key)
+    if "old" in leaf and _render_value(leaf, "old") != found:
+        raise StaleAmendment(place, _render_value(leaf, "old"), found)
+    if _render_value(leaf, "new") == found:
+        raise InvalidAmendment([f"{place} already has the value {found}"])
     return {**({"old": there[key]} if key in there else {}), **leaf}
 
 
-def _shown(values: Mapping[str, Any], key: str) -> str:
-    """Spell a value so that only the same value is spelled so; JSON tells 1 from true."""
+def _render_value(values: Mapping[str, Any], key: str) -> str:
+    """Return a value as JSON, or "not there". JSON distinguishes 1 from true."""
     if key not in values:
         return "not there"
     return json.dumps(values[key], sort_keys=True, ensure_ascii=False)
@@ -136,62 +142,97 @@ def _shown(values: Mapping[str, Any], key: str) -> str:
 def changes_of(
     target: Workflow | Stage, settings: Mapping[str, Any], taken: tuple[str, ...] = ()
 ) -> dict[str, Any]:
-    """Return the changes that set dotted paths to values, and take others away.
+    """Return the changes that set dotted paths to values and remove the paths in ``taken``.
 
     A path deeper than field and key changes the whole value at the key:
     ``parameters.resource_overrides.cpu`` is recorded under ``parameters.resource_overrides``.
+    Raises `InvalidAmendment` if the target does not have the path.
     """
+    if isinstance(target, Stage):
+        _check_fields_of_stage((*settings, *taken))
     changes: dict[str, Any] = {}
     for path, value in settings.items():
-        _set(target, changes, path.split("."), value)
+        _add_change(target, changes, path.split("."), value)
     for path in taken:
         field, _, key = path.partition(".")
         if field not in KEYED or not key or "." in key:
-            raise InvalidAmendment([f"{path}: only a key such as parameters.x is taken away"])
+            raise InvalidAmendment([f"{path}: only a key such as parameters.x can be removed"])
         changes.setdefault(field, {})[key] = {}
     return changes
 
 
-def _set(target: Workflow | Stage, changes: dict[str, Any], path: list[str], value: Any) -> None:
+def _explain_unsettable_path(target: Workflow | Stage, path: list[str]) -> str:
+    """Return why a path cannot be set, with the correct spelling if the path names a stage."""
+    stages = target.stages if isinstance(target, Workflow) else {}
+    names = path[1:] if path[0] == "stages" else path
+    if names and names[0] in stages:
+        rest = ".".join(names[1:]) or "parameters.x"
+        return f"name the stage by its own option: --stage {names[0]} --set {rest}=VALUE"
+    return (
+        f"{path[0]} has no keys that can be changed; expected a key of "
+        f"{', '.join(sorted(KEYED))}, or a field without a key"
+    )
+
+
+def _check_fields_of_stage(paths: Iterable[str]) -> None:
+    """Raise `InvalidAmendment` for dotted paths to fields that only a workflow has."""
+    of_workflow = WORKFLOW_FIELDS - AMENDABLE_STAGE_FIELDS
+    problems = [
+        f"{path}: this field belongs to the workflow, not to a stage; leave --stage out"
+        for path in paths
+        if path.partition(".")[0] in of_workflow
+    ]
+    if problems:
+        raise InvalidAmendment(problems)
+
+
+def _add_change(
+    target: Workflow | Stage, changes: dict[str, Any], path: list[str], value: Any
+) -> None:
+    """Add the change of one dotted path to ``changes``. Raises `InvalidAmendment`."""
     field, *keys = path
     if field not in KEYED:
         if keys:
-            raise InvalidAmendment([f"{'.'.join(path)}: {field} has no keys to be set"])
+            raise InvalidAmendment([f"{'.'.join(path)}: {_explain_unsettable_path(target, path)}"])
         changes[field] = {"new": value}
         return
     if not keys:
-        raise InvalidAmendment([f"{field}: name the key that changes, such as {field}.x"])
+        raise InvalidAmendment([f"{field}: name the key to change, such as {field}.x"])
     leaves = changes.setdefault(field, {})
     before = leaves[keys[0]]["new"] if keys[0] in leaves else getattr(target, field).get(keys[0])
-    leaves[keys[0]] = {"new": _within(before, keys[1:], value)}
+    leaves[keys[0]] = {"new": _replace_nested_value(before, keys[1:], value)}
 
 
-def _within(before: Any, keys: list[str], value: Any) -> Any:
+def _replace_nested_value(before: Any, keys: list[str], value: Any) -> Any:
+    """Return ``before`` with the value at nested keys replaced."""
     if not keys:
         return value
     there = before if isinstance(before, dict) else {}
-    return {**there, keys[0]: _within(there.get(keys[0]), keys[1:], value)}
+    return {**there, keys[0]: _replace_nested_value(there.get(keys[0]), keys[1:], value)}
 
 
-def replanned(state: Workflow, plan: Workflow, reason: str | None) -> p.AmendmentProposed | None:
-    """Return the amendment that makes a workflow what ``plan`` says; None if it is already.
+def build_plan_change(
+    state: Workflow, plan: Workflow, reason: str | None
+) -> p.AmendmentProposed | None:
+    """Return the amendment that turns the workflow into ``plan``, or None if nothing differs.
 
-    ``plan`` is the workflow that would begin with the plan. Raises `InvalidAmendment` with every
-    field that no amendment changes, or not together with the others.
+    ``plan`` is the workflow that would start with the edited plan. Raises `InvalidAmendment` with
+    every field that no amendment can change, or not together with the other changes.
     """
-    problems = list(_unchangeable(state, plan))
+    problems = list(_find_unchangeable_differences(state, plan))
     if problems:
         raise InvalidAmendment(problems)
     new = [id_ for id_ in plan.stages if id_ not in state.stages]
-    changes = _changes(state, plan, WORKFLOW_FIELDS - OF_CONSENT)
+    changes = _compute_changes(state, plan, WORKFLOW_FIELDS - CONSENT_FIELDS)
     edits = {
         id_: found
         for id_, stage in plan.stages.items()
-        if id_ not in new and (found := _changes(state.stages[id_], stage, OF_STAGE))
+        if id_ not in new
+        and (found := _compute_changes(state.stages[id_], stage, AMENDABLE_STAGE_FIELDS))
     }
     if not (changes or edits or new):
         return None
-    # Behind the stage that stands before it in the plan.
+    # Insert the new stage after its predecessor in the plan.
     planned = list(plan.stages)
     before = planned[: planned.index(new[0])] if new else []
     place = list(state.stages).index(before[-1]) + 1 if before else 0 if new else None
@@ -206,11 +247,17 @@ def replanned(state: Workflow, plan: Workflow, reason: str | None) -> p.Amendmen
     )
 
 
-def _unchangeable(state: Workflow, plan: Workflow) -> Iterator[str]:
+def _find_unchangeable_differences(state: Workflow, plan: Workflow) -> Iterator[str]:
+    """Yield each difference between the plan and the workflow that an amendment cannot make."""
     if plan.id != state.id:
-        yield f"workflow_id: this workflow is {state.id} and stays so; found {plan.id}"
+        yield (
+            f"workflow_id: the id of a workflow cannot change; expected {state.id}, found {plan.id}"
+        )
     if plan.purpose is not None and plan.purpose != state.purpose:
-        yield f"purpose: it is {state.purpose!r:.200} for good; found {plan.purpose!r:.200}"
+        yield (
+            "purpose: the purpose of a workflow cannot change; expected "
+            f"{state.purpose!r:.200}, found {plan.purpose!r:.200}"
+        )
     before, after = (
         {
             name: value
@@ -219,42 +266,48 @@ def _unchangeable(state: Workflow, plan: Workflow) -> Iterator[str]:
         }
         for one in (state, plan)
     )
-    yield from _for_people(before, after, "")
+    yield from _compare_fixed_fields(before, after, "")
     known = [id_ for id_ in state.stages if id_ in plan.stages]
     new = [id_ for id_ in plan.stages if id_ not in state.stages]
     if known != [id_ for id_ in plan.stages if id_ in state.stages]:
-        yield f"stages: their order stays; expected {', '.join(known)}"
+        yield f"stages: the order of the stages cannot change; expected {', '.join(known)}"
     if len(new) > 1:
-        yield f"stages: expected one new stage at a time, found {', '.join(new)}"
+        yield f"stages: a plan can add only one stage at a time, found {', '.join(new)}"
     for id_, stage in state.stages.items():
         if id_ in plan.stages:
-            yield from _for_people(stage.extra, plan.stages[id_].extra, f"{id_}.")
+            yield from _compare_fixed_fields(stage.extra, plan.stages[id_].extra, f"{id_}.")
         elif stage.status is not Status.SKIPPED:
             yield (
-                f"stages: {id_} is not in the plan, and no plan takes a stage away; `wfctl amend "
-                f"propose --type stage_skip --stage {id_} --rewire --reason TEXT` takes it out"
+                f"stages: {id_} is missing in the plan, but a plan cannot remove a stage. To skip "
+                f"the stage, run `wfctl amend propose --type stage_skip --stage {id_} --rewire "
+                "--reason TEXT`"
             )
 
 
-def _for_people(before: Mapping[str, Any], after: Mapping[str, Any], of: str) -> Iterator[str]:
+def _compare_fixed_fields(
+    before: Mapping[str, Any], after: Mapping[str, Any], of: str
+) -> Iterator[str]:
+    """Yield a problem for each field that differs and that no amendment can change."""
     for name in sorted({*before, *after}):
-        was, found = _shown(before, name), _shown(after, name)
+        was, found = _render_value(before, name), _render_value(after, name)
         if was != found:
-            yield f"{of}{name}: no amendment changes it; it is {was}, found {found}"
+            yield (
+                f"{of}{name}: an amendment cannot change this field; expected {was}, found {found}"
+            )
 
 
-def _changes(before: Any, after: Any, fields: frozenset[str]) -> dict[str, Any]:
-    """Return the changes of a workflow's or a stage's fields, as an amendment has them."""
+def _compute_changes(before: Any, after: Any, fields: frozenset[str]) -> dict[str, Any]:
+    """Return the changes of the given fields between two workflows or stages."""
     found: dict[str, Any] = {}
     for field in sorted(fields):
         old, new = getattr(before, field), getattr(after, field)
         if field not in KEYED:
-            if _shown({"": old}, "") != _shown({"": new}, ""):
+            if _render_value({"": old}, "") != _render_value({"": new}, ""):
                 found[field] = {"new": new}
             continue
-        keys = [key for key in {**old, **new} if _shown(old, key) != _shown(new, key)]
+        keys = [key for key in {**old, **new} if _render_value(old, key) != _render_value(new, key)]
         if field == "session_config":
-            keys = [key for key in keys if key not in OPERATIONAL]
+            keys = [key for key in keys if key not in SESSION_SET_KEYS]
         if keys:
             found[field] = {key: {"new": new[key]} if key in new else {} for key in keys}
     return found

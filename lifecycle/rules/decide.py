@@ -1,4 +1,4 @@
-"""From a command to events: the rules of its kind, and what follows by itself."""
+"""The events that a command yields: the rules for each command, and automatic consequences."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from lifecycle.errors import (
     undecided,
 )
 from lifecycle.event import DECIDED, State, facts_of
-from lifecycle.fold.evolve import steps
+from lifecycle.fold.evolve import fold_events
 from lifecycle.payload import models as p
-from lifecycle.payload.event_types import OF_MACHINES, STAGED, misfit
+from lifecycle.payload.event_types import STAGED, find_misfit
 from lifecycle.rules import stages
 from lifecycle.rules.mandates import check_start
 from lifecycle.state.conditions import affords, budget_of, charges, hindrances
@@ -31,14 +31,14 @@ from lifecycle.state.workflow import Drift, Stage, Workflow
 from lifecycle.words.document import STAGE_FIELDS, WORKFLOW_FIELDS
 from lifecycle.words.mandates import MANDATES
 from lifecycle.words.rounds import ROUNDS
-from lifecycle.words.values import too_much
+from lifecycle.words.values import find_oversized_part
 
 if TYPE_CHECKING:
     from lifecycle.payload.models import Payload
 
 
-#: Event type → the fields of its model, in their order. Each holds a text, true or false, a whole
-#: number or null, the model changes none, and no rule needs more of them.
+#: Event type → the fields of its model, in their order, for models that change no value.
+#: Each field holds a string, a boolean, an integer or null, and no rule needs more than the fields.
 FIELDS: Mapping[str, tuple[str, ...]] = {
     "note.logged": ("text", "stage", "kind", "after", "raw"),
     "stage.prepared": ("stage", "detail"),
@@ -46,8 +46,8 @@ FIELDS: Mapping[str, tuple[str, ...]] = {
 _FLAT = frozenset({str, int, bool, type(None)})
 
 
-class Flat:
-    """What the model of its type would say of the same data; anything else it asks the model."""
+class FlatCommand:
+    """A command without its pydantic model, which is loaded only if a rule needs the model."""
 
     __slots__ = ("_data", "schema_version", "type")
 
@@ -57,7 +57,7 @@ class Flat:
         self._data = data
 
     def as_json(self) -> dict[str, Any]:
-        """Its data as JSON values, in the order of the model's fields."""
+        """Return the data as JSON values, in the order of the model's fields."""
         return self._data.copy()
 
     def __getattr__(self, name: str) -> Any:
@@ -69,19 +69,19 @@ class Flat:
         return getattr(model_of(self.type).of(self.as_json()), name)
 
 
-def flat(type_: str, data: dict[str, Any]) -> Flat | None:
-    """Return a command by its shape; None if only the model can say what it is."""
+def build_flat_command(type_: str, data: dict[str, Any]) -> FlatCommand | None:
+    """Return a command without loading its model, or None if the model must check the data."""
     names = FIELDS.get(type_)
     if names is None or not _FLAT.issuperset(map(type, data.values())):
         return None
     given = data.copy()
-    if misfit(type_, given) is not None or not all(map(_is_unicode, given.values())):
+    if find_misfit(type_, given) is not None or not all(map(_is_unicode, given.values())):
         return None
-    return Flat(type_, {name: given[name] for name in names})
+    return FlatCommand(type_, {name: given[name] for name in names})
 
 
 def _is_unicode(value: Any) -> bool:
-    """Whether a value can be written as UTF-8: half of a pair of surrogates cannot."""
+    """Return whether a value can be written as UTF-8, which excludes unpaired surrogates."""
     if isinstance(value, str):
         try:
             value.encode()
@@ -91,46 +91,42 @@ def _is_unicode(value: Any) -> bool:
 
 
 def model_of(type_: str) -> type[Payload]:
-    """Return the model of an event type's data, be it of a workflow or of a machine."""
-    if type_ in STAGED:
-        from lifecycle.payload import models as payload
+    """Return the pydantic model of an event type of workflows."""
+    from lifecycle.payload import models as payload
 
-        found: type[Payload] = getattr(payload, STAGED[type_].model)
-    else:
-        from lifecycle.machines import payload as of_machines
-
-        found = getattr(of_machines, OF_MACHINES[type_].model)
+    found: type[Payload] = getattr(payload, STAGED[type_].model)
     return found
 
 
 def payload_of(type_: str, data: dict[str, Any]) -> Payload:
-    """Return the payload of this type; raises `UnknownEventType` or `InvalidPayload`."""
+    """Return the payload of this type. Raises `UnknownEventType` or `InvalidPayload`."""
     if type_ not in STAGED:
         raise UnknownEventType(type_, sorted(STAGED))
-    plain = flat(type_, data)
+    plain = build_flat_command(type_, data)
     if plain is not None:
         return cast("Payload", plain)
 
     model = model_of(type_)
-    from pydantic import ValidationError  # its model has loaded it
+    from pydantic import ValidationError  # already imported by the model
 
     try:
         return model.of(data)
     except ValidationError as error:
-        from lifecycle.words.values import problem
+        from lifecycle.words.values import explain_problem
 
-        raise InvalidPayload(type_, [problem(e) for e in error.errors()]) from error
+        raise InvalidPayload(type_, [explain_problem(e) for e in error.errors()]) from error
 
 
 Decision: TypeAlias = "list[Payload]"
 
 
-def note(state: Workflow, command: p.NoteLogged) -> Decision:
-    """A line of one's own; an external one is only taken from where it stands."""
+def decide_note(state: Workflow, command: p.NoteLogged) -> Decision:
+    """Return the note. Raises `NoCommand` for a line of another program."""
     if command.kind != "note" or command.after is not None or command.raw is not None:
         raise NoCommand(
-            "a line of somebody else's is recorded where it is found in progress.log, by every "
-            "write command; append it there, or record a note.",
+            "a line of another program cannot be appended directly. Add the line to the file "
+            "progress.log, and the next command that writes to the log records the line. To "
+            "record a note, run `wfctl note`.",
             type=command.type,
         )
     if command.stage is not None:
@@ -138,58 +134,75 @@ def note(state: Workflow, command: p.NoteLogged) -> Decision:
     return [command]
 
 
-def adopt(state: Workflow, command: p.DriftAdopted) -> Decision:
-    """Close a drift that is open; the fields it brings must be nobody's."""
-    drift = _waiting(state, command.file, command.detected)
+def decide_drift_adoption(state: Workflow, command: p.DriftAdopted) -> Decision:
+    """Return the event that closes an open drift.
+
+    Raises `Refused` if an adopted field belongs to the protocol.
+    """
+    drift = _find_waiting_drift(state, command.file, command.detected)
     for change in command.unknown:
-        _unspecified(state, change)
+        _require_unspecified(state, change)
     return [command.model_copy(update={"detected": drift.version})]
 
 
-def revert(state: Workflow, command: p.DriftReverted) -> Decision:
-    """Close a drift that is open."""
-    drift = _waiting(state, command.file, command.detected)
+def decide_drift_reversal(state: Workflow, command: p.DriftReverted) -> Decision:
+    """Return the event that closes an open drift. Raises an error without a proof of consent."""
+    drift = _find_waiting_drift(state, command.file, command.detected)
     if not command.proof:
         raise undecided(command.type, f"wfctl drift revert {command.file}")
     return [command.model_copy(update={"detected": drift.version, "kept_as": drift.kept_as})]
 
 
-def _waiting(state: Workflow, file: str, detected: int | None) -> Drift:
-    """Return the drift of a file that was detected at a version, else the newest."""
+def _decide_audit_agreement(state: Workflow, command: p.AuditAgreed) -> Decision:
+    """Return a person's agreement to an audit entry. Raises an error without a proof."""
+    if not command.proof:
+        raise undecided(command.type, f"wfctl audit agree {command.entry} --reason TEXT")
+    return [command]
+
+
+def _find_waiting_drift(state: Workflow, file: str, detected: int | None) -> Drift:
+    """Return the drift of a file that was detected at a version, or else the newest drift.
+
+    Raises `NoCommand` if no drift of the file is open.
+    """
     for drift in reversed(state.drifts):
         if drift.file == file and detected in (drift.version, None):
             return drift
     raise NoCommand(
-        f"no change of {file}{f' detected at version {detected}' if detected else ''} waits for "
-        "a decision. `wfctl drift show` lists those that do.",
+        f"no change of the file {file}{f' detected at version {detected}' if detected else ''} "
+        "waits for a decision. To list the changes that wait, run `wfctl drift show`.",
         file=file,
         detected=detected,
         waiting={str(drift.version): drift.file for drift in state.drifts},
     )
 
 
-def _unspecified(state: Workflow, change: p.UnknownField) -> None:
+def _require_unspecified(state: Workflow, change: p.UnknownField) -> None:
+    """Raise `Refused` if a field belongs to the protocol."""
     known = STAGE_FIELDS if change.stage is not None else (*WORKFLOW_FIELDS, MANDATES, ROUNDS)
     if change.stage is not None:
         state.stage(change.stage)
     if change.field in known:
         raise Refused(
-            f"{change.field} is a field of the protocol: it changes by its own events or by an "
-            "amendment.",
+            f"the field {change.field} belongs to the protocol, so only an amendment or an event "
+            "of wfctl can change this field.",
             field=change.field,
         )
 
 
-def start(state: Workflow, command: p.SessionStarted) -> Decision:
-    """A session of the next number; how the one before it ended is said first.
+def decide_session_start(state: Workflow, command: p.SessionStarted) -> Decision:
+    """Return the start of the next session, after notes about the end of the previous one.
 
-    The log alone numbers sessions. One that was open still has died: nothing ends it any more.
+    The log alone numbers sessions. A previous session that is still open has died. Raises
+    `NeedsConsent` if no person has approved the plan.
     """
+    stages.require_agreed_plan(state, "the session cannot start")
     number = state.session.count + 1
-    return [*_previous(state), command.model_copy(update={"number": number})]
+    return [*_describe_previous_session(state), command.model_copy(update={"number": number})]
 
 
-def _previous(state: Workflow) -> Decision:
+def _describe_previous_session(state: Workflow) -> Decision:
+    """Return the notes about the previous session."""
     before = state.session
     if before.count == 0:
         return []
@@ -200,10 +213,15 @@ def _previous(state: Workflow) -> Decision:
     return [p.NoteLogged(text=text) for text in notes]
 
 
-def end(state: Workflow, command: p.SessionEnded) -> Decision:
-    """The end of the open session, and before it the reason that the protocol spells out."""
+def decide_session_end(state: Workflow, command: p.SessionEnded) -> Decision:
+    """Return the end of the open session, after the notes that the protocol requires.
+
+    Raises an error if no session is open or the reason does not match the state.
+    """
     if not state.session.is_open:
-        raise NoCommand("no session is open; `wfctl session start` begins one.", type=command.type)
+        raise NoCommand(
+            "no session is open. To start a session, run `wfctl session start`.", type=command.type
+        )
     left = [stage for stage in state.stages.values() if stage.status not in FINISHED]
     if command.reason == "completed" and not state.is_finished:
         raise NotFinished([stage.id for stage in left], state.open_loops)
@@ -213,10 +231,11 @@ def end(state: Workflow, command: p.SessionEnded) -> Decision:
         raise NothingLeft(command.reason)
     if command.reason == "blocked" and not command.next and not hindrances(state):
         raise NothingHinders
-    return [*_reasons(state, command), command]
+    return [*_describe_exit_reason(state, command), command]
 
 
-def _reasons(state: Workflow, command: p.SessionEnded) -> Decision:
+def _describe_exit_reason(state: Workflow, command: p.SessionEnded) -> Decision:
+    """Return the notes that explain the exit reason."""
     if command.reason == "budget_exhausted":
         cost, budget = state.session.cost, budget_of(state)
         text = f"Session ending: budget exhausted (cost={cost:g}, budget={budget:g})"
@@ -230,14 +249,14 @@ _HELD = frozenset({Status.PENDING, Status.INVALIDATED})
 _WAITING = _HELD | {Status.READY}
 
 
-def consequences(state: Workflow, at: str) -> list[Payload]:
-    """Return what is due in ``state`` at ``at`` and was not recorded yet, in array order."""
+def find_consequences(state: Workflow, at: str) -> list[Payload]:
+    """Return the events that are due in ``state`` at ``at``, in array order."""
     found: list[Payload] = [*charges(state)]
     for stage in state.stages.values():
         if stage.status is Status.FAILED:
-            found += _of_failed(state, stage)
+            found += _find_consequences_of_failed(state, stage)
         elif stage.status in _WAITING:
-            found += _of_waiting(state, stage)
+            found += _find_consequences_of_waiting(state, stage)
     if state.is_finished and state.workflow_status != "completed":
         from lifecycle.state.report_path import report_path
 
@@ -246,7 +265,8 @@ def consequences(state: Workflow, at: str) -> list[Payload]:
     return found
 
 
-def _of_waiting(state: Workflow, stage: Stage) -> list[Payload]:
+def _find_consequences_of_waiting(state: Workflow, stage: Stage) -> list[Payload]:
+    """Return the events that make a waiting stage ready or blocked."""
     if stage.status in _HELD and not state.unmet(stage):
         return [p.StageReadied(stage=stage.id, reset=stage.status is Status.INVALIDATED)]
     return [
@@ -262,25 +282,25 @@ def _of_waiting(state: Workflow, stage: Stage) -> list[Payload]:
     ]
 
 
-def _of_failed(state: Workflow, stage: Stage) -> list[Payload]:
-    """A failed stage runs again by itself only where an approved amendment says so."""
+def _find_consequences_of_failed(state: Workflow, stage: Stage) -> list[Payload]:
+    """Return the event that makes a failed stage ready, if an approved amendment allows it."""
     if stage.rerun_by is None or state.unmet(stage):
         return []
     rerun = state.amendments[stage.rerun_by].kind == "stage_rerun"
     reason = f"{'rerun' if rerun else 'superseded'} by {stage.rerun_by}"
-    # What a person agreed to when no retry was left begins with all of them.
+    # A run that a person approved after the last retry gets all retries again.
     reset = rerun or stage.retry_count >= retry_limit(state.backend_type(stage))
     return [p.StageReadied(stage=stage.id, reason=reason, reset=reset, amendment=stage.rerun_by)]
 
 
 def require_recordable(planned: Iterable[Payload], before: State | None, after: State) -> None:
-    """Raise `InvalidPayload` for an event that would be ignored, or that is too large.
+    """Raise `InvalidPayload` for an event that would be ignored or is too large.
 
     ``before`` and ``after`` are the states around the planned events.
     """
     for payload in planned:
         data = payload.as_json()
-        why = misfit(payload.type, data) or too_much(payload.type, data)
+        why = find_misfit(payload.type, data) or find_oversized_part(payload.type, data)
         if why is not None:
             raise InvalidPayload(payload.type, [why])
     known = len(before.set_aside) if before is not None else 0
@@ -289,17 +309,17 @@ def require_recordable(planned: Iterable[Payload], before: State | None, after: 
 
 
 def decide(state: Workflow | None, command: Payload, at: str) -> Decision:
-    """Return the events that ``command`` yields in ``state``; an empty list changes nothing.
+    """Return the events that ``command`` yields in ``state``, or an empty list if nothing changes.
 
-    ``at`` is when it is so (UTC, ISO 8601). Raises a `LifecycleError` where the rules do not
-    allow it; the state is never changed.
+    ``at`` is the time of the command (UTC, ISO 8601). Raises a `LifecycleError` if the rules do not
+    allow the command. Never changes the state.
     """
     planned, _ = decide_all(state, [(command, at)])
     return [event for event, _ in planned]
 
 
-#: Nothing ever follows from these by themselves. To look for consequences takes time for each
-#: stage that there is, and a look at the disk records these of as many attempts.
+#: Events without automatic consequences.
+#: The search for consequences is slow, and a check of the disk records many of these events.
 _QUIET = frozenset(
     {"attempt.observed", "attempt.left", "stage.launched", "stage.computed", "tasks.observed"}
 )
@@ -308,21 +328,21 @@ _QUIET = frozenset(
 def decide_all(
     state: Workflow | None, asked: Iterable[tuple[Payload, str]]
 ) -> tuple[list[tuple[Payload, str]], Workflow | None]:
-    """Return what commands yield one after another, and the state after them.
+    """Return the events that commands yield one after another, and the state after them.
 
-    Each command and each event comes with when it is so. As `decide`; the state is copied once,
-    however many commands there are. Raises `InvalidPayload` for an event that nobody could fold.
+    Each command and each event comes with its time. Copies the state once, for any number of
+    commands. Raises as `decide` does, and `InvalidPayload` for an event that the fold would ignore.
     """
     draft = state.draft() if state is not None else None
     planned: list[tuple[Payload, str]] = []
     for command, at in asked:
-        events = _primary(draft, command)
+        events = _decide_command(draft, command)
         if draft is not None and command.type == "attempt.started":
             check_start(draft, cast("p.AttemptStarted", command), at)
-        draft = _folded(draft, events, at)
+        draft = _fold_planned(draft, events, at)
         if any(event.type not in _QUIET for event in events):
-            due = consequences(draft, at)
-            draft = _folded(draft, due, at)
+            due = find_consequences(draft, at)
+            draft = _fold_planned(draft, due, at)
             events = [*events, *due]
         planned += [(event, at) for event in events]
     if draft is not None:
@@ -330,102 +350,114 @@ def decide_all(
     return planned, draft
 
 
-def after(state: Workflow | None, events: Decision, at: str) -> Workflow:
-    """Return the state as it would be once ``events`` are recorded at ``at``."""
-    return _folded(state.draft() if state is not None else None, events, at)
+def state_after(state: Workflow | None, events: Decision, at: str) -> Workflow:
+    """Return the state after ``events`` are recorded at ``at``."""
+    return _fold_planned(state.draft() if state is not None else None, events, at)
 
 
-def _primary(state: Workflow | None, command: Any) -> Decision:
-    """Return the event that is asked for, without what follows from it."""
+def _decide_command(state: Workflow | None, command: Any) -> Decision:
+    """Return the events of one command, without automatic consequences."""
     if state is None:
-        return _create(command)
+        return _decide_creation(command)
     of_stage = stages.RULES.get(command.type)
     if of_stage is not None:
         return of_stage(state, state.stage(command.stage), command)
     rule = _RULES.get(command.type)
     if rule is None:
         raise NoCommand(
-            f"{command.type} is not recorded by a command of its own: it follows from others.",
+            (
+                f"the event {command.type} cannot be recorded directly, because wfctl records "
+                "this event only together with other events."
+            ),
             type=command.type,
         )
     return rule(state, command)
 
 
-def _folded(draft: Workflow | None, events: Decision, at: str) -> Workflow:
-    """Fold events into the draft, which is changed; create the draft if needed."""
+def _fold_planned(draft: Workflow | None, events: Decision, at: str) -> Workflow:
+    """Fold events into the draft in place, and create the draft if needed."""
     head = draft.head if draft is not None else 0
-    for _, folded in steps(draft, facts_of(events, at, head), frozenset({DECIDED})):
+    for _, folded in fold_events(draft, facts_of(events, at, head), frozenset({DECIDED})):
         draft = folded
     if draft is None:
-        raise NoWorkflow("nothing was decided on a stream without a workflow")
+        raise NoWorkflow("the log contains no workflow, so no event can be recorded")
     return draft
 
 
-def _create(command: Payload) -> Decision:
+def _decide_creation(command: Payload) -> Decision:
+    """Return the event that creates a workflow. Raises `NoWorkflow` for any other command."""
     if not isinstance(command, p.WorkflowCreated | p.WorkflowImported):
         raise NoWorkflow(
-            f"there is no workflow in this stream yet; `wfctl init PLAN` makes one. {LOST}",
+            f"the log contains no workflow yet. Create a workflow with `wfctl init PLAN`. {LOST}",
             type=command.type,
         )
-    # No matter who begins it, and how: under `trust` alone nobody need agree to the plan.
+    # Only the policy `trust` needs no approval of the plan, no matter who creates the workflow.
     return [command.model_copy(update={"proposed": command.consent != "trust"})]
 
 
-def _exists(state: Workflow, command: Any) -> Decision:
+def _refuse_second_workflow(state: Workflow, command: Any) -> Decision:
+    """Raise `AlreadyExists`: a folder contains one workflow."""
     raise AlreadyExists(
-        f"the workflow {state.id} is here already (version {state.head} of its log); "
-        "a root holds one staged workflow. `wfctl status` shows it.",
+        f"this folder already contains the workflow {state.id} (log version {state.head}), and a "
+        "folder can contain only one workflow. To show this workflow, run `wfctl status`.",
         workflow=state.id,
     )
 
 
-def _as_asked(state: Workflow, command: Payload) -> Decision:
+def _accept_unchanged(state: Workflow, command: Payload) -> Decision:
+    """Return the command as the only event."""
     return [command]
 
 
-def _files(state: Workflow, command: p.FilesRecorded) -> Decision:
+def _decide_files_recorded(state: Workflow, command: p.FilesRecorded) -> Decision:
+    """Return the event. Raises `NoCommand` unless the workflow is being created."""
     if not state.is_beginning:
         raise NoCommand(
-            "files.recorded is said where a workflow begins, and at no other time.",
+            "the event files.recorded can be recorded only when a workflow is created.",
             type=command.type,
         )
     return [command]
 
 
-def _of_amendment(state: Workflow, command: Any) -> Decision:
-    # Only where there is one: it loads the models of a plan.
+def _decide_amendment_command(state: Workflow, command: Any) -> Decision:
+    """Return the events of a proposal, a rejection or an approval of an amendment."""
+    # Imported here because it loads the models of a plan.
     from lifecycle.rules import amendments
 
     match command.type:
         case "amendment.proposed":
-            return amendments.propose(state, command)
+            return amendments.decide_proposal(state, command)
         case "amendment.rejected":
-            return amendments.reject(state, command)
+            return amendments.decide_rejection(state, command)
     if not command.proof:
         way = f"wfctl amend approve {command.amendment}"
         raise undecided(command.type, way, amendment=command.amendment)
-    return amendments.approve(state, command)
+    return amendments.decide_approval(state, command)
 
 
-def _of_loop(state: Workflow, command: Any) -> Decision:
-    from lifecycle.rules import rounds  # only if there is a loop
+def _decide_loop_command(state: Workflow, command: Any) -> Decision:
+    """Return the events that start a round or stop a loop."""
+    from lifecycle.rules import rounds  # needed only for loops
 
-    return (rounds.begin if command.type == "round.begun" else rounds.stop)(state, command)
+    return (
+        rounds.decide_round_start if command.type == "round.begun" else rounds.decide_loop_stop
+    )(state, command)
 
 
 _RULES: dict[str, Callable[[Workflow, Any], Decision]] = {
-    "workflow.created": _exists,
-    "workflow.imported": _exists,
-    "files.recorded": _files,
-    "note.logged": note,
-    "drift.adopted": adopt,
-    "drift.reverted": revert,
-    "amendment.proposed": _of_amendment,
-    "amendment.approved": _of_amendment,
-    "amendment.rejected": _of_amendment,
-    "session.started": start,
-    "session.ended": end,
-    "cost.charged": _as_asked,
-    "round.begun": _of_loop,
-    "loop.stopped": _of_loop,
+    "workflow.created": _refuse_second_workflow,
+    "workflow.imported": _refuse_second_workflow,
+    "files.recorded": _decide_files_recorded,
+    "note.logged": decide_note,
+    "drift.adopted": decide_drift_adoption,
+    "drift.reverted": decide_drift_reversal,
+    "audit.agreed": _decide_audit_agreement,
+    "amendment.proposed": _decide_amendment_command,
+    "amendment.approved": _decide_amendment_command,
+    "amendment.rejected": _decide_amendment_command,
+    "session.started": decide_session_start,
+    "session.ended": decide_session_end,
+    "cost.charged": _accept_unchanged,
+    "round.begun": _decide_loop_command,
+    "loop.stopped": _decide_loop_command,
 }

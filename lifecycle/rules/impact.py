@@ -1,58 +1,58 @@
-"""What an amendment makes stale, and what a result rests on."""
+"""The stages that an amendment makes stale, and the grounds of a result."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from lifecycle.event import UNFOLDABLE
-from lifecycle.fold.evolve import apply, goes_on, is_rejudged, keeps_tasks
-from lifecycle.fold.rounds import points_since, refresh
+from lifecycle.fold.evolve import apply_amendment, is_attempt_continued, is_rejudged, keeps_tasks
+from lifecycle.fold.rounds import points_since, refresh_loops
 from lifecycle.payload import models as p
 from lifecycle.state.conditions import added_points, downstream, is_judged_alone, partners_of
 from lifecycle.state.effort import seconds_of
 from lifecycle.state.status import ACTIVE, Status
 from lifecycle.state.workflow import Amendment, Stage, Workflow
-from lifecycle.sweeps.definition import MAP, VERDICTS, numbers_of, verdict_of
+from lifecycle.sweeps.definition import MAP, VERDICTS, parse_ranges
 from lifecycle.words.document import rewired_fields
 
 if TYPE_CHECKING:
-    from lifecycle.rules.loops_ahead import LoopAhead
+    from lifecycle.rules.loops_ahead import LoopForecast
 
-#: An attempt was begun, and no result of it counts yet.
+#: Statuses of stages with a started attempt and no valid result.
 _TRIED = ACTIVE | {Status.FAILED}
-#: Fields that say what a stage is called or means, not what it computes.
+#: Fields that do not change the results of a stage.
 _HARMLESS = frozenset({"name"})
 
 
 @dataclass(frozen=True, slots=True)
 class Impact:
-    """What an approval brings about; stages in array order.
+    """The effects of an approval, with stages in array order.
 
-    ``seconds`` is the computing time thrown away by stage, from the recorded attempts.
+    ``seconds`` is the discarded computing time by stage, from the recorded attempts.
     """
 
-    #: Every stage that is transitively affected, whatever its status.
+    #: Every stage that is directly or indirectly affected, in any status.
     affected: tuple[str, ...] = ()
-    #: Stages that become invalidated: completed ones, and any that rests on what runs again.
+    #: Stages that become invalidated: completed stages, and stages that depend on a rerun stage.
     invalidated: tuple[str, ...] = ()
-    #: Stages under way that are stopped: stage → attempt, None if none was started.
+    #: Running stages that are stopped → attempt, None if no attempt was started.
     stopped: Mapping[str, str | None] = field(default_factory=dict)
-    #: Stage → the folder that its outputs are kept as before it runs again.
+    #: Stage → the folder in which its outputs are kept before the stage runs again.
     kept: Mapping[str, str] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
-    #: Stages whose kept results are judged anew; computed only where they do not hold.
+    #: Stages whose kept results are checked again, and computed again only if the check fails.
     judged: tuple[str, ...] = ()
-    #: Stages that are computed again once they may run; tasks of a sweep whose points change aside.
+    #: Stages that are completely computed again when they may run.
     again: tuple[str, ...] = ()
-    #: Stage → the attempt under way that goes on, and is judged at its end by what is changed.
+    #: Stage → its running attempt, which continues and is then checked by the new criteria.
     going_on: Mapping[str, str | None] = field(default_factory=dict)
 
     def binding(self) -> dict[str, Any]:
-        """Return what an approval is bound to: all that becomes of stages at once."""
+        """Return the immediate effects on stages, to which an approval is bound."""
         return {
             "affected": list(self.affected),
             "invalidated": list(self.invalidated),
@@ -75,30 +75,30 @@ def impact_of(
 ) -> Impact:
     """Return the impact of approving the amendment in ``state``.
 
-    ``stops_all``: as it was while a change of the verdict alone stopped what was under way.
-    ``found`` gives by stage the highest K of the ``stage-N.vK`` on the disk; ``now`` (UTC,
-    ISO 8601) ends the time of what is still running.
+    ``found`` gives by stage the highest K of the folders ``stage-N.vK`` on disk. ``now`` (UTC, ISO
+    8601) is the end time for running attempts. ``stops_all`` applies the rule of earlier versions,
+    by which a change of the verdict alone stopped running attempts.
     """
     reach = reach_of(state, amendment)
     affected = [stage for stage in state.stages.values() if stage.id in reach.affected]
     under_way = [stage for stage in reach.stages(state) if stage.status in ACTIVE]
-    going_on = [s for s in under_way if not stops_all and goes_on(state, amendment, s)]
+    going_on = [s for s in under_way if not stops_all and is_attempt_continued(state, amendment, s)]
     stopped = [stage for stage in under_way if stage not in going_on]
     invalidated = [stage for stage in affected if _is_invalidated(reach, stage)]
     again = {stage.id for stage in (*invalidated, *stopped)}
-    # An attempt that failed would be another now; somebody has it run again.
+    # A failed attempt would run with another definition now, so it counts as affected.
     tried = [s.id for s in affected if s.status is Status.FAILED and s.attempts]
     begun = [s for s in reach.stages(state) if s.id in again or s.id in tried]
-    # Results are there, and nothing changes but the verdict on them.
+    # Only the verdict on existing results changes.
     alone = [s for s in begun if is_rejudged(state, amendment, s.id)]
     judged = [s for s in alone if is_judged_alone(reach.after, reach.after.stages[s.id])]
-    # Tasks whose points stay are not computed again.
+    # Tasks of unchanged points are not computed again.
     wasted = [s for s in begun if s not in judged and not keeps_tasks(state, amendment, s.id)]
     return Impact(
-        affected=_ids(affected),
-        invalidated=_ids(invalidated),
-        stopped=attempts_of(stopped),
-        kept=kept_as(
+        affected=_stage_ids(affected),
+        invalidated=_stage_ids(invalidated),
+        stopped=newest_attempts(stopped),
+        kept=choose_kept_folders(
             [s for s in reach.stages(state) if _is_kept(amendment, s, again)], found or {}
         ),
         seconds={
@@ -106,18 +106,18 @@ def impact_of(
             for s in wasted
             if s.attempts and s.status is not Status.FAILED
         },
-        judged=_ids(judged),
-        again=_ids([s for s in wasted if s.id != reach.skipped]),
-        going_on=attempts_of(going_on),
+        judged=_stage_ids(judged),
+        again=_stage_ids([s for s in wasted if s.id != reach.skipped]),
+        going_on=newest_attempts(going_on),
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """How far an amendment reaches: what it defines anew itself, and all that it affects.
+    """The stages that an amendment redefines, and all stages that it affects.
 
-    ``after`` is the state with the definition changed, ``skipped`` the stage that is taken out:
-    nothing of it is affected, and it may be under way.
+    ``after`` is the state with the changed definition. ``skipped`` is the stage that the amendment
+    skips: it is not in ``affected``, and may be running.
     """
 
     direct: frozenset[str]
@@ -126,16 +126,18 @@ class Reach:
     skipped: str | None
 
     def stages(self, state: Workflow) -> list[Stage]:
-        """Return the stages that are reached in any way, in array order."""
+        """Return the redefined and the affected stages, in array order."""
         return [s for s in state.stages.values() if s.id in self.direct or s.id in self.affected]
 
 
 def reach_of(state: Workflow, amendment: Amendment) -> Reach:
-    """Return how far an amendment reaches in ``state``."""
+    """Return the stages that an amendment redefines or affects in ``state``."""
     changed = state.draft()
-    apply(changed, amendment)
-    refresh(changed, state.updated)
-    direct = _direct(state, changed, amendment) | _behind_loops(state, changed)
+    apply_amendment(changed, amendment)
+    refresh_loops(changed, state.updated)
+    direct = _find_directly_changed(state, changed, amendment) | _find_stages_behind_reopened_loops(
+        state, changed
+    )
     reached = set(direct)
     for one in (state, changed):
         reached |= downstream({s.id: s.depends_on for s in one.stages.values()}, direct)
@@ -143,21 +145,21 @@ def reach_of(state: Workflow, amendment: Amendment) -> Reach:
     return Reach(frozenset(direct), frozenset(reached - {skipped}), changed, skipped)
 
 
-def acting_on(state: Workflow) -> dict[str, list[str]]:
-    """Return by stage the amendments that wait for a decision and would act on it."""
+def find_amendments_acting_on_stages(state: Workflow) -> dict[str, list[str]]:
+    """Return, by stage, the pending amendments that would affect the stage."""
     found: dict[str, list[str]] = {}
     for amendment in state.pending_amendments:
         try:
             reached = None if amendment.is_plan else reach_of(state, amendment).stages(state)
         except UNFOLDABLE:
-            continue  # a row that no rule let in: it is never approved, and acts on nothing
+            continue  # another program wrote this row, which is never approved
         for stage in state.stages.values() if reached is None else reached:
             found.setdefault(stage.id, []).append(amendment.id)
     return found
 
 
 def _is_invalidated(reach: Reach, stage: Stage) -> bool:
-    """Whether what the stage did counts no longer, and it waits for what it rests on."""
+    """Return whether the stage's results become invalid and the stage must wait for others."""
     if stage.status not in _TRIED:
         return stage.status is Status.COMPLETED
     stages = reach.after.stages
@@ -169,12 +171,13 @@ def _is_invalidated(reach: Reach, stage: Stage) -> bool:
     )
 
 
-def _ids(stages: list[Stage]) -> tuple[str, ...]:
+def _stage_ids(stages: list[Stage]) -> tuple[str, ...]:
+    """Return the ids of the stages."""
     return tuple(stage.id for stage in stages)
 
 
-def _direct(state: Workflow, changed: Workflow, amendment: Amendment) -> set[str]:
-    """Return the stages whose own definition is no longer what their results came from."""
+def _find_directly_changed(state: Workflow, changed: Workflow, amendment: Amendment) -> set[str]:
+    """Return the stages whose own definition differs from that of their results."""
     found = {
         id_
         for id_, change in amendment.rewired.items()
@@ -187,13 +190,13 @@ def _direct(state: Workflow, changed: Workflow, amendment: Amendment) -> set[str
     return found | {
         stage.id
         for stage in state.stages.values()
-        if _backend(state, stage) != _backend(changed, changed.stages[stage.id])
+        if _backend_settings(state, stage) != _backend_settings(changed, changed.stages[stage.id])
     }
 
 
-def _behind_loops(state: Workflow, changed: Workflow) -> set[str]:
-    """Return the stages behind loops that were over, and go on by what changes."""
-    going_on = [name for name in going_on_again(state, changed) if name in changed.loops]
+def _find_stages_behind_reopened_loops(state: Workflow, changed: Workflow) -> set[str]:
+    """Return the stages that depend on loops that ended and will continue."""
+    going_on = [name for name in find_reopened_loops(state, changed) if name in changed.loops]
     own = {id_ for name in going_on for id_ in changed.loops[name].stages}
     return {
         stage.id
@@ -202,18 +205,19 @@ def _behind_loops(state: Workflow, changed: Workflow) -> set[str]:
     }
 
 
-def going_on_again(state: Workflow, changed: Workflow) -> list[str]:
-    """Return the loops that were over before a change, and are not after it."""
+def find_reopened_loops(state: Workflow, changed: Workflow) -> list[str]:
+    """Return the loops that had ended before a change and continue after it."""
     over = [name for name, loop in state.loops.items() if loop.over is not None]
     return [name for name in over if name in changed.loops and changed.loops[name].over is None]
 
 
-def _backend(state: Workflow, stage: Stage) -> Any:
+def _backend_settings(state: Workflow, stage: Stage) -> Any:
+    """Return the backend name and the profile of a stage."""
     return (stage.backend or state.default_backend, state.profile(stage))
 
 
 def _is_kept(amendment: Amendment, stage: Stage, again: Container[str]) -> bool:
-    """Whether the stage runs again and has something to keep."""
+    """Return whether the stage runs again and has files to keep."""
     if stage.id == amendment.stage and amendment.kind == "stage_skip":
         return False
     if stage.status is Status.COMPLETED:
@@ -223,24 +227,24 @@ def _is_kept(amendment: Amendment, stage: Stage, again: Container[str]) -> bool:
 
 
 def has_run(stage: Stage) -> bool:
-    """Whether an attempt of the stage may have left something that is not kept already."""
+    """Return whether an attempt of the stage may have left files that are not kept yet."""
     return bool(stage.attempts) and stage.keep_as is None
 
 
-def attempts_of(stages: list[Stage]) -> dict[str, str | None]:
-    """Return by stage its newest attempt."""
+def newest_attempts(stages: list[Stage]) -> dict[str, str | None]:
+    """Return the id of the newest attempt by stage, None for a stage without attempts."""
     return {stage.id: stage.attempts[-1].id if stage.attempts else None for stage in stages}
 
 
-def kept_as(stages: list[Stage], found: Mapping[str, int]) -> dict[str, str]:
-    """Return by stage the folder that is next in its row."""
+def choose_kept_folders(stages: list[Stage], found: Mapping[str, int]) -> dict[str, str]:
+    """Return, by stage, the next free name of a folder for its kept files."""
     return {s.id: f"{s.id}.v{max(s.kept, found.get(s.id, 0)) + 1}" for s in stages}
 
 
-def binding_before(
+def earlier_binding(
     state: Workflow, amendment: Amendment, found: Mapping[str, int] | None = None
 ) -> dict[str, Any]:
-    """Return the impact of an approval as it was shown then, as plain JSON values."""
+    """Return the impact of an approval as earlier versions showed it, as plain JSON values."""
     reach = reach_of(state, amendment)
     affected = [stage for stage in state.stages.values() if stage.id in reach.affected]
     under_way = [stage for stage in reach.stages(state) if stage.status in ACTIVE]
@@ -254,9 +258,9 @@ def binding_before(
     return {
         "affected": [stage.id for stage in affected],
         "invalidated": [stage.id for stage in affected if stage.status is Status.COMPLETED],
-        "stopped": attempts_of([stage for stage in under_way if stage.id in reach.direct]),
+        "stopped": newest_attempts([stage for stage in under_way if stage.id in reach.direct]),
         "outdated": [stage.id for stage in under_way if stage.id not in reach.direct],
-        "kept": kept_as([stage for stage in affected if is_kept(stage)], found or {}),
+        "kept": choose_kept_folders([stage for stage in affected if is_kept(stage)], found or {}),
     }
 
 
@@ -264,37 +268,41 @@ _HEX_DIGITS = 64
 
 
 def rests_on(state: Workflow, stage: Stage) -> p.RestsOn:
-    """Return what the result of a stage rests on now.
+    """Return the grounds on which the result of a stage rests now.
 
-    Events that are decided together with the result have no hash yet, and are left out.
+    Events of the same decision have no hash yet, and are left out.
     """
     source = stage.source
     record = ((source.tasks or {}).get("record") or {}) if source is not None else {}
+    loop = state.loops.get(state.loop_of(stage.id) or "")
     return p.RestsOn(
-        attempt=_recorded(source.event) if source is not None else None,
+        attempt=_hash_if_recorded(source.event) if source is not None else None,
         definition=sha256(definition_text(stage)).hexdigest(),
         tasks=record.get("sha256"),
+        round=loop.round.number if loop is not None else None,
         approvals={
-            one.id: one.approval for one in _agreed(state, stage) if _recorded(one.approval)
+            one.id: one.approval
+            for one in _find_approved_amendments(state, stage)
+            if _hash_if_recorded(one.approval)
         },
     )
 
 
 def stage_definition(stage: Stage) -> dict[str, Any]:
-    """Return what is computed by a stage and how it is judged, as a plan has it."""
+    """Return the definition of a stage, in the form of a plan."""
     fields = ("id", "name", "depends_on", "backend", "inputs", "outputs", "parameters")
     return {f: getattr(stage, f) for f in (*fields, "success_criteria")}
 
 
 def definition_text(stage: Stage) -> bytes:
-    """Return the definition of a stage as it is digested: JSON, keys sorted, no spaces."""
+    """Return the definition of a stage for its digest: JSON, keys sorted, no spaces."""
     said = stage_definition(stage)
     text = json.dumps(said, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
     return text.encode("utf-8", "surrogateescape")
 
 
-def _agreed(state: Workflow, stage: Stage) -> Iterator[Amendment]:
-    """Yield what a person agreed to of the stage: the plan, and what changed it or all stages."""
+def _find_approved_amendments(state: Workflow, stage: Stage) -> Iterator[Amendment]:
+    """Yield the approved plan and the approved amendments that changed the stage or all stages."""
     for one in state.amendments.values():
         inserted = (one.insert or {}).get("id") == stage.id
         names_it = one.stage is None or stage.id in (*one.targets, *one.rewired) or inserted
@@ -302,19 +310,20 @@ def _agreed(state: Workflow, stage: Stage) -> Iterator[Amendment]:
             yield one
 
 
-def _recorded(hash_: str) -> str | None:
+def _hash_if_recorded(hash_: str) -> str | None:
+    """Return the hash of a recorded event, or None if the event has no hash yet."""
     return hash_ if len(hash_) == _HEX_DIGITS else None
 
 
-#: Seconds of computing below which nobody looks for another way.
-_CHEAP = 60.0
+#: Maximum computing time in seconds for which no alternative is suggested.
+_NEGLIGIBLE_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class TasksAhead:
-    """How many tasks of a stage go on to count, are computed, judged again, or kept aside.
+    """How many tasks of a stage stay valid, are computed, checked again, or moved aside.
 
-    ``seconds`` is how long those that are computed may take, by what the others took.
+    ``seconds`` is the estimated time of the computed tasks, from the duration of the others.
     """
 
     stage: str
@@ -332,24 +341,24 @@ class TasksAhead:
 
 
 @dataclass(frozen=True, slots=True)
-class Foresight:
-    """What an approval would leave behind; stages in array order, times in seconds."""
+class ApprovalForecast:
+    """The effects of an approval in detail, with stages in array order and times in seconds."""
 
-    #: Stages that could never run again: they rest on one that is taken out.
+    #: Stages that could never run again, because they depend on a skipped stage.
     blocked: tuple[str, ...] = ()
-    #: Stage that is computed again → how long it took before; None if it never ended.
+    #: Stage that is computed again → duration of its newest attempt, or None if none has ended.
     again: tuple[tuple[str, float | None], ...] = ()
-    #: Completed stages whose results go on to count.
+    #: Completed stages whose results stay valid.
     results_kept: tuple[str, ...] = ()
-    #: What becomes of the tasks of a stage whose points alone change.
+    #: How tasks are treated when only the points of their stage change.
     tasks: tuple[TasksAhead, ...] = ()
-    #: Loops that go on by it, end by it, or have numbers that count no longer.
-    loops: tuple[LoopAhead, ...] = ()
-    #: Stages whose kept results are judged anew; computed only where they do not hold.
+    #: Loops that continue, end, or lose the numbers of earlier rounds.
+    loops: tuple[LoopForecast, ...] = ()
+    #: Stages whose kept results are checked again, and computed again only if the check fails.
     judged: tuple[str, ...] = ()
-    #: Stage → inputs that changed since its newest attempt read them: no task of it stays.
+    #: Stage → inputs that changed since its newest attempt. None of its tasks stays valid.
     changed_inputs: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    #: Other ways to the same end, each in a sentence.
+    #: Alternatives that keep more results, each in a sentence.
     cheaper: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
@@ -366,20 +375,23 @@ class Foresight:
         }
 
 
-def foresee(
+def forecast_approval(
     state: Workflow,
     amendment: Amendment,
     impact: Impact,
     changed_inputs: Mapping[str, Sequence[str]] | None = None,
-) -> Foresight:
-    """Return what follows from approving the amendment in ``state``.
+    in_place: Mapping[str, Collection[str]] | None = None,
+) -> ApprovalForecast:
+    """Return a detailed forecast of approving the amendment in ``state``.
 
-    ``changed_inputs`` gives by stage the inputs that are others now than its newest attempt read.
+    ``changed_inputs`` gives, by stage, the inputs that changed since the newest attempt read them.
+    ``in_place`` gives the keys of the tasks whose results are on disk; by default, those in the
+    log.
     """
-    from lifecycle.rules.loops_ahead import loops_ahead  # most commands ask for no foresight
+    from lifecycle.rules.loops_ahead import forecast_loops  # most commands need no forecast
 
     changed = reach_of(state, amendment).after
-    blocked = _blocked(state, changed, amendment)
+    blocked = _find_blocked_stages(state, changed, amendment)
     stages = state.stages.values()
     again = {*impact.again} - blocked
     done = [stage.id for stage in stages if stage.status is Status.COMPLETED]
@@ -390,22 +402,24 @@ def foresee(
     tasks = tuple(
         one
         for id_ in swept
-        for one in _tasks(state, changed, amendment, id_, impact, id_ in others, counting)
+        for one in _forecast_tasks(
+            state, changed, amendment, id_, impact, id_ in others, counting, in_place
+        )
     )
-    return Foresight(
+    return ApprovalForecast(
         blocked=tuple(id_ for id_ in state.stages if id_ in blocked),
-        again=tuple((stage.id, _took(stage)) for stage in stages if stage.id in again),
+        again=tuple((stage.id, _newest_duration(stage)) for stage in stages if stage.id in again),
         judged=impact.judged,
         results_kept=kept,
         tasks=tasks,
         changed_inputs=others,
-        loops=tuple(loops_ahead(state, changed, amendment, impact.affected)),
-        cheaper=tuple(_cheaper(state, amendment, impact, blocked)),
+        loops=tuple(forecast_loops(state, changed, amendment, impact.affected)),
+        cheaper=tuple(_suggest_alternatives(state, amendment, impact, blocked)),
     )
 
 
 def stages_by_task(state: Workflow, amendment: Amendment, impact: Impact) -> list[str]:
-    """Return the stages of which an amendment computes only some tasks, the leading ones first."""
+    """Return the stages of which only some tasks are computed again, leading stages first."""
     named = [amendment.stage] if amendment.stage is not None else [*amendment.rewired]
     followers = [id_ for id_ in impact.affected if partners_of(state, state.stage(id_))]
     rejudged = [id_ for id_ in followers if is_rejudged(state, amendment, id_)]
@@ -414,11 +428,11 @@ def stages_by_task(state: Workflow, amendment: Amendment, impact: Impact) -> lis
     return sorted(found, key=lambda id_: len(partners_of(state, state.stage(id_))))
 
 
-#: Names of folders that any value may have: the keys alone are asked for.
+#: Folder names by digest are valid for all values. Only the keys of the points are needed.
 _FOLDERS = {"folders": "digest"}
 
 
-def _tasks(
+def _forecast_tasks(
     state: Workflow,
     changed: Workflow,
     amendment: Amendment,
@@ -426,42 +440,48 @@ def _tasks(
     impact: Impact,
     all_anew: bool,
     counting_tasks: dict[str, set[str]],
+    in_place: Mapping[str, Collection[str]] | None,
 ) -> Iterator[TasksAhead]:
-    """Yield what becomes of the tasks of a sweep; nothing if a file names its points.
+    """Yield how many tasks of a sweep stay valid; nothing if a file gives its points.
 
-    ``counting_tasks`` has by stage the keys of the tasks that stay, which this function adds to:
-    of a follower, no task stays whose partner task does not.
+    ``in_place`` is as in `forecast_approval`. Add to ``counting_tasks``, by stage, the keys of the
+    valid tasks: a task of a follower is valid only if its partner task is.
     """
     partners = [partner.id for partner in partners_of(state, state.stage(id_))]
     leading = [id_, *partners][-1]
     maps = [one.stage(leading).parameters[MAP] for one in (state, changed)]
     if any(not ("points" in one or "grid" in one or "zip" in one) for one in maps):
         return
-    from lifecycle.sweeps.points import points  # it loads readers of files, which few commands need
+    from lifecycle.sweeps.points import (
+        build_points,  # it loads readers of files, which few commands need
+    )
 
     added = added_points(state, leading)
-    of = [points({"points": added, **_FOLDERS})] if added else []
-    before, after = (tuple(p.key for some in (points(one), *of) for p in some) for one in maps)
+    of = [build_points({"points": added, **_FOLDERS})] if added else []
+    before, after = (
+        tuple(p.key for some in (build_points(one), *of) for p in some) for one in maps
+    )
     stage = state.stage(id_)
-    # As they were when they were last looked at.
+    # The state of the tasks at the last check.
     seen = next((one.tasks["done"] for one in reversed(stage.attempts) if one.tasks), "")
-    done = {before[n] for n in numbers_of(seen) if n < len(before)}
+    done = {before[n] for n in parse_ranges(seen) if n < len(before)}
+    done &= {*(in_place or {}).get(id_, done)}
     since = amendment.from_round
     anew = len(points_since(state, leading, since)) if since is not None else 0
     stays = set[str]() if all_anew else {*after[: len(after) - anew]}
     stays &= next((counting_tasks[one] for one in partners[:1] if one in counting_tasks), stays)
-    # What failed in rounds that stay as they are was tolerated, and stays too.
+    # Tolerated failures of unchanged rounds stay.
     left = stays - done if since is not None else set[str]()
     counting = done & stays
-    verdicts = (verdict_of(one.stage(stage.id).parameters) for one in (state, changed))
+    verdicts = (one.stage(stage.id).work.task_verdict for one in (state, changed))
     is_judged = next(verdicts) != next(verdicts) and not all_anew
-    # Those of the newest attempt that were computed and did not pass.
+    # Tasks of the newest attempt that ran, but did not pass the check.
     failed = ((stage.attempts[-1].tasks if stage.attempts else None) or {}).get("failures", [])
     bad = {one["key"] for one in failed if str(one.get("because")).startswith(VERDICTS)}
     judged = (counting | (bad & {*after})) if is_judged else set()
-    # An attempt that goes on computes all that it was given; its verdicts alone are given anew.
+    # A continuing attempt computes all its tasks; only the verdicts change.
     new = 0 if stage.id in impact.going_on else len({*after} - counting - left - judged)
-    took = _took(stage)
+    took = _newest_duration(stage)
     counting_tasks[id_] = counting | left | judged
     yield TasksAhead(
         stage=stage.id,
@@ -473,8 +493,8 @@ def _tasks(
     )
 
 
-def _blocked(state: Workflow, changed: Workflow, amendment: Amendment) -> set[str]:
-    """Return the stages that rest on the one that is skipped, and did not on another before."""
+def _find_blocked_stages(state: Workflow, changed: Workflow, amendment: Amendment) -> set[str]:
+    """Return the stages that a skipped stage would block."""
     if amendment.kind != "stage_skip" or amendment.stage is None:
         return set()
     graph = {stage.id: stage.depends_on for stage in changed.stages.values()}
@@ -483,8 +503,8 @@ def _blocked(state: Workflow, changed: Workflow, amendment: Amendment) -> set[st
     return {id_ for id_ in below if id_ in state.stages and state.stages[id_].status not in over}
 
 
-def _took(stage: Stage) -> float | None:
-    """Return how long its newest attempt that ended took."""
+def _newest_duration(stage: Stage) -> float | None:
+    """Return the duration in seconds of the newest attempt that ended, or None without one."""
     ended = [attempt for attempt in stage.attempts if attempt.ended_at is not None]
     try:
         return seconds_of(ended[-1]) if ended else None
@@ -492,27 +512,31 @@ def _took(stage: Stage) -> float | None:
         return None  # typed by hand in an imported file
 
 
-def _cheaper(
+def _suggest_alternatives(
     state: Workflow, amendment: Amendment, impact: Impact, blocked: set[str]
 ) -> Iterator[str]:
+    """Yield a sentence for each way to keep more results."""
     if blocked:
-        yield "with --rewire its dependents drop it, and go on"
-    yield from _left_inputs(state, amendment)
-    if amendment.kind == "parameter_change" and sum(impact.seconds.values()) > _CHEAP:
         yield (
-            "a further stage with the other value (--insert) would keep every result; a value that "
-            "is only for what comes later belongs into that stage"
+            "with --rewire, the stages after the skipped stage no longer depend on it and can "
+            "continue"
+        )
+    yield from _suggest_new_inputs(state, amendment)
+    if amendment.kind == "parameter_change" and sum(impact.seconds.values()) > _NEGLIGIBLE_SECONDS:
+        yield (
+            "to keep every result, insert a new stage with the other value (--insert). If only a "
+            "later stage needs the value, change that stage instead"
         )
 
 
-def _left_inputs(state: Workflow, amendment: Amendment) -> Iterator[str]:
-    """Yield a sentence for each stage that is rewired, and takes files of the skipped one."""
+def _suggest_new_inputs(state: Workflow, amendment: Amendment) -> Iterator[str]:
+    """Yield a sentence for each rewired stage that uses files of the skipped stage."""
     for id_ in amendment.rewired if amendment.kind == "stage_skip" else ():
         stage = state.stages.get(id_)
         folder = f"{amendment.stage}/"
         taken = [path for path in stage.inputs if path.startswith(folder)] if stage else []
         if taken and "inputs" not in amendment.rewired[id_]:
             yield (
-                f"{id_} takes {', '.join(taken)} of the skipped stage: change its inputs too "
-                f"(--stage {id_} --set inputs=JSON)"
+                f"{id_} uses {', '.join(taken)} of the skipped stage, so change the inputs of "
+                f"{id_} too (--stage {id_} --set inputs=JSON)"
             )

@@ -1,4 +1,4 @@
-"""What an amendment brings to the loops that it touches, in rounds, tasks and core hours."""
+"""The effects of an amendment on loops, in rounds, tasks and core hours."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lifecycle.words.rounds import envelope_of
 
 @dataclass(frozen=True, slots=True)
 class RoundsLeft:
-    """What the limits of a loop leave to it, retries aside; None if nothing limits it."""
+    """Remaining rounds, tasks and core hours of a loop without retries (None: unlimited)."""
 
     rounds: int
     tasks: int | None
@@ -24,12 +24,12 @@ class RoundsLeft:
 
 
 @dataclass(frozen=True, slots=True)
-class LoopAhead:
-    """What becomes of a loop: it ``goes_on``, it ``ends``, or numbers count no longer.
+class LoopForecast:
+    """A loop after an amendment: it ``goes_on``, it ``ends``, or earlier numbers become invalid.
 
-    ``goes_on`` if it was over, or if its limits leave it more or less than before. ``round`` is its
-    newest one, ``uncounted`` are those whose numbers judge nothing any more. ``stays_stopped`` is
-    why somebody stopped a loop that other limits or criteria do not bring back.
+    ``goes_on`` is set if the loop had ended or its limits change. ``round`` is its newest round.
+    ``uncounted`` has the rounds whose numbers are no longer valid. ``stays_stopped`` is the reason
+    of a stop that new limits or criteria do not revoke.
     """
 
     loop: str
@@ -54,10 +54,13 @@ class LoopAhead:
         }
 
 
-def loops_ahead(
+def forecast_loops(
     state: Workflow, changed: Workflow, amendment: Amendment, affected: tuple[str, ...]
-) -> Iterator[LoopAhead]:
-    """Yield the loops to which the amendment brings something; ``changed`` is what it leads to."""
+) -> Iterator[LoopForecast]:
+    """Yield a forecast for each loop that the amendment affects.
+
+    ``changed`` is the state with the changed definition.
+    """
     after = changed.draft()
     after.amendments[amendment.id] = replace(
         amendment,
@@ -70,25 +73,25 @@ def loops_ahead(
             continue
         now = after.loops[name]
         counting = {one.number for one in counting_rounds(after, now)}
-        # The newest one is computed anew, and its numbers count then.
+        # The newest round is computed again, so its numbers become valid.
         before = [one for one in counting_rounds(state, was) if one.number < was.round.number]
-        one = LoopAhead(
+        one = LoopForecast(
             name,
             was.round.number,
             was.over is not None,
-            None if now.over or now.stopped else _left(after, name),
+            None if now.over or now.stopped else _compute_remaining_rounds(after, name),
             now.over if not was.over else None,
             tuple(one.number for one in before if one.number not in counting),
             now.stopped if state.loop(name) != after.loop(name) else None,
         )
-        if not one.was_over and one.goes_on == _left(state, name):
+        if not one.was_over and one.goes_on == _compute_remaining_rounds(state, name):
             one = replace(one, goes_on=None)
         if one.goes_on or one.ends or one.uncounted or one.stays_stopped:
             yield one
 
 
-def _left(state: Workflow, name: str) -> RoundsLeft:
-    """Return the most that is left: rounds of one point, tasks and core hours of whole rounds."""
+def _compute_remaining_rounds(state: Workflow, name: str) -> RoundsLeft:
+    """Return the maximum remaining rounds of one point, and tasks and core hours of all rounds."""
     loop, standing = state.loop(name), state.loops[name]
     so_far = used(state, envelope_of(loop).name)
     least, least_seconds = of_a_round(state, loop, 1)

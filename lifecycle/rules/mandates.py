@@ -1,102 +1,132 @@
-"""The rules of mandates: which amendment is within one, and what an attempt may use by it."""
+"""The rules of mandates: which amendments a mandate covers, and how much an attempt may use."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from lifecycle.errors import NeedsConsent
-from lifecycle.fold.evolve import apply
+from lifecycle.fold.evolve import apply_amendment
 from lifecycle.payload import models as p
-from lifecycle.rules.impact import Impact, foresee, stages_by_task
+from lifecycle.rules.impact import Impact, forecast_approval, stages_by_task
 from lifecycle.state.conditions import cores
 from lifecycle.state.effort import cost_problems, task_count, used
 from lifecycle.state.workflow import Amendment, Stage, Workflow
 from lifecycle.words.mandates import (
     GRACE,
     MISSING,
+    RULE,
     Mandate,
+    find_uncovered_at_key,
     is_for,
     is_over,
-    outside_at,
     time_limit,
 )
+from lifecycle.words.scripts import MISSING as MISSING_SCRIPT
+from lifecycle.words.scripts import explain_unknown, is_unknown
+from wording import FirstReasons
 
 _KINDS = ("parameter_change", "stage_rerun")
 
 
-def covering(
+def find_covering_mandate(
     state: Workflow, amendment: Amendment, impact: Impact, actor: str, at: str
 ) -> tuple[str | None, dict[str, list[str]]]:
-    """Return the name of a mandate that covers an amendment, and by name why others do not."""
+    """Return the name of a mandate that covers an amendment, and the objections by mandate."""
     why: dict[str, list[str]] = {}
     for name in sorted(state.mandates):
-        why[name] = objections(state, name, amendment, impact, actor, at)
+        why[name] = list_objections(state, name, amendment, impact, actor, at)
         if not why[name]:
             return name, why
     return None, why
 
 
-def objections(
-    state: Workflow, name: str, amendment: Amendment, impact: Impact, actor: str, at: str
+def list_objections(
+    state: Workflow,
+    name: str,
+    amendment: Amendment,
+    impact: Impact,
+    actor: str,
+    at: str,
+    rule: int = RULE,
 ) -> list[str]:
-    """Return why a mandate does not cover an amendment that ``actor`` decides; empty: it does."""
+    """Return why a mandate does not cover an amendment that ``actor`` decides, or no reasons.
+
+    ``rule`` is the version of the rules that the proof of a recorded approval names.
+    """
     mandate = state.mandate(name)
     if mandate is None:
-        return [f"there is no mandate {name!r:.60} in force"]
-    found = [*_out_of_force(state, mandate, at)]
+        return [f"the workflow has no valid mandate {name!r:.60} (approval in advance)"]
+    found = [*_find_validity_problems(state, mandate, at)]
     if not is_for(mandate, actor):
-        found.append(f"it is for {', '.join(mandate.by)}, and not for {actor}")
-    found += _of_amendment(mandate, amendment)
+        found.append(f"the mandate is for {', '.join(mandate.by)}, not for {actor}")
+    found += _find_amendment_problems(mandate, amendment, rule)
     reached = {*amendment.targets, *impact.invalidated, *impact.stopped}
     for id_ in sorted(reached - {*mandate.stages}):
-        found.append(f"{id_} would be computed again, and it is not for that stage")
-    return found or [*_beyond(state, mandate, amendment, impact)]
+        found.append(
+            f"the change would compute {id_} again, but the mandate does not include {id_}"
+        )
+    return FirstReasons(found or _find_exceeded_limits(state, mandate, amendment, impact, rule))
 
 
-def _out_of_force(state: Workflow, mandate: Mandate, at: str) -> Iterator[str]:
+def _find_validity_problems(state: Workflow, mandate: Mandate, at: str) -> Iterator[str]:
+    """Yield why a mandate is not valid at a time."""
     if state.plan is not None and state.plan.is_open:
-        yield "no person has agreed to the plan yet"
+        yield "no person has approved the plan yet"
     if is_over(mandate, at):
-        yield f"it was in force until {mandate.until}"
+        yield f"the mandate expired at {mandate.until}"
 
 
-def _of_amendment(mandate: Mandate, amendment: Amendment) -> Iterator[str]:
+def _find_amendment_problems(mandate: Mandate, amendment: Amendment, rule: int) -> Iterator[str]:
+    """Yield the changes of an amendment that a mandate does not allow."""
     rewires = amendment.rewired or amendment.insert is not None
     if amendment.kind not in _KINDS or amendment.stage is None or rewires:
-        yield "a mandate is for other values of a stage, and for reruns"
+        yield "a mandate can allow only new values of a stage, and reruns"
         return
     if amendment.from_round is not None:
-        yield "a person decides which earlier rounds count on (from_round)"
+        yield "a person must decide which earlier rounds stay valid (from_round)"
     for field, leaves in amendment.changes.items():
         if field != "parameters":
-            yield f"{amendment.stage}.{field}: no bounds are given for it"
+            yield f"{amendment.stage}.{field}: the mandate gives no limits for this value"
             continue
+        judge = find_uncovered_at_key if rule == RULE else _load_earlier_rule()
         for key, leaf in leaves.items():
             was, new = leaf.get("old", MISSING), leaf.get("new", MISSING)
-            yield from outside_at(f"{amendment.stage}.parameters", key, was, new, mandate.values)
+            yield from judge(f"{amendment.stage}.parameters", key, was, new, mandate.values)
 
 
-def _beyond(
-    state: Workflow, mandate: Mandate, amendment: Amendment, impact: Impact
+def _load_earlier_rule() -> Callable[..., Iterator[str]]:
+    """Return the first version of the rule for values."""
+    from lifecycle.words import earlier_mandates  # few logs contain such approvals
+
+    return earlier_mandates.find_uncovered_at_key
+
+
+def _find_exceeded_limits(
+    state: Workflow, mandate: Mandate, amendment: Amendment, impact: Impact, rule: int
 ) -> Iterator[str]:
-    """Say what of the mandate is used up, or would be by the amendment."""
-    so_far = used(state, mandate.name)
+    """Yield the limits of the mandate that the amendment would exceed."""
+    so_far = used(state, mandate.name, rule)
     if so_far.amendments + 1 > mandate.amendments:
-        yield f"all of its {mandate.amendments} amendments are used"
+        yield f"all {mandate.amendments} amendments of the mandate are used"
     reruns = len(amendment.targets) if amendment.kind == "stage_rerun" else 0
     if reruns and so_far.reruns + reruns > mandate.reruns:
-        yield f"{so_far.reruns} of its {mandate.reruns} reruns are used, and {reruns} are asked for"
-    yield from cost_problems(mandate, so_far, *ahead(state, amendment, impact))
+        yield (
+            f"{so_far.reruns} of {mandate.reruns} reruns of the mandate are used, but the "
+            f"change needs {reruns} more"
+        )
+    yield from cost_problems(mandate, so_far, *compute_amendment_cost(state, amendment, impact))
 
 
-def ahead(state: Workflow, amendment: Amendment, impact: Impact) -> tuple[int, float | None]:
-    """Return the tasks that an amendment has computed, and the most seconds of cores for them.
+def compute_amendment_cost(
+    state: Workflow, amendment: Amendment, impact: Impact
+) -> tuple[int, float | None]:
+    """Return the number of tasks of an amendment, and their maximum core seconds.
 
-    None if a stage has no time limit.
+    The core seconds are None if a stage has no time limit.
     """
     changed = state.draft()
-    apply(changed, amendment)
-    known = {one.stage: one.computed for one in foresee(state, amendment, impact).tasks}
+    apply_amendment(changed, amendment)
+    known = {one.stage: one.computed for one in forecast_approval(state, amendment, impact).tasks}
     tasks, seconds = 0, 0.0
     unknown = False
     by_task = stages_by_task(state, amendment, impact)
@@ -113,59 +143,63 @@ def ahead(state: Workflow, amendment: Amendment, impact: Impact) -> tuple[int, f
 
 
 def check_start(state: Workflow, command: p.AttemptStarted, at: str) -> None:
-    """Raise `NeedsConsent` unless the mandate by which a stage is computed allows an attempt.
+    """Raise `NeedsConsent` unless every mandate used by the stage allows another attempt.
 
-    A stage that no mandate changed since a person agreed is computed without one.
+    A stage uses the mandates that changed it since a person's last approval.
     """
     stage = state.stage(command.stage)
-    name = state.mandate_of(stage)
     tasks = command.tasks if command.tasks is not None else 1
-    why = refusals(state, stage, tasks, at, command.scripts)
-    if why:
+    for name, why in list_refusing_mandates(state, stage, tasks, at, command.scripts).items():
         raise NeedsConsent(
-            f"{stage.id} is computed within {name}, which does not allow this attempt: "
-            f"{'; '.join(why)}. A person allows more: `{widening(str(name))}`.",
+            f"the limits of the mandate {name} do not allow another attempt of the stage "
+            f"{stage.id}: {'; '.join(why)}. To allow more attempts, a person can run "
+            f"`{command_to_widen(name)}`.",
             stage=stage.id,
             mandate=name,
             why=why,
         )
 
 
-def widening(name: str) -> str:
-    """Return the command by which a person allows more than a mandate does; words stay to give."""
+def command_to_widen(name: str) -> str:
+    """Return the command with which a person extends a mandate. Capitals are placeholders."""
     loop = name.removeprefix("rounds.")
     if loop == name:
         return f"wfctl mandate grant {name} FILE"
     return f"wfctl amend propose --set rounds.{loop}.NAME=VALUE --reason TEXT"
 
 
-def refusals(
+def list_refusing_mandates(
     state: Workflow, stage: Stage, tasks: int, at: str, scripts: Mapping[str, str] | None = None
-) -> list[str]:
-    """Return why the mandate of a stage does not allow an attempt; empty: it does, or has no part.
+) -> dict[str, list[str]]:
+    """Return the mandates of a stage that do not allow an attempt, each with its objections.
 
-    A clock that is set back gives no time: the log had come as far as its last event.
+    The time is never earlier than that of the last event, even if the clock was set back.
     """
-    name = state.mandate_of(stage)
-    if name is None:
-        return []
-    return [*_start(state, stage, name, tasks, max(at, state.updated), scripts or {})]
+    at = max(at, state.updated)
+    found = {
+        name: FirstReasons(_find_start_problems(state, stage, name, tasks, at, scripts or {}))
+        for name in state.mandates_for(stage)
+    }
+    return {name: why for name, why in found.items() if why}
 
 
-def _start(
+def _find_start_problems(
     state: Workflow, stage: Stage, name: str, tasks: int, at: str, scripts: Mapping[str, str]
 ) -> Iterator[str]:
+    """Yield why a mandate does not allow another attempt of a stage."""
     mandate = state.mandate(name)
     if mandate is None:
-        yield "a person took it back"
+        yield "a person withdrew the approval"
         return
-    yield from _out_of_force(state, mandate, at)
+    yield from _find_validity_problems(state, mandate, at)
     if stage.id not in mandate.stages:
-        yield f"it is not for {stage.id} any more"
+        yield f"the mandate no longer includes {stage.id}"
     agreed = state.scripts
     for path, digest in scripts.items():
-        if digest not in (agreed.get(path), *mandate.scripts.get(path, ())):
-            yield f"{path} is not the file that a person agreed to"
+        if is_unknown(digest):
+            yield explain_unknown(path, digest)
+        elif digest not in (agreed.get(path, MISSING_SCRIPT), *mandate.scripts.get(path, ())):
+            yield f"{path} differs from the file that a person approved"
     limit = time_limit(stage.parameters)
     seconds = tasks * cores(state, stage) * (limit + GRACE) if limit else None
     yield from cost_problems(mandate, used(state, mandate.name), tasks, seconds)

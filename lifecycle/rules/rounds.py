@@ -1,4 +1,4 @@
-"""The rules of loops: which points a further round may compute, and who stops a loop."""
+"""The rules of loops: which points a new round may compute, and when a loop may be stopped."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from lifecycle.errors import NeedsConsent, OutsideEnvelope, Refused, UnknownLoop
-from lifecycle.fold.rounds import is_from_its_source
+from lifecycle.fold.rounds import is_from_its_source, repeated_points
 from lifecycle.payload import models as p
 from lifecycle.state.effort import cost_problems, of_a_round, used
 from lifecycle.state.loops import LoopState
 from lifecycle.state.workflow import Workflow
-from lifecycle.sweeps.definition import MAP
-from lifecycle.words.rounds import LoopDefinition, envelope_of, outside_of
+from lifecycle.words.rounds import LoopDefinition, envelope_of, find_values_outside_envelope
 
 if TYPE_CHECKING:
     from lifecycle.payload.models import Payload
@@ -20,109 +19,103 @@ if TYPE_CHECKING:
 Decision: TypeAlias = "list[Payload]"
 
 
-def begin(state: Workflow, command: p.RoundBegun) -> Decision:
-    """A further round of a loop whose last one has ended, for points within its envelope."""
-    loop, standing = _known(state, command.loop)
-    _due(state, command, standing)
-    _from_its_source(state, loop, command)
-    wrong = [*problems_of(state, loop, standing, command.points)]
+def decide_round_start(state: Workflow, command: p.RoundBegun) -> Decision:
+    """Return the start of the next round. Raises an error unless a round is due.
+
+    Raises `OutsideEnvelope` if the points are outside the limits of the loop.
+    """
+    loop, standing = _get_loop(state, command.loop)
+    _require_round_due(state, command, standing)
+    _require_points_from_source(state, loop, command)
+    wrong = [*find_point_problems(state, loop, standing, command.points)]
     if wrong:
         raise OutsideEnvelope(loop.name, standing.round.number + 1, wrong)
     return [command.model_copy(update={"round": standing.round.number + 1})]
 
 
-def stop(state: Workflow, command: p.LoopStopped) -> Decision:
-    """No further round begins; what is under way is computed to its end."""
-    _, standing = _known(state, command.loop)
+def decide_loop_stop(state: Workflow, command: p.LoopStopped) -> Decision:
+    """Return the stop of a loop: no further round starts, and running jobs continue.
+
+    Raises `Refused` if the loop has already ended.
+    """
+    _, standing = _get_loop(state, command.loop)
     if standing.over is not None or standing.stopped is not None:
         why = standing.over or f"stopped: {standing.stopped}"
-        raise Refused(f"{command.loop} is over already: {why}.", loop=command.loop)
+        raise Refused(f"{command.loop} has already ended: {why}.", loop=command.loop)
     return [command]
 
 
-def _known(state: Workflow, name: str) -> tuple[LoopDefinition, LoopState]:
+def _get_loop(state: Workflow, name: str) -> tuple[LoopDefinition, LoopState]:
+    """Return the definition and the state of a loop. Raises `UnknownLoop`."""
     standing = state.loops.get(name)
     if standing is None:
         raise UnknownLoop(name, list(state.loops))
     return state.loop(name), standing
 
 
-def _due(state: Workflow, command: p.RoundBegun, standing: LoopState) -> None:
+def _require_round_due(state: Workflow, command: p.RoundBegun, standing: LoopState) -> None:
+    """Raise `Refused` or `NeedsConsent` unless the next round of the loop may start."""
     waiting = [amendment.id for amendment in state.pending_amendments]
     if waiting:
         raise NeedsConsent(
-            f"no round of {command.loop} begins while {', '.join(waiting)} waits for a decision.",
+            f"no round of the loop {command.loop} can start while {', '.join(waiting)} waits for "
+            "a decision. A person must approve or reject the change first.",
             loop=command.loop,
             amendments=waiting,
         )
     number = standing.round.number
     if command.round not in (None, number + 1):
         raise Refused(
-            f"round {command.round} of {command.loop} does not follow: the last one is {number}.",
+            (
+                f"round {command.round} of the loop {command.loop} cannot start, because the last "
+                f"round is round {number}. The next round must be round {number + 1}."
+            ),
             loop=command.loop,
             round=number,
         )
     if standing.over is not None:
-        raise Refused(f"{command.loop} is over: {standing.over}.", loop=command.loop)
+        raise Refused(f"{command.loop} has ended: {standing.over}.", loop=command.loop)
     if standing.round.ended_at is None:
         open_ = [id_ for id_ in standing.stages if state.stages[id_].completed_at is None]
+        rest = f"unfinished stages: {', '.join(open_)}" if open_ else "the round is running"
         raise Refused(
-            f"round {number} of {command.loop} has not ended: {', '.join(open_) or 'it goes on'}.",
+            f"the next round cannot start, because round {number} of the loop {command.loop} has "
+            f"not ended ({rest}).",
             loop=command.loop,
             round=number,
         )
 
 
-def _from_its_source(state: Workflow, loop: LoopDefinition, command: p.RoundBegun) -> None:
-    """Refuse points that are not those which the loop asks for: of a stage, its verified output."""
+def _require_points_from_source(
+    state: Workflow, loop: LoopDefinition, command: p.RoundBegun
+) -> None:
+    """Raise `Refused` unless the points come from the source that the loop names."""
     if not is_from_its_source(state, loop, {"source": command.source, "data": command.data}):
         raise Refused(
-            f"{loop.name} takes its points from {loop.ask} as {loop.asked} left it, and from "
-            f"nobody else; found {command.source or 'points of somebody'}.",
+            f"the points come from {command.source or 'another source'}, but the loop {loop.name} "
+            f"accepts only points from the file {loop.ask}, as the stage {loop.asked} wrote it.",
             loop=loop.name,
             source=command.source,
         )
 
 
-def points_before(
-    state: Workflow, loop: LoopDefinition, standing: LoopState
-) -> list[dict[str, Any]]:
-    """Return the points of all rounds so far, those of the map first."""
-    from lifecycle.sweeps.points import points  # it loads readers of files
-
-    first = points(state.stages[loop.points].parameters[MAP])
-    return [*(dict(one.values) for one in first), *standing.added]
-
-
-def problems_of(
+def find_point_problems(
     state: Workflow, loop: LoopDefinition, standing: LoopState, asked: list[dict[str, Any]]
 ) -> Iterator[str]:
-    """Say what keeps points from being those of the next round."""
+    """Yield why points cannot be the points of the next round."""
     if not asked:
-        yield "it has no points; expected at least one"
+        yield "the round has no points; expected at least one point"
         return
     if loop.each is not None and len(asked) > loop.each:
-        yield f"it has {len(asked)} points; expected {loop.each} at most"
-    unfit = [(n, why) for n, point in enumerate(asked, 1) for why in outside_of(loop, point)]
+        yield f"the round has {len(asked)} points; the loop allows at most {loop.each}"
+    unfit = [
+        (n, why)
+        for n, point in enumerate(asked, 1)
+        for why in find_values_outside_envelope(loop, point)
+    ]
     yield from (f"point {number}: {why}" for number, why in unfit)
     if not unfit:
-        yield from twice(state, loop, standing, asked)
+        yield from repeated_points(state, loop, standing, asked)
     envelope = envelope_of(loop)
     so_far = used(state, envelope.name)
     yield from cost_problems(envelope, so_far, *of_a_round(state, loop, len(asked)))
-
-
-def twice(
-    state: Workflow, loop: LoopDefinition, standing: LoopState, asked: list[dict[str, Any]]
-) -> Iterator[str]:
-    """Say which points are one, or cannot stand beside those of the map and of earlier rounds."""
-    from lifecycle.sweeps.points import UnusableMap, points
-
-    options = {k: v for k, v in state.stages[loop.points].parameters[MAP].items() if k == "folders"}
-    so_far = ""
-    try:
-        before = points_before(state, loop, standing)
-        so_far = f" (the first {len(before)} are those so far)"
-        points({"points": [*before, *asked], **options})
-    except UnusableMap as error:
-        yield f"{error}{so_far}"

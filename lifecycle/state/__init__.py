@@ -1,1 +1,1 @@
-"""The state of a staged workflow, its statuses and what follows from it."""
+"""The state of a staged workflow, its statuses and the values derived from it."""

@@ -1,8 +1,9 @@
-"""The conditions of a stage: what it depends on, what hinders it, and the budget it uses."""
+"""The conditions of a stage: its dependencies, its hindrances and its session budget."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
@@ -11,21 +12,23 @@ from typing import TYPE_CHECKING, Any, Literal, TypeGuard
 
 from lifecycle.state.status import FINISHED, Status, retry_limit
 from lifecycle.state.workflow import Attempt, Stage, Workflow
-from lifecycle.sweeps.definition import MAP, VERDICTS, is_sweep, table_of, without_result
+from lifecycle.sweeps.definition import VERDICTS
 from lifecycle.words.document import default_session_config
 from lifecycle.words.rounds import LoopDefinition
-from lifecycle.words.values import MAX_WEIGHT, wanted
+from lifecycle.words.software import is_missing
+from lifecycle.words.values import MAX_WEIGHT, merge_environments
+from lifecycle.words.waiting import can_never_start
 
 if TYPE_CHECKING:
     from lifecycle.payload import models as p
 
 
 Graph = Mapping[str, Sequence[str]]
-"""Stage id → the ids it depends on."""
+"""Stage id → ids of the stages on which it depends."""
 
 
 def find_cycle(graph: Graph) -> list[str] | None:
-    """Return one cycle as ``[a, b, …, a]``, or None. Unknown ids are passed over."""
+    """Return one cycle as ``[a, b, …, a]``, or None. Ignores unknown ids."""
     from graphlib import CycleError, TopologicalSorter
 
     known = {id_: [need for need in needs if need in graph] for id_, needs in graph.items()}
@@ -37,7 +40,7 @@ def find_cycle(graph: Graph) -> list[str] | None:
 
 
 def downstream(graph: Graph, roots: Iterable[str]) -> set[str]:
-    """Return every stage that depends, directly or not, on one of ``roots`` (roots left out)."""
+    """Return every stage that depends, directly or not, on one of ``roots``, without the roots."""
     dependents: dict[str, list[str]] = {}
     for stage, needs in graph.items():
         for need in needs:
@@ -57,7 +60,7 @@ def upstream(graph: Graph, stages: Iterable[str]) -> set[str]:
 
 
 def added_points(state: Workflow, stage: str) -> list[dict[str, Any]]:
-    """Return the points that rounds added to those of a stage's map, in their order."""
+    """Return the points that rounds added to a stage's map, in their order."""
     name = state.loop_of(stage)
     if name is None or state.loop(name).points != stage:
         return []
@@ -65,29 +68,28 @@ def added_points(state: Workflow, stage: str) -> list[dict[str, Any]]:
 
 
 def partners_of(state: Workflow, stage: Stage) -> list[Stage]:
-    """Return the stages whose points a stage takes by `like`, the nearest one first."""
+    """Return the stages from which a stage takes its points by `like`, nearest first."""
     found: list[Stage] = []
-    like = (stage.parameters.get(MAP) or {}).get("like") if is_sweep(stage.parameters) else None
+    like = stage.work.like
     while like in state.stages and state.stages[like] not in found:
         found.append(state.stages[like])
-        parameters = found[-1].parameters
-        like = parameters[MAP].get("like") if is_sweep(parameters) else None
+        like = found[-1].work.like
     return found
 
 
 def files_of_points(state: Workflow, stage: Stage) -> set[str]:
-    """Return the files that say which tasks a sweep has: no task is computed from them.
+    """Return the files that define the points of a sweep. No task result depends on them.
 
-    These are the file of its map and the tables of its partners. A task rests on the folder of its
-    partner task instead.
+    These are the file of its map and the tables of its partner stages. A task depends on the folder
+    of its partner task instead.
     """
-    named = {str((stage.parameters.get(MAP) or {}).get("file"))}
-    return named.union(*(table_of(partner.id) for partner in partners_of(state, stage)))
+    tables = (partner.work.tables for partner in partners_of(state, stage))
+    return {*stage.work.points_files}.union(*tables)
 
 
-#: Parameters of which a part alone is computed from, which stands beside them.
+#: Parameters of which only a part affects the results. The digest uses that part alone.
 _IN_PART = frozenset({"resource_overrides", "environment"})
-#: Resources by which a command finds other software.
+#: Resources that change which software a command finds.
 _SOFTWARE = (
     "envs",
     "module_list",
@@ -99,18 +101,29 @@ _SOFTWARE = (
 
 
 def basis_of(state: Workflow, stage: Stage) -> str:
-    """Return the SHA-256 in hex of command, parameters, inputs, outputs and software of a stage."""
+    """Return the SHA-256 in hex of a stage's command, parameters, inputs, outputs and software."""
     profile, parameters = state.profile(stage), stage.parameters
-    aside = without_result(parameters) | _IN_PART
+    aside = stage.work.ignored_parameters | _IN_PART
     resources = _resources(state, stage)
     known = {
         "parameters": {name: parameters[name] for name in parameters if name not in aside},
         "inputs": stage.inputs,
         "outputs": stage.declared_outputs,
-        "environment": wanted(profile, parameters) or parameters.get("environment"),
+        "environment": merge_environments(profile, parameters) or parameters.get("environment"),
         "resources": {name: resources[name] for name in _SOFTWARE if resources.get(name)},
     }
     return sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()
+
+
+def has_outdated_tasks(state: Workflow, stage: Stage) -> bool:
+    """Return whether a stage waits to run with a new definition since its last attempt.
+
+    The tasks of that attempt are then computed again.
+    """
+    if stage.status in (Status.COMPLETED, Status.FAILED) or not stage.attempts:
+        return False
+    last = stage.attempts[-1]
+    return not last.is_open and bool(last.basis) and last.basis != basis_of(state, stage)
 
 
 def _resources(state: Workflow, stage: Stage) -> dict[str, Any]:
@@ -122,13 +135,13 @@ def _resources(state: Workflow, stage: Stage) -> dict[str, Any]:
 
 
 def cores(state: Workflow, stage: Stage) -> int:
-    """Return the cores that a task of a stage is given: those of its nodes."""
+    """Return the number of cores of a task of a stage, on all its nodes."""
     found = _resources(state, stage)
     return _count(found.get("number_node")) * _count(found.get("cpu_per_node"))
 
 
 def _count(given: Any) -> int:
-    """Return the whole number that somebody may mean, not below it: ``2.5`` or ``"3"`` is 3."""
+    """Return a value as a whole number, at least the minimum: ``2.5`` or ``"3"`` gives 3."""
     try:
         return max(1, ceil(float(given)))
     except (TypeError, ValueError, OverflowError):
@@ -136,19 +149,19 @@ def _count(given: Any) -> int:
 
 
 def needed_by(state: Workflow, stage: Stage) -> list[str]:
-    """Return the inputs of a stage, and what the completed ones that it depends on have left."""
+    """Return the inputs of a stage, and the outputs of its completed dependencies."""
     done = [state.stages[id_] for id_ in stage.depends_on]
     left = [path for one in done if one.status is Status.COMPLETED for path in one.outputs]
     return list(dict.fromkeys([*stage.inputs, *left]))
 
 
 def reusable(state: Workflow, stage: Stage) -> list[Attempt]:
-    """Return the good attempts that computed by the present definition, the newest first.
+    """Return the successful attempts with the current definition, newest first.
 
-    Their inputs may be others. Tasks of a sweep count each for itself, and what no command
-    computed may rest on anything.
+    Their inputs may differ. Tasks of a sweep are compared one by one, and results that no command
+    computed are never reused.
     """
-    if is_sweep(stage.parameters) or not stage.parameters.get("command"):
+    if not stage.work.output_command:
         return []
     good = [one for one in stage.attempts if one.results and not one.is_refuted]
     basis = basis_of(state, stage) if good else ""
@@ -156,38 +169,39 @@ def reusable(state: Workflow, stage: Stage) -> list[Attempt]:
 
 
 def has_results_kept(stage: Stage) -> bool:
-    """Whether the stage is ready and an attempt of it left results, by whatever definition."""
+    """Return whether the stage is ready and an earlier attempt left results."""
     return stage.status is Status.READY and any(one.results for one in stage.attempts)
 
 
 def is_judged_alone(state: Workflow, stage: Stage) -> bool:
-    """Whether there is something to judge anew where no more than the verdict on it has changed.
+    """Return whether results exist that need only a new check, because only the check has changed.
 
-    Tasks of a sweep are looked at each; of other stages kept outputs are, unless nobody may.
+    For a sweep, these are its tasks. For other stages, these are kept outputs, unless reuse is off.
     """
     may = state.session_config.get("reuse", "offer") != "never"
-    return is_sweep(stage.parameters) or (may and bool(reusable(state, stage)))
+    return stage.work.keeps_tasks(stage.work) or (may and bool(reusable(state, stage)))
 
 
-#: Characters of a failure's reason that are shown.
+#: Maximum number of characters of a failure's reason.
 _REASON = 300
-#: Verdicts that no further look changes: somebody finds out how the attempt ended, and says so.
+#: Verdicts that no further check changes. A person must find out how the attempt ended.
 _FOR_SOMEBODY = frozenset({"ELSEWHERE", "FORGOTTEN", "UNREADABLE", "UNSEEN", "UNTOLD"})
-#: The verdict on an attempt whose next step was refused; its reason says what to do.
+#: The verdict on an attempt whose next step was refused. Its reason states what to do.
 _HINDERED = "HINDERED"
-#: The verdict on an attempt whose machine refuses the connection, or a folder for its jobs.
+#: The verdict on an attempt whose machine refuses the connection or a folder for its jobs.
 _MACHINE_REFUSED = "MACHINE_REFUSED"
-#: The row of the verdict on an attempt of somebody else's launch that left nothing to look at.
+#: Row of the verdict on an attempt that another user launched and that left no evidence.
 _OF_SOMEBODY_ELSE = 25
 
 
 @dataclass(frozen=True, slots=True)
 class Hindrance:
-    """What waits for somebody: the stage (None for the whole workflow), why, and what leads on.
+    """A cause that blocks a stage (None: the whole workflow), with the command that removes it.
 
-    ``unblock`` is a text with a command in it, or some; ``command`` is the first of them, with
-    the words in capitals that ``needs`` names. A cause that ``may_pass`` may end without a command,
-    as a full disk does: the stage is tried again.
+    ``unblock`` is a string with one command or several; ``command`` is the first of them, with the
+    placeholders that ``needs`` lists. ``advice`` says in a few words why this command helps. A
+    cause that ``may_pass``, such as a full disk, may end without a command: the stage is tried
+    again.
     """
 
     stage: str | None
@@ -196,6 +210,13 @@ class Hindrance:
     command: str = ""
     needs: tuple[str, ...] = ()
     may_pass: bool = False
+    advice: str | None = None
+
+    @property
+    def short_reason(self) -> str:
+        """The stage with the advice, or with the whole cause if there is no advice."""
+        where = f"{self.stage}: " if self.stage else ""
+        return f"{where}{self.advice or self.why}"
 
     def to_dict(self) -> dict[str, str | None]:
         """Return plain JSON values."""
@@ -203,26 +224,37 @@ class Hindrance:
 
     def __str__(self) -> str:
         where = f"{self.stage}: " if self.stage else ""
-        return f"{where}{self.why}; {self.unblock} would unblock it"
+        return f"{where}{self.why}; to continue: {self.unblock.removesuffix(',')}"
 
 
-def _by(stage: Stage, why: str, command: str, *needs: str) -> Hindrance:
-    """Return the hindrance of a stage that one command ends, given what it needs."""
-    return Hindrance(stage.id, why, f"`{command}`", command, needs)
+def _by(stage: Stage, why: str, command: str, *needs: str, advice: str | None = None) -> Hindrance:
+    """Return the hindrance of a stage that one command removes. ``needs`` are placeholders."""
+    return Hindrance(stage.id, why, f"`{command}`", command, needs, advice=advice)
 
 
 def hindrances(state: Workflow) -> list[Hindrance]:
-    """Return everything that waits for somebody, decisions first; empty if nothing does.
+    """Return everything that waits for a person or an agent, decisions first.
 
-    A stage that is held back by one that is named itself is not.
+    Omits stages that wait for another stage of the list, and failed stages for which an amendment
+    waits for its decision.
     """
-    of_stages = (hindrance_of(state, stage) for stage in state.stages.values())
+    stages = (one for one in state.stages.values() if not pending_answers(state, one))
+    of_stages = (find_what_waits(state, stage) for stage in stages)
     found = [one for one in of_stages if one is not None]
     return [*_decisions(state), *_asked(state), *found]
 
 
+def pending_answers(state: Workflow, stage: Stage) -> list[str]:
+    """Return the pending amendments of a failed stage, or of a stage upstream of it, by id."""
+    if stage.status is not Status.FAILED or not state.pending_amendments:
+        return []
+    graph = {id_: one.depends_on for id_, one in state.stages.items()}
+    changed = {stage.id, *upstream(graph, [stage.id])}
+    return [one.id for one in state.pending_amendments if changed & {one.stage, *one.targets}]
+
+
 def _asked(state: Workflow) -> Iterator[Hindrance]:
-    """Yield the loops that wait for somebody's points."""
+    """Yield a hindrance for each loop that waits for points from a person or an agent."""
     for name, loop in state.loops.items():
         if loop.is_due and state.loop(name).asks_somebody:
             why = f"{name} waits for the points of round {loop.round.number + 1}"
@@ -230,7 +262,7 @@ def _asked(state: Workflow) -> Iterator[Hindrance]:
             yield Hindrance(None, why, f"`{command}`", command, ("FILE", "TEXT"))
 
 
-def has_refused_points(state: Workflow, name: str) -> bool:
+def has_blocked_on_due_round(state: Workflow, name: str) -> bool:
     """Return whether `run` has refused the points that a stage of the loop wrote.
 
     A session that ends as blocked has tried to start each round that was due.
@@ -242,8 +274,8 @@ def has_refused_points(state: Workflow, name: str) -> bool:
 def after_refused_points(loop: LoopDefinition, why: str) -> tuple[str, str]:
     """Return the command that follows a refusal of points, and ``why`` followed by the choices."""
     choices = (
-        f"correct {loop.asked} first, or widen rounds.{loop.name} by an amendment, "
-        f"or end the loop with `wfctl round stop {loop.name} --reason TEXT`"
+        f"correct {loop.asked} first, change the limits in rounds.{loop.name} by an amendment, or "
+        f"end the loop with `wfctl round stop {loop.name} --reason TEXT`"
     )
     return f"wfctl rerun {loop.asked} --reason TEXT", f"{why}: {choices}"
 
@@ -252,7 +284,7 @@ def _decisions(state: Workflow) -> Iterator[Hindrance]:
     for amendment in state.pending_amendments:
         id_, rejects = amendment.id, f" or `wfctl amend reject {amendment.id}`"
         if amendment.status == "rejected":
-            why, rejects = "the plan was rejected, and it is as it was or amended", ""
+            why, rejects = "the plan was rejected and needs a new decision", ""
         elif amendment.is_plan:
             why = "the plan waits for a person's approval"
         else:
@@ -260,8 +292,8 @@ def _decisions(state: Workflow) -> Iterator[Hindrance]:
         yield Hindrance(amendment.stage, why, f"`wfctl amend approve {id_}`{rejects}")
 
 
-def hindrance_of(state: Workflow, stage: Stage) -> Hindrance | None:
-    """Return what of a stage waits for somebody, if anything does."""
+def find_what_waits(state: Workflow, stage: Stage) -> Hindrance | None:
+    """Return the hindrance of a stage that needs a person or an agent, or None."""
     match stage.status:
         case Status.FAILED:
             return _failed(state, stage)
@@ -275,52 +307,103 @@ def hindrance_of(state: Workflow, stage: Stage) -> Hindrance | None:
 
 
 def _judged(stage: Stage) -> Hindrance | None:
-    """A stage whose end no check can decide waits for somebody's word."""
+    """Return the hindrance of a stage whose end only a person can decide, or None."""
     if stage.success_criteria:
-        why = f"somebody must judge its success criteria ({stage.success_criteria:.200})"
+        why = f"a person must judge its success criteria ({stage.success_criteria:.200})"
     elif not stage.outputs:
-        why = "it has no outputs, no check and no criteria: somebody must say that it is done"
+        why = (
+            "the stage has no outputs, check or success criteria, so a person must decide when it "
+            "is completed"
+        )
     else:
         return None
     return _by(stage, why, f"wfctl stage complete {stage.id} --or-fail --evidence TEXT", "TEXT")
 
 
 def _failed(state: Workflow, stage: Stage) -> Hindrance:
-    """A failed stage runs again: with other parameters, after a fix, or as a person agrees.
+    """Return the hindrance of a failed stage, with the way to run it again.
 
-    An amendment is one decision: with it the stage is computed again, and no retry is counted.
+    The stage runs again with other parameters, after a fix, or after a person's approval. An
+    amendment is one decision: the stage is then computed again, and no retry is counted.
     """
-    why = reason(stage)[:_REASON]
+    cause = reason(stage)[:_REASON]
     if lies_in_plan(state, stage):
-        why = f"failed ({why}); a retry of the same plan fails the same way"
-        return _by(stage, why, "wfctl plan apply FILE --reason TEXT", "FILE", "TEXT")
+        advice = "a retry of the same plan would fail in the same way"
+        return _by(stage, f"failed ({cause}); {advice}", _APPLY, "FILE", "TEXT", advice=advice)
+    if is_software_missing(state, stage):
+        advice = "install the missing software, or name other software in the plan"
+        retry = f"wfctl stage retry {stage.id} --fix TEXT"
+        unblock = f"`{_APPLY}`, or `{retry}` after the installation,"
+        why = f"failed ({cause}); {advice}"
+        return Hindrance(stage.id, why, unblock, _APPLY, ("FILE", "TEXT"), advice=advice)
     limit = retry_limit(state.backend_type(stage))
     if stage.retry_count >= limit:
-        why = f"failed, and its {limit} retries are used up ({why})"
-        return _by(stage, why, *_amendment(stage, "--type stage_rerun"))
+        advice = f"all {limit} retries are used"
+        why = f"failed, and {advice} ({cause})"
+        return _by(stage, why, *_amendment(stage, "--type stage_rerun"), advice=advice)
     if is_refuted(stage):
-        why = f"failed ({why}); computed again as it is, it gives the same"
-        return _by(stage, why, *_amendment(stage, "--set PATH=VALUE", "PATH=VALUE"))
-    return _by(stage, f"failed ({why})", f"wfctl stage retry {stage.id} --fix TEXT", "TEXT")
+        advice = f"{_REFUTED}{_suggest_changes(stage)}"
+        change = _amendment(stage, "--set PATH=VALUE", "PATH=VALUE")
+        return _by(stage, f"failed ({cause}); {_REFUTED}", *change, advice=advice)
+    retry = f"wfctl stage retry {stage.id} --fix TEXT"
+    return _by(stage, f"failed ({cause})", retry, "TEXT", advice="correct the cause first")
 
 
-#: Verdicts on an attempt that asked for what it cannot get, or for less than it needs.
+_REFUTED = "a retry would give the same results"
+
+
+def _suggest_changes(stage: Stage) -> str:
+    """Return what can correct the results of a stage, and what to do if nothing can.
+
+    Parameters of the stage, and of the stages that it depends on, can correct the results.
+    """
+    # Only a failed check names parameters, so other commands do not load this module.
+    from lifecycle.sweeps.parameters import PARAMETERS_OF_WFCTL
+
+    own = [name for name in stage.parameters if name not in PARAMETERS_OF_WFCTL]
+    names = f" ({', '.join(own)})" if 0 < len(own) <= _NAMED else ""
+    others = f", or those of {' or '.join(stage.depends_on)}" if stage.depends_on else ""
+    return (
+        f"; change its parameters{names}{others}. If no values can meet the criterion, record that "
+        "with wfctl note: a person decides"
+    )
+
+
+#: Maximum number of parameters that an advice names.
+_NAMED = 6
+
+
+_APPLY = "wfctl plan apply FILE --reason TEXT"
+#: Verdicts on an attempt that requested resources which are unavailable or too small.
 _OF_THE_PLAN = frozenset({"REJECTED", "LIMIT_EXCEEDED"})
-#: What the line that shows the cause says of a command that `parameters.time_limit` ended.
-_OWN_LIMIT = "ended by its time limit of"
+#: Prefix of the cause of a stage whose submission could not be built from the plan.
+PLAN_CAUSE = "plan: "
+#: Causes of a job that took more time or memory than the plan asked for.
+_LIMIT_CAUSE = re.compile(
+    "ended by its time limit of|its scheduler says (TIMEOUT|OUT_OF_MEMORY|DEADLINE)"
+)
 
 
 def lies_in_plan(state: Workflow, stage: Stage) -> bool:
-    """Return whether the last attempt failed because of the current plan or profile."""
-    if not stage.attempts or stage.because is None:
-        return False  # the failure of no attempt
-    last = stage.attempts[-1]
-    is_of_plan = last.verdict in _OF_THE_PLAN or _OWN_LIMIT in stage.because
-    return is_of_plan and last.plan >= state.version
+    """Return whether the stage failed because of the current plan or profile."""
+    because = _cause_by_plan(state, stage)
+    if because.startswith(PLAN_CAUSE) or _LIMIT_CAUSE.search(because):
+        return True
+    return bool(because) and bool(stage.attempts) and stage.attempts[-1].verdict in _OF_THE_PLAN
+
+
+def is_software_missing(state: Workflow, stage: Stage) -> bool:
+    """Return whether software that the current plan names is missing on the machine."""
+    return is_missing(_cause_by_plan(state, stage))
+
+
+def _cause_by_plan(state: Workflow, stage: Stage) -> str:
+    """Return the cause of a failure of the current plan, or "" if the plan has changed since."""
+    return (stage.because or "") if stage.failed_plan >= state.version else ""
 
 
 def is_refuted(stage: Stage) -> bool:
-    """Whether a stage failed as what it computed did not pass: it, or each task that failed."""
+    """Return whether a stage failed because the check rejected its results, or all failed tasks."""
     if not stage.attempts:
         return False
     last = stage.attempts[-1]
@@ -335,8 +418,8 @@ def _amendment(stage: Stage, change: str, *needs: str) -> tuple[str, ...]:
 
 
 def reason(stage: Stage) -> str:
-    """Return why a stage failed, on one line: its exit code, its cause, what was recorded."""
-    error = " ".join((stage.last_error or "no reason is known").split())
+    """Return one line with the reason of a failure: exit code, cause and recorded error."""
+    error = " ".join((stage.last_error or "the cause is not known").split())
     cause = stage.because
     if not cause or cause.partition(": ")[2] in error or cause in error:
         return error
@@ -345,36 +428,39 @@ def reason(stage: Stage) -> str:
 
 def _under_way(stage: Stage) -> Hindrance | None:
     attempt = stage.open_attempt
+    if attempt is not None and attempt.waiting and can_never_start(attempt.waiting["reason"]):
+        why = f"{attempt.id} cannot start: {attempt.waiting['reason']}"
+        return _by(stage, why, _APPLY, "FILE", "TEXT")
     if attempt is None or attempt.action != "unknown":
         return None
     if attempt.verdict == _MACHINE_REFUSED:
-        why = f"{attempt.id} does not go on: {attempt.reason}; correct it first"
+        why = f"{attempt.id} cannot continue: {attempt.reason}; correct this first"
         return _by(stage, why, "wfctl run")
     if attempt.verdict == _HINDERED:
-        why = f"{attempt.id} does not go on: {str(attempt.reason).removesuffix('.')}"
+        why = f"{attempt.id} cannot continue: {str(attempt.reason).removesuffix('.')}"
         return replace(_by(stage, why, "wfctl reconcile"), may_pass=True)
-    why = f"nothing is known of {attempt.id} ({attempt.reason})"
+    why = f"the state of {attempt.id} is unknown ({attempt.reason})"
     if attempt.verdict not in _FOR_SOMEBODY and attempt.row != _OF_SOMEBODY_ELSE:
         return _by(stage, why, "wfctl reconcile")
     fail = f"wfctl stage fail {stage.id} --error TEXT"
     unblock = (
         f"`{fail}` and then `wfctl stage retry {stage.id} --fix TEXT`, or `wfctl stage compute "
-        f"{stage.id}` where its results are in place,"
+        f"{stage.id}` if its results exist,"
     )
     return Hindrance(stage.id, why, unblock, fail, ("TEXT",))
 
 
 def _held_back(state: Workflow, stage: Stage) -> Hindrance | None:
-    """A skipped dependency satisfies nothing, and no failure of another stage names it."""
+    """Return the hindrance of a stage that depends on a skipped stage, or None."""
     for dependency in stage.depends_on:
         if state.stages[dependency].status is Status.SKIPPED:
-            why = f"it depends on {dependency}, which was skipped"
+            why = f"the stage depends on {dependency}, which was skipped"
             return _by(stage, why, *_amendment(stage, "--set depends_on=JSON", "JSON"))
     return None
 
 
 def is_stuck(state: Workflow) -> bool:
-    """Whether something is unfinished and nothing of it is ready or under way."""
+    """Return whether unfinished stages exist and none of them is ready or running."""
     going = {Status.READY, Status.PREPARING, Status.RUNNING, Status.POST_PROCESSING}
     statuses = {stage.status for stage in state.stages.values()}
     return not statuses & going and not statuses <= FINISHED
@@ -384,16 +470,16 @@ WorkClass = Literal["sync", "async", "error_cycle", "diagnostic"]
 
 
 def weight_of(state: Workflow, work_class: WorkClass) -> float:
-    """Return what a class costs: as ``session_config.stage_weights`` says, else as usual."""
+    """Return the cost of a class of work, from ``session_config.stage_weights`` or the default."""
     usual: dict[str, float] = default_session_config()["stage_weights"]
     given = state.session_config.get("stage_weights")
     own = given.get(work_class) if isinstance(given, dict) else None
-    # An imported file may hold anything, and what is charged has bounds.
+    # An imported file may contain any weight, but a charge has limits.
     return own if _is_number(own) and 0 <= own <= MAX_WEIGHT else usual[work_class]
 
 
 def budget_of(state: Workflow) -> float:
-    """Return what a session may cost."""
+    """Return the maximum cost of a session."""
     found = state.session_config.get("session_budget")
     return found if _is_number(found) else default_session_config()["session_budget"]
 
@@ -403,7 +489,7 @@ def _is_number(found: Any) -> TypeGuard[int | float]:
 
 
 def config_problems(config: Mapping[str, Any]) -> list[str]:
-    """Return what is wrong with a ``session_config``, as far as it steers sessions."""
+    """Return the problems of the fields of a ``session_config`` that control sessions."""
     weights = config.get("stage_weights", {})
     named = {"session_budget": config.get("session_budget", 0)}
     if isinstance(weights, dict):
@@ -430,15 +516,15 @@ def config_problems(config: Mapping[str, Any]) -> list[str]:
 
 
 def class_of(state: Workflow, stage: Stage) -> WorkClass:
-    """Return the class of the stage's work that has just ended; of several, the heaviest.
+    """Return the class of the stage's work that has just ended, or the most expensive of several.
 
-    sync: local, without an error, in one attempt that nobody waited for elsewhere; async: remote
-    or waited for; error_cycle: it failed or was retried; diagnostic: a diagnostic run.
+    sync: local, successful, one attempt, not waited for elsewhere. async: remote or waited for.
+    error_cycle: failed or retried. diagnostic: a diagnostic run.
     """
     attempt = None if stage.reused else stage.attempt
     remote = state.backend_type(stage) == "remote" and not stage.reused
     waited = attempt is not None and (attempt.mode != "sync" or bool(attempt.recovers))
-    # Of classes of the same weight the first one is named.
+    # If classes have the same weight, the first one is used.
     is_of: dict[WorkClass, bool] = {
         "diagnostic": attempt is not None and attempt.diagnostic,
         "error_cycle": stage.retry_count > 0 or stage.status is Status.FAILED,
@@ -449,15 +535,15 @@ def class_of(state: Workflow, stage: Stage) -> WorkClass:
 
 
 def charges(state: Workflow) -> list[p.CostCharged]:
-    """Return the charges that are due: each end of a stage is charged once.
+    """Return the charges that are due. Each end of a stage is charged once.
 
-    What ended while no session was open is charged to the next one.
+    An end while no session was open is charged to the next session.
     """
     if not state.session.is_open:
         return []
     due = {s.id: class_of(state, s) for s in state.stages.values() if s.uncharged}
     if not due:
-        return []  # a read that weighs a stage charges nothing, and needs no model
+        return []  # a read-only call charges nothing and needs no model
     from lifecycle.payload import models as p
 
     return [
@@ -466,32 +552,32 @@ def charges(state: Workflow) -> list[p.CostCharged]:
     ]
 
 
-#: Seconds below which a local stage that says how long it takes is waited for in place.
+#: Maximum expected seconds for which a local stage is computed in place.
 _SYNC_BELOW = 120
 
 
 def is_short(state: Workflow, stage: Stage) -> bool:
-    """Whether the stage is computed in place: local, and said to take less than two minutes."""
+    """Return whether a stage is computed in place: it is local and takes under two minutes."""
     expected: Any = stage.parameters.get("expected_seconds")
     local = state.backend_type(stage) == "local"
     return local and _is_number(expected) and bool(expected < _SYNC_BELOW)
 
 
 def estimate(state: Workflow, stage: Stage) -> float:
-    """Return what the end of the stage will be charged, if it goes well.
+    """Return the expected charge for the stage if it succeeds.
 
-    By the class that it will be of: retried before, waited for elsewhere, or computed in place.
+    The charge depends on the expected class: retried, waited for elsewhere, or computed in place.
     """
     found = weight_of(state, "sync" if is_short(state, stage) else "async")
     return max(found, weight_of(state, "error_cycle")) if stage.retry_count else found
 
 
 def affords(state: Workflow, stage: Stage, under_way: Iterable[Stage] = ()) -> bool:
-    """Whether the stage may be begun in this session, beside those that are under way."""
+    """Return whether the session can afford the stage in addition to the running stages."""
     reserved = sum(estimate(state, other) for other in under_way)
     return state.session.cost + reserved + estimate(state, stage) <= budget_of(state)
 
 
 def is_beyond(state: Workflow, stage: Stage) -> bool:
-    """Whether no session, however new, can afford the stage."""
+    """Return whether no session, even a new one, can afford the stage."""
     return estimate(state, stage) > budget_of(state)

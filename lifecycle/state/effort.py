@@ -1,4 +1,4 @@
-"""What attempts used, and what a round of a loop may use: tasks, and seconds of cores. Pure."""
+"""The effort of attempts, and the effort that a round of a loop may use: tasks and core seconds."""
 
 from __future__ import annotations
 
@@ -8,25 +8,24 @@ from datetime import datetime
 
 from lifecycle.state.conditions import added_points, cores, partners_of
 from lifecycle.state.workflow import Attempt, Stage, Workflow
-from lifecycle.sweeps.definition import MAP, is_sweep
-from lifecycle.words.mandates import GRACE, Mandate, counted, number, time_limit
+from lifecycle.words.mandates import GRACE, RULE, Mandate, format_count, format_number, time_limit
 from lifecycle.words.rounds import LoopDefinition
 
-#: Seconds.
+#: Seconds per hour.
 HOUR = 3600.0
 
 
 def seconds_of(attempt: Attempt, now: str | None = None) -> float:
-    """Return how long an attempt took, until ``now`` (UTC, ISO 8601) where it has no end."""
+    """Return the duration of an attempt, up to ``now`` (UTC, ISO 8601) if it has not ended."""
     end = datetime.fromisoformat(attempt.ended_at or now or attempt.started_at)
     return max(0.0, (end - datetime.fromisoformat(attempt.started_at)).total_seconds())
 
 
 @dataclass(frozen=True, slots=True)
 class Used:
-    """What was used of a mandate: amendments, reruns of stages, tasks, seconds of cores.
+    """The use of a mandate: amendments, reruns of stages, tasks and core seconds.
 
-    Of an attempt under way it is the most that it may use.
+    A running attempt counts with the maximum that it may use.
     """
 
     amendments: int = 0
@@ -35,14 +34,18 @@ class Used:
     core_seconds: float = 0.0
 
 
-def used(state: Workflow, name: str) -> Used:
-    """Return what was used of the mandate of this name, in the whole life of the workflow."""
+def used(state: Workflow, name: str, rule: int = RULE) -> Used:
+    """Return the total use of the named mandate since the workflow was created.
+
+    ``rule`` is the version of the rules of mandates. Version 1 charged an attempt only to the first
+    of its mandates.
+    """
     by_it = [one for one in state.amendments.values() if one.mandate == name]
     attempts = [
         attempt
         for stage in state.stages.values()
         for attempt in stage.attempts
-        if attempt.charged.get("mandate") == name
+        if name in attempt.charged.get("mandates", [])[: None if rule == RULE else 1]
     ]
     return Used(
         len(by_it),
@@ -53,7 +56,7 @@ def used(state: Workflow, name: str) -> Used:
 
 
 def core_seconds(attempt: Attempt) -> float:
-    """Return the most that an attempt by a mandate has used or will use."""
+    """Return the maximum core seconds that an attempt under mandates has used or will use."""
     most = float(attempt.charged["core_seconds"])
     if attempt.is_open or attempt.may_run_on:
         return most
@@ -61,21 +64,18 @@ def core_seconds(attempt: Attempt) -> float:
 
 
 def task_count(state: Workflow, stage: Stage) -> int:
-    """Return how many tasks a stage has; of points in a file, as many as it had."""
-    if not is_sweep(stage.parameters):
-        return 1
-    given = stage.parameters[MAP]
-    if "file" in given or "like" in given:
-        return next((one.tasks["total"] for one in reversed(stage.attempts) if one.tasks), 1)
-    from lifecycle.sweeps.points import points  # it loads readers of files
-
-    return len(points(given)) + len(added_points(state, stage.id))
+    """Return the number of tasks of a stage. For points in a file, use the last known number."""
+    if listed := stage.work.listed_points():
+        return len(listed) + len(added_points(state, stage.id))
+    seen = stage.work.progress(stage.attempts)
+    return seen["total"] if seen is not None else 1
 
 
 def of_a_round(state: Workflow, loop: LoopDefinition, count: int) -> tuple[int, float | None]:
-    """Return the tasks of a whole round with so many points, and the most seconds of cores for it.
+    """Return the tasks of a whole round with ``count`` points, and its maximum core seconds.
 
-    A round that begins can be computed to its end. None if a stage has no time limit.
+    A round that starts can thus be completed. The core seconds are None if a stage has no time
+    limit.
     """
     tasks, seconds, unknown = 0, 0.0, False
     for id_ in loop.stages:
@@ -94,20 +94,22 @@ def cost_problems(
 ) -> Iterator[str]:
     """Yield a sentence for each limit of a mandate that more work would exceed.
 
-    ``tasks`` and ``seconds`` (of cores, at most) are those of the work, ``so_far`` what was used.
+    ``tasks`` and ``seconds`` (maximum core seconds) belong to the new work, ``so_far`` is the use.
     """
     if mandate.tasks is not None and so_far.tasks + tasks > mandate.tasks:
         left = max(0, mandate.tasks - so_far.tasks)
-        yield f"{counted(tasks, 'task')} may be computed, and {_format_rest(left, mandate.tasks)}"
+        rest = _format_rest(left, mandate.tasks)
+        yield f"{format_count(tasks, 'task')} may be computed, and {rest}"
     if mandate.core_hours is None:
         return
     if seconds is None:
-        yield "a stage has no parameters.time_limit, and nobody knows what it may use"
+        yield "a stage has no parameters.time_limit, so its core hours are unknown"
     elif so_far.core_seconds + seconds > mandate.core_hours * HOUR:
         left_hours = max(0.0, mandate.core_hours - so_far.core_seconds / HOUR)
-        hours = counted(seconds / HOUR, "core hour")
-        yield f"up to {hours} may be used, and {_format_rest(left_hours, mandate.core_hours)}"
+        hours = format_count(seconds / HOUR, "core hour")
+        yield f"up to {hours} may be needed, and {_format_rest(left_hours, mandate.core_hours)}"
 
 
 def _format_rest(left: float, most: float) -> str:
-    return f"{number(left)} of its {number(most)} {'is' if number(left) == '1' else 'are'} left"
+    verb = "is" if format_number(left) == "1" else "are"
+    return f"{format_number(left)} of its {format_number(most)} {verb} left"

@@ -1,4 +1,4 @@
-"""How far the loops of a workflow are: their rounds, and why they ended."""
+"""The progress of the loops of a workflow: their rounds, and why they ended."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One round of a loop: the points that it added, who proposed them, and what it came to.
+    """One round of a loop: its points, the proposer of the points, and its results.
 
-    The points of the first one are those of the map, and stand there. ``numbers``: ``stage-2.tc`` →
-    its ``value``, ``error`` and ``unit``. ``data``: files that the proposer read or wrote, with
-    their SHA-256 in hex.
+    The points of the first round come from the map and are not repeated here. ``numbers`` maps
+    ``stage-2.tc`` to its ``value``, ``error`` and ``unit``. ``data`` lists the files that the
+    proposer read or wrote, with their SHA-256 in hex.
     """
 
     number: int
@@ -24,15 +24,15 @@ class Round:
     began_at: str | None = None
     ended_at: str | None = None
     numbers: dict[str, dict[str, Any]] = field(default_factory=dict)
-    #: The version of the definition by which it ended; 0 until it has.
+    #: Version of the definition when the round ended, or 0 before its end.
     plan: int = 0
 
 
 @dataclass(slots=True)
 class LoopState:
-    """How far a loop is: its stages, its rounds so far, and why it is over, if it is.
+    """The progress of a loop: its stages, its rounds, and the reason why it ended.
 
-    ``stopped`` is the reason that somebody gave who stopped it.
+    ``stopped`` is the reason given by the person or agent who stopped the loop.
     """
 
     stages: list[str]
@@ -47,7 +47,7 @@ class LoopState:
 
     @property
     def is_due(self) -> bool:
-        """Whether a further round is to begin: the last one has ended, and not the loop."""
+        """Return whether the next round may start, because only the last round has ended."""
         return self.over is None and self.round.ended_at is not None
 
     @property
@@ -57,5 +57,5 @@ class LoopState:
 
 
 def loop_state_of(values: dict[str, Any]) -> LoopState:
-    """Return the state of a loop of the values that its JSON holds."""
+    """Return the state of a loop from its decoded JSON."""
     return LoopState(**{**values, "rounds": [Round(**one) for one in values["rounds"]]})

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 
 class Status(StrEnum):
-    """Where a stage stands."""
+    """The status of a stage."""
 
     PENDING = "pending"
     READY = "ready"
@@ -25,7 +25,7 @@ class Status(StrEnum):
 
 
 class StatusChange(NamedTuple):
-    """One legal change of status: the event types that make it, and when it is so."""
+    """One legal change of status: the event types that cause it, and its condition."""
 
     source: Status
     target: Status
@@ -36,28 +36,37 @@ class StatusChange(NamedTuple):
 
 _P, _R, _PR, _RU, _PP, _C, _F, _I, _S = Status
 
-#: Every change of status there is. What is not here is refused.
+#: All changes of status. Any other change is refused.
 TRANSITIONS: tuple[StatusChange, ...] = (
     StatusChange(_P, _R, ("stage.readied",), "every stage in depends_on is completed"),
-    StatusChange(_R, _PR, ("stage.prepared",), "picked up"),
-    StatusChange(_PR, _RU, ("stage.launched",), "launched"),
+    StatusChange(_R, _PR, ("stage.prepared",), "the preparation starts"),
+    StatusChange(_PR, _RU, ("stage.launched",), "the job starts"),
     StatusChange(
         _PR,
         _PP,
         ("stage.computed", "outputs.reused"),
-        "a synchronous job ended with exit code 0, or kept outputs are reused",
+        "a synchronous job ended with exit code 0, or existing outputs are reused",
     ),
-    StatusChange(_PR, _F, ("stage.failed",), "preparation failed, or superseded by an amendment"),
+    StatusChange(
+        _PR, _F, ("stage.failed",), "the preparation failed, or an amendment superseded the attempt"
+    ),
     StatusChange(_RU, _PP, ("stage.computed",), "the computation ended with exit code 0"),
-    StatusChange(_RU, _F, ("stage.failed",), "crashed, timed out, or superseded by an amendment"),
-    StatusChange(_PP, _C, ("stage.completed",), "verification passed"),
-    StatusChange(_PP, _F, ("stage.failed",), "verification failed, or superseded by an amendment"),
-    StatusChange(_C, _I, ("stage.invalidated",), "something upstream runs again", True),
-    StatusChange(_F, _I, ("stage.invalidated",), "what it rests on runs again", True),
+    StatusChange(
+        _RU,
+        _F,
+        ("stage.failed",),
+        "the job crashed or timed out, or an amendment superseded the attempt",
+    ),
+    StatusChange(_PP, _C, ("stage.completed",), "all checks passed"),
+    StatusChange(
+        _PP, _F, ("stage.failed",), "a check failed, or an amendment superseded the attempt"
+    ),
+    StatusChange(_C, _I, ("stage.invalidated",), "an upstream stage runs again", True),
+    StatusChange(_F, _I, ("stage.invalidated",), "an upstream stage runs again", True),
     StatusChange(_I, _R, ("stage.readied",), "its dependencies are completed again"),
     StatusChange(_F, _R, ("stage.retried", "stage.readied"), "retry, or an approved stage_rerun"),
     *(
-        StatusChange(source, _S, ("stage.skipped",), "a stage_skip of it was approved", True)
+        StatusChange(source, _S, ("stage.skipped",), "a stage_skip of the stage was approved", True)
         for source in Status
         if source is not _S
     ),
@@ -65,16 +74,16 @@ TRANSITIONS: tuple[StatusChange, ...] = (
 
 _BY_PAIR = {(t.source, t.target): t for t in TRANSITIONS}
 
-#: What no work can follow from, except through an amendment.
+#: Statuses after which a stage does no more work, except through an amendment.
 FINISHED = frozenset({Status.COMPLETED, Status.SKIPPED})
-#: An attempt may be under way.
+#: Statuses in which an attempt may be running.
 ACTIVE = frozenset({Status.PREPARING, Status.RUNNING, Status.POST_PROCESSING})
-#: A dependency in one of these holds its dependents back until somebody acts.
+#: Statuses of a dependency that block its dependents until a person or agent acts.
 BLOCKING = frozenset({Status.FAILED, Status.SKIPPED})
 
 
 def transition(source: Status, target: Status) -> StatusChange | None:
-    """Return the table's row for a pair of statuses, None if it holds none."""
+    """Return the table's row for a pair of statuses, or None if the change is not allowed."""
     return _BY_PAIR.get((source, target))
 
 
@@ -86,16 +95,16 @@ def targets(source: Status) -> list[str]:
 #: Retries, by the backend profile's ``type``. Source: the staged-workflow protocol, "Retry".
 RETRY_LIMITS: Mapping[str, int] = {"local": 3, "remote": 5}
 
-#: New computations for an attempt that was lost through no fault of the job.
+#: Maximum number of new computations for an attempt that was lost through no fault of its job.
 RECOVERY_LIMIT = 1
 
 
 def backend_type(profiles: Mapping[str, Any], name: str) -> str:
-    """Return ``local`` or ``remote``; a profile that says nothing is local."""
+    """Return ``local`` or ``remote``. A profile without a type is local."""
     profile = profiles.get(name) or {}
     return str(profile.get("type", "local"))
 
 
 def retry_limit(kind: str) -> int:
-    """Return how many retries a backend of this kind allows."""
+    """Return the maximum number of retries on a backend of this type."""
     return RETRY_LIMITS.get(kind, RETRY_LIMITS["local"])

@@ -1,4 +1,4 @@
-"""The state of a staged workflow: what the fold of its events yields."""
+"""The state of a staged workflow, computed by folding its events."""
 
 from __future__ import annotations
 
@@ -11,16 +11,19 @@ from typing import Any
 from lifecycle.errors import UnknownStage
 from lifecycle.state.loops import LoopState
 from lifecycle.state.status import FINISHED, Status, backend_type
+from lifecycle.sweeps.work import Work, build_work
 from lifecycle.words.mandates import MANDATES, Mandate, mandates_of
 from lifecycle.words.metrics import RESULTS, results_of
 from lifecycle.words.rounds import ROUNDS, LoopDefinition, envelope_of, loops_of
 
-#: The id and the kind of the plan as it was begun, which a person decides like an amendment.
+#: Verdicts on an attempt whose next step was refused by a check, a disk or a machine.
+_OBSTACLES = frozenset({"HINDERED", "MACHINE_REFUSED"})
+#: Id and kind of the initial plan, which a person approves like an amendment.
 PLAN = "plan"
-#: The kind of an amendment that holds what changes of several stages: a plan taken anew.
+#: Kind of an amendment that changes several stages, made by applying an edited plan.
 PLAN_CHANGE = "plan_change"
-_OF_LOOP = "rounds."  # and the name of a loop: its envelope is a mandate
-#: What an attempt's folder is called; its path is recorded with the submission that lies in it.
+_OF_LOOP = "rounds."  # followed by the name of a loop, whose envelope is a mandate
+#: Pattern of the name of an attempt's folder, in the path of its recorded submission.
 _NAME = re.compile(r"(att-[0-9]{4,})-([0-9a-f]{8})")
 
 
@@ -46,7 +49,7 @@ class Attempt:
     job_ids: list[str] = field(default_factory=list)
     dpdispatcher_version: str | None = None
     relaunches: int = 0
-    #: Relaunches in a row for one and the same reason.
+    #: Number of consecutive relaunches for the same reason.
     relaunches_alike: int = 0
     relaunched_for: str | None = None
     row: int | None = None
@@ -54,69 +57,84 @@ class Attempt:
     action: str | None = None
     reason: str | None = None
     evidence: dict[str, Any] | None = None
-    #: Why it does not continue and since when: ``reason`` and ``since``. None if it does.
+    #: The cause and the start of a wait: ``reason`` and ``since``. None if the attempt continues.
     waiting: dict[str, str] | None = None
     ended_at: str | None = None
     outcome: str | None = None
     exit_code: int | None = None
-    #: Files that the definition runs, as they were when it started: path → SHA-256 in hex.
+    #: Files that the definition ran when the attempt started: path → SHA-256 in hex.
     scripts: dict[str, str] = field(default_factory=dict)
-    #: Whether it is to be ended where it runs, and when it was seen that nothing is left of it.
+    #: Whether the attempt must be stopped, and when the end of all its processes was observed.
     stop: bool = False
     stopped_at: str | None = None
-    #: Somebody else launched it, before the workflow was imported.
+    #: Whether another user or program launched the attempt before the import.
     taken_over: bool = False
-    #: The files that it goes on from, as `FileDigest` has them, and the attempt that left them.
+    #: Files with which the attempt continues, as `FileDigest`, and the attempt that wrote them.
     carried: list[dict[str, Any]] = field(default_factory=list)
     carried_from: str | None = None
-    #: What its jobs were given, as `JobEnvironment` has it; None if nobody knows.
+    #: Environment of the jobs, as `JobEnvironment`, or None if unknown.
     environment: dict[str, Any] | None = None
-    #: Python files that a script would import by their place, as they were when it started; None
-    #: if nobody looked.
+    #: Variables of the jobs: name → digest with the key that ``variables_key`` identifies.
+    variables: dict[str, str] = field(default_factory=dict)
+    variables_key: str | None = None
+    #: First program of the command, as `FileDigest`, or None if unknown.
+    program: dict[str, Any] | None = None
+    #: Other programs that the command and the verify commands start, as `FileDigest`.
+    programs: list[dict[str, Any]] = field(default_factory=list)
+    #: Python files at the start that a script would import by location, or None if unknown.
     beside: dict[str, str] | None = None
-    #: The commit of what it computes with, as `CodeVersion` has it; None if nobody knows.
+    #: Files of the check that changed after the start: path → SHA-256 in hex, or ``missing``.
+    check_files: dict[str, str] = field(default_factory=dict)
+    #: Commit of the code that the attempt uses, as `CodeVersion`, or None if unknown.
     code: dict[str, Any] | None = None
-    #: The amendment that changed what the attempt had been started from.
+    #: The amendment that changed the definition of the attempt after its start.
     outdated_by: str | None = None
-    #: What it computes from, as `FileDigest` has it.
+    #: Inputs of the attempt, as `FileDigest`.
     inputs: list[dict[str, Any]] = field(default_factory=list)
-    #: The files that it left, as `LeftFile` has them.
+    #: Scripts that differed at the start from the last approval, or from the start of the workflow.
+    unapproved: list[str] = field(default_factory=list)
+    #: Scripts that were sent to the job and had changed when the job ended.
+    exchanged: list[str] = field(default_factory=list)
+    #: Leftover files of the attempt, as `LeftFile`.
     left: list[dict[str, Any]] = field(default_factory=list)
-    #: The digest of what it was started from, as `basis_of` has it; empty if nobody knows.
+    #: Digest of the definition at the start, from `basis_of`, or "" if unknown.
     basis: str = ""
-    #: Its outputs as they were verified, as `FileDigest` has them.
+    #: Outputs at their verification, as `FileDigest`.
     results: list[dict[str, Any]] = field(default_factory=list)
-    #: The numbers that were read from its outputs, as `MeasuredNumber` has them.
+    #: Numbers that were read from the outputs, as `MeasuredNumber`.
     metrics: list[dict[str, Any]] = field(default_factory=list)
-    #: What its jobs used, in seconds and bytes, as `StageComputed` has it.
+    #: Resources that the jobs used, in seconds and bytes, as in `StageComputed`.
     resources: dict[str, float] = field(default_factory=dict)
-    #: Its outputs were verified, and failed by the definition that there still is.
+    #: Whether the outputs were verified and failed by the current definition.
     is_refuted: bool = False
-    #: The version of the plan when it started; 0 if nobody knows.
+    #: Version of the plan at the start, or 0 if unknown.
     plan: int = 0
-    #: The round of its loop that it computes; 0 if it is in none.
+    #: Round of the loop that the attempt computes, or 0 outside a loop.
     round: int = 0
-    #: The hash of the event that started it; empty if an import brought it.
+    #: Hash of the event that started the attempt, or "" after an import.
     event: str = ""
-    #: Where the tasks of a sweep stood when they were last looked at, as `TasksObserved` has it.
+    #: State of the tasks of a sweep at their last check, as `TasksObserved`.
     tasks: dict[str, Any] | None = None
-    #: Of one by a mandate: its name (``mandate``), ``tasks``, the most ``core_seconds``, ``cores``.
+    #: Number of tasks that an attempt of a sweep must compute, or None if unknown.
+    tasks_given: int | None = None
+    #: Charge of an attempt under mandates: ``mandates`` (names, newest first, the loop last),
+    #: and the maximum ``tasks``, ``core_seconds`` and ``cores``.
     charged: dict[str, Any] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
-        """What its folder is called: a number, and a mark unless it is of an old log."""
+        """Return the name of the attempt's folder: a number, and a mark unless the log is old."""
         return f"{self.number}-{self.mark}" if self.mark else self.number
 
     @property
     def number(self) -> str:
-        """The id in its folder's name: its own, or that of a log that was lost."""
+        """Return the id in the name of the attempt's folder, which a lost log may have assigned."""
         found = _NAME.fullmatch(self._folder)
         return found[1] if found else self.id
 
     @property
     def mark(self) -> str:
-        """What tells it from an attempt of the same id in another life or a copy; may be empty."""
+        """Return the mark that distinguishes equal ids in copies or earlier logs; may be empty."""
         found = _NAME.fullmatch(self._folder)
         return found[2] if found else ""
 
@@ -126,24 +144,29 @@ class Attempt:
 
     @property
     def is_open(self) -> bool:
-        """Whether nothing has been decided of its end yet."""
+        """Return whether the end of the attempt is undecided."""
         return self.ended_at is None
 
     @property
+    def obstacle(self) -> str | None:
+        """Return why the next step of the attempt was refused, or None if it was not."""
+        return self.reason if self.verdict in _OBSTACLES else None
+
+    @property
     def is_to_stop(self) -> bool:
-        """Whether it was to be ended and is not seen to be."""
+        """Return whether the attempt must be stopped and its end was not observed."""
         return self.stop and self.stopped_at is None
 
     @property
     def may_run_on(self) -> bool:
-        """Whether its end was said by somebody who did not see its jobs end."""
+        """Return whether the end was recorded without observing the end of the jobs."""
         seen = self.action in ("succeeded", "failed") or self.stopped_at is not None
         return not (seen or self.is_open or self.taken_over)
 
 
 @dataclass(slots=True)
 class Stage:
-    """One stage: its definition, and where it stands."""
+    """One stage: its definition and its status."""
 
     id: str
     name: str
@@ -158,50 +181,65 @@ class Stage:
     completed_at: str | None = None
     retry_count: int = 0
     last_error: str | None = None
-    #: The diagnosis of the last failure: its category, and the line that shows it.
+    #: Diagnosis of the last failure: its category, and the line that shows it.
     category: str | None = None
     because: str | None = None
+    #: Version of the plan when the stage failed last, or 0 if unknown.
+    failed_plan: int = 0
     running_process: dict[str, Any] | None = None
     checkpoint: Any = None
-    #: Fields that nobody specified, kept as they came.
+    #: Fields outside the protocol, stored unchanged.
     extra: dict[str, Any] = field(default_factory=dict)
     attempts: list[Attempt] = field(default_factory=list)
-    #: Dependencies that this stage was already called blocked by: id → status.
+    #: Dependencies that were already recorded as blocking this stage: id → status.
     blocked_by: dict[str, str] = field(default_factory=dict)
-    #: The approved amendment by which this failed stage runs again once it may.
+    #: The approved amendment that lets this failed stage run again.
     rerun_by: str | None = None
-    #: How often its folder was kept as ``stage-N.vK``; the name it is still to be kept under.
+    #: Number of kept folders ``stage-N.vK``, and the name for the next kept folder, if one is due.
     kept: int = 0
     keep_as: str | None = None
-    #: Tasks of a sweep that are done stay where they are; its submission is built anew.
+    #: Whether finished tasks of a sweep stay in place while its submission is built again.
     keeps_tasks: bool = False
-    #: Each decision that finished tasks count although their inputs changed: ``attempt`` is the
-    #: newest attempt with such tasks, ``by`` the person and ``policy`` the policy of consent.
+    #: Decisions that finished tasks stay valid although their inputs changed.
+    #: ``attempt`` is the newest attempt with such tasks.
+    #: ``by`` is the person, ``policy`` the consent policy.
     kept_tasks: list[dict[str, Any]] = field(default_factory=list)
     regenerate: bool = False
-    fix: str | None = None  # what the newest retry put right
-    #: Its work has ended in this session, and was not charged yet.
+    fix: str | None = None  # the fix before the newest retry
+    #: Whether work has ended in this session and was not charged yet.
     uncharged: bool = False
-    #: Its outputs as they were when it was completed, as `FileDigest` has them.
+    #: Outputs at the completion of the stage, as `FileDigest`.
     results: list[dict[str, Any]] = field(default_factory=list)
-    #: The numbers that were read from them, as `MeasuredNumber` has them.
+    #: Numbers that were read from the outputs, as `MeasuredNumber`.
     metrics: list[dict[str, Any]] = field(default_factory=list)
-    #: Those of them that were seen to be no more so, as `ChangedFile` has them.
+    #: Results that were observed to have changed, as `ChangedFile`.
     changed: list[dict[str, Any]] = field(default_factory=list)
-    #: Each time that changed results were taken as they are: ``paths``, ``by``, ``policy``.
+    #: Each adoption of changed results: ``paths``, ``by``, ``policy``.
     adopted: list[dict[str, Any]] = field(default_factory=list)
-    #: Nobody declared its outputs: its newest attempt left them.
+    #: Results that were recorded as deleted.
+    #: Each is a `FileDigest` with ``at``, ``by``, ``policy`` and ``reason``.
+    deleted: list[dict[str, Any]] = field(default_factory=list)
+    #: Whether the outputs are undeclared files that the newest attempt left.
     found_outputs: bool = False
-    #: The attempt whose kept outputs it has, instead of a computation.
+    #: The attempt whose kept outputs the stage uses instead of a computation.
     reused: str | None = None
-    #: Its criteria changed and nothing that it computes from: kept outputs are verified first.
+    #: Whether only the criteria changed, so that kept outputs are verified first.
     is_rejudged: bool = False
-    mandate: str | None = None  # by which it was changed, or runs again, since a person agreed
+    #: Mandates that changed or reran the stage since a person's last approval, newest first.
+    mandates: list[str] = field(default_factory=list)
 
     @property
     def error(self) -> str | None:
-        """Why it is failed; None if it is not: ``last_error`` stays when it goes on."""
+        """Return the error of a failed stage, else None.
+
+        ``last_error`` keeps its value later.
+        """
         return self.last_error if self.status is Status.FAILED else None
+
+    @property
+    def work(self) -> Work:
+        """What the stage computes: one command, or one for each point of a map."""
+        return build_work(self.id, self.parameters)
 
     @property
     def declared_outputs(self) -> list[str]:
@@ -210,7 +248,7 @@ class Stage:
 
     @property
     def left_in_place(self) -> list[str]:
-        """What its attempts left in its folder beside its outputs."""
+        """Return the files that attempts left in the stage's folder, without its outputs."""
         files = [one for attempt in self.attempts for one in attempt.left]
         paths = dict.fromkeys(one["path"] for one in files if one.get("at") is None)
         return [path for path in paths if is_below(path, self.id)]
@@ -222,27 +260,27 @@ class Stage:
 
     @property
     def source(self) -> Attempt | None:
-        """The attempt that its outputs come from: the newest, unless they were reused."""
+        """Return the attempt that produced the outputs: the newest one, unless they were reused."""
         if self.reused is None:
             return self.attempt
         return next((one for one in self.attempts if one.id == self.reused), None)
 
     @property
     def open_attempt(self) -> Attempt | None:
-        """The attempt under way; None if nothing is under way."""
+        """Return the running attempt, or None."""
         newest = self.attempt
         return newest if newest is not None and newest.is_open else None
 
 
 def is_below(path: str, folder: str) -> bool:
-    """Whether a path is one of a file in a folder, both relative to the root."""
+    """Return whether a path is in a folder, both relative to the root."""
     first, *others = path.split("/")
     return first == folder and bool(others) and not {"", ".", ".."} & set(others)
 
 
 @dataclass(slots=True)
 class Amendment:
-    """A definitional change: proposed, then approved or rejected."""
+    """A change of the definition: proposed, then approved or rejected."""
 
     id: str
     kind: str
@@ -254,38 +292,45 @@ class Amendment:
     place: int | None = None
     reason: str | None = None
     rewired: dict[str, Any] = field(default_factory=dict)
-    #: Stages that run again with its own; the first round of its loop that is computed anew.
+    #: Other stages that run again with this stage, and the first round that is computed again.
     also: list[str] = field(default_factory=list)
     from_round: int | None = None
     status: str = "proposed"
     version: int | None = None
     decided_at: str | None = None
     approved_by: str | None = None
-    #: How consent was given; None of a record of another's keeping.
+    #: Policy under which consent was given, or None for a record of another program.
     policy: str | None = None
-    #: The mandate that it is within, if its policy is that of mandates.
+    #: Account of the database server behind a name that the caller claimed, or None.
+    database_user: str | None = None
+    #: The mandate that covers the amendment, if the policy is that of mandates.
     mandate: str | None = None
+    #: Version of the rules of mandates in the proof, or 0 before the approval.
+    mandate_rule: int = 0
     invalidated_stages: list[str] = field(default_factory=list)
-    #: The hash of the approval that put it in force.
+    #: Hash of the approval of the amendment.
     approval: str = ""
-    #: The files that the definition runs, as they were when it was approved.
+    #: Files that the definition ran at the approval.
     scripts: dict[str, str] = field(default_factory=dict)
-    #: As an imported file held it; a record of another's keeping is shown as it came.
+    #: The record in an imported file. Another program wrote it, so it is shown unchanged.
     record: dict[str, Any] | None = None
 
     @property
     def is_plan(self) -> bool:
-        """Whether it is the plan as the workflow was begun, and no change of it."""
+        """Return whether this is the initial plan and not a change of it."""
         return self.kind == PLAN and self.record is None
 
     @property
     def is_open(self) -> bool:
-        """Whether a person may approve it yet; a plan that was rejected can be taken up again."""
+        """Return whether a person may still approve it.
+
+        A rejected plan can be approved later.
+        """
         return self.status == "proposed" or (self.is_plan and self.status == "rejected")
 
     @property
     def targets(self) -> list[str]:
-        """The stages that it names, none where it is about the workflow."""
+        """Return the stages that the amendment names, empty if it concerns the workflow."""
         if self.kind == PLAN_CHANGE:
             return [*self.rewired]
         return [self.stage, *self.also] if self.stage is not None else []
@@ -293,24 +338,25 @@ class Amendment:
 
 @dataclass(slots=True)
 class Session:
-    """The executor's session as ``session_config`` shows it."""
+    """The current session, as ``session_config`` shows it."""
 
     count: int = 0
     id: str | None = None
     cost: float = 0
     exit_reason: str | None = None
     is_open: bool = False
-    #: A loop keeps it: open without a loop at work, it has died.
+    #: Whether a loop owns the session. An open session without a running loop has crashed.
     driven: bool = False
-    #: Where the report is to be written, relative to the root; None for the usual place.
+    #: Path of the report relative to the root, or None for the default path.
     report: str | None = None
 
 
 @dataclass(slots=True)
 class Drift:
-    """A foreign version of a file that is kept, until it is adopted or reverted.
+    """A version of a file that another program wrote, kept until it is adopted or reverted.
 
-    ``version`` is that of its ``drift.detected``, ``base`` the one the file had shown.
+    ``version`` is the version of its ``drift.detected`` event, ``base`` the version that the file
+    had shown.
     """
 
     version: int
@@ -318,15 +364,15 @@ class Drift:
     kind: str
     base: int
     kept_as: str
-    #: The definitional fields of stages that it changes, as in ``stage-2.parameters.dt``.
+    #: Definitional fields of stages that the drift changes, such as ``stage-2.parameters.dt``.
     touches: list[str] = field(default_factory=list)
-    #: The differences that are still to be decided; None: all of them.
+    #: Differences that are still undecided, or None for all.
     rest: list[str] | None = None
 
 
 @dataclass(slots=True)
 class Workflow:
-    """A whole workflow. ``head`` is the version of the last event folded in."""
+    """A whole workflow. ``head`` is the version of the last folded event."""
 
     id: str
     created: str
@@ -345,29 +391,31 @@ class Workflow:
     purpose: str | None = None
     consent: str = "terminal"
     signers: list[str] = field(default_factory=list)
-    #: How often it was completed, and where the report of the last time is kept.
+    #: Number of completions, and the path of the last completion's report.
     completions: int = 0
     report: str | None = None
     root: dict[str, Any] = field(default_factory=dict)
     drifts: list[Drift] = field(default_factory=list)
-    #: Hand edits that were decided: ``file``, ``how`` (adopted or reverted), ``by``, ``policy``.
+    #: Decided manual edits: ``file``, ``how`` (adopted or reverted), ``by``, ``policy``.
     edits: list[dict[str, Any]] = field(default_factory=list)
+    #: Audit entries that a person accepted: id → ``by``, ``policy``, ``reason``.
+    agreed: dict[str, dict[str, Any]] = field(default_factory=dict)
     extra: dict[str, Any] = field(default_factory=dict)
-    #: Files that the definition runs, as they were when a person last approved a change.
+    #: Files that the definition ran when a person last approved a change.
     scripts: dict[str, str] = field(default_factory=dict)
-    #: The last version of the log that was imported with the workflow; 0 if none was.
+    #: Last version of the log that was imported with the workflow, or 0 without an import.
     import_end: int = 0
-    #: The document as it was imported; what nothing has changed since is shown so.
+    #: The imported document. Its unchanged parts are shown in their original form.
     source: dict[str, Any] | None = None
-    #: The letters of its numbers, by pointer, where they are not the usual ones.
+    #: Text of its numbers by JSON pointer, if they are written in an unusual form.
     spelling: dict[str, str] = field(default_factory=dict)
-    #: How far its loops are, by name.
+    #: The progress of each loop, by loop name.
     loops: dict[str, LoopState] = field(default_factory=dict)
-    #: Events that are ignored as they are no such event: ``version``, ``type``, ``why``.
+    #: Events that are ignored because their data is invalid: ``version``, ``type``, ``why``.
     set_aside: list[dict[str, Any]] = field(default_factory=list)
 
     def stage(self, id_: str) -> Stage:
-        """Return the stage; raises `UnknownStage`."""
+        """Return the stage. Raises `UnknownStage`."""
         try:
             return self.stages[id_]
         except KeyError:
@@ -382,7 +430,7 @@ class Workflow:
         return backend_type(self.backend_profiles, stage.backend or self.default_backend)
 
     def unmet(self, stage: Stage) -> dict[str, str]:
-        """Return the dependencies that are not completed, or go on in a loop: id → status."""
+        """Return the dependencies that are not completed, or continue in a loop: id → status."""
         found = {
             dep: self.stages[dep].status.value
             for dep in stage.depends_on
@@ -395,12 +443,12 @@ class Workflow:
         return found
 
     def loop_of(self, stage: str) -> str | None:
-        """Return the name of the loop that a stage is in."""
+        """Return the name of the loop that contains a stage, or None."""
         return next((name for name, loop in self.loops.items() if stage in loop.stages), None)
 
     @property
     def results(self) -> list[str]:
-        """The numbers and files that answer its question, as a plan names them."""
+        """Return the names of the numbers and files that answer the workflow's question."""
         return results_of(self.extra.get(RESULTS))
 
     @results.setter
@@ -409,7 +457,7 @@ class Workflow:
 
     @property
     def mandates(self) -> dict[str, Any]:
-        """What a person allowed beforehand, by name, as the definition has it."""
+        """Return the mandates of the definition, by name."""
         return _object(self.extra.get(MANDATES))
 
     @mandates.setter
@@ -418,7 +466,7 @@ class Workflow:
 
     @property
     def rounds(self) -> dict[str, Any]:
-        """The loops of the definition, by name, as the definition has them."""
+        """Return the loops of the definition, by name."""
         return _object(self.extra.get(ROUNDS))
 
     @rounds.setter
@@ -426,61 +474,64 @@ class Workflow:
         self.extra[ROUNDS] = given
 
     def loop(self, name: str) -> LoopDefinition:
-        """Return a loop as the definition has it; raises KeyError."""
+        """Return the definition of a loop. Raises KeyError."""
         return loops_of({name: self.rounds[name]})[name]
 
     def mandate(self, name: str) -> Mandate | None:
-        """Return the mandate of this name; None if it is not in force. A loop's envelope is one."""
+        """Return the valid mandate with this name, or None.
+
+        The envelope of a loop is a mandate.
+        """
         loop = name.removeprefix(_OF_LOOP)
         if loop != name:
             return envelope_of(self.loop(loop)) if loop in self.loops else None
         return mandates_of({name: self.mandates[name]}).get(name) if name in self.mandates else None
 
-    def mandate_of(self, stage: Stage) -> str | None:
-        """Return the mandate within which a stage is computed: its own, or that of its loop."""
+    def mandates_for(self, stage: Stage) -> list[str]:
+        """Return all mandates under which a stage is computed: its own, and that of its loop."""
         loop = self.loop_of(stage.id)
-        return stage.mandate or (None if loop is None else f"{_OF_LOOP}{loop}")
+        return [*stage.mandates, *([] if loop is None else [f"{_OF_LOOP}{loop}"])]
 
     @property
     def is_beginning(self) -> bool:
-        """Whether no attempt of ours was started yet, and no file of the definition is known."""
+        """Return whether wfctl has started no attempt and no file of the definition is known."""
         tried = (one for stage in self.stages.values() for one in stage.attempts)
         return not self.scripts and all(one.taken_over for one in tried)
 
     @property
     def is_finished(self) -> bool:
-        """Whether every stage is completed or skipped, and every loop is over."""
+        """Return whether every stage is completed or skipped, and every loop has ended."""
         done = all(stage.status in FINISHED for stage in self.stages.values())
         return done and not self.open_loops
 
     @property
     def open_loops(self) -> list[str]:
-        """The names of the loops that are not over."""
+        """Return the names of the loops that have not ended."""
         return [name for name, loop in self.loops.items() if loop.over is None]
 
     @property
     def pending_amendments(self) -> list[Amendment]:
-        """What waits for a person, and keeps every stage from a start: amendments, the plan."""
+        """Return the amendments and the plan that wait for a person and block all stages."""
         return [a for a in self.amendments.values() if a.is_open]
 
     @property
     def plan(self) -> Amendment | None:
-        """The plan as the workflow began, where it takes a person's approval."""
+        """Return the initial plan if it needs a person's approval, else None."""
         found = self.amendments.get(PLAN)
         return found if found is not None and found.is_plan else None
 
     @property
     def is_plan_agreed(self) -> bool:
-        """Whether a person approved the plan."""
+        """Return whether a person approved the plan."""
         return self.plan is not None and self.plan.status == "approved"
 
     @property
     def has_new_signers(self) -> bool:
-        """Whether nobody at a terminal has agreed to the signers yet: the plan names them."""
+        """Return whether the plan names signers that no person at a terminal has approved yet."""
         return self.consent == "signature" and self.plan is not None and self.plan.is_open
 
     def draft(self) -> Workflow:
-        """Return a copy that a fold may change without touching this one."""
+        """Return a copy that a fold may change without changing this state."""
         new = copy(self)
         new.session, new.drifts = copy(self.session), list(self.drifts)
         new.set_aside = list(self.set_aside)
@@ -495,9 +546,9 @@ def _object(found: Any) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-#: `copy` asks each object how it is to be copied: too slow for thousands of them.
-_OF_STAGE = attrgetter(*(known.name for known in fields(Stage)))
-_OF_ATTEMPT = attrgetter(*(known.name for known in fields(Attempt)))
+#: Reading all fields at once is faster than `copy` for thousands of stages.
+_OF_STAGE = attrgetter(*[known.name for known in fields(Stage)])
+_OF_ATTEMPT = attrgetter(*[known.name for known in fields(Attempt)])
 
 
 def _draft_stage(stage: Stage) -> Stage:

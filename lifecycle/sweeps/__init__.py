@@ -1,1 +1,1 @@
-"""A stage of many tasks: its points, what holds for all of them, and how they are counted."""
+"""A stage with many tasks: its points, the rules for all tasks, and the counts of tasks."""

@@ -1,13 +1,13 @@
-"""What a stage says of its tasks, beside its map: their outputs, limits and numbers. Pure.
+"""The fields of a sweep in addition to its map: outputs, limits and numbers of tasks.
 
-A stage with an object as ``parameters.map`` is a sweep: its command is run once for each point.
+A stage with an object as ``parameters.map`` is a sweep: its command runs once for each point.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from lifecycle.words.mandates import TIME_LIMIT
@@ -15,123 +15,95 @@ from lifecycle.words.metrics import METRICS, Metric, metrics_of
 from lifecycle.words.values import stays_below
 
 MAP = "map"
-#: The folder in a stage's folder that holds a folder for each task that is done.
+#: The parameter with the values that the verify commands see, and the command does not.
+VERIFY_PARAMETERS = "verify_parameters"
+#: The folder in a stage's folder with a folder for each finished task.
 DONE = "tasks"
-#: How the reason of a task begins that was computed and has not passed.
+#: Start of the reason of a task that ran but did not pass its check.
 NO_NUMBER = "metrics: "
 VERDICTS = ("task_verify: ", NO_NUMBER)
-#: The ways to name points, of which a map has one.
+#: The ways to give points. Each map uses exactly one way.
 WAYS = ("points", "grid", "zip", "file", "like")
-#: What is said of all tasks; but for the outputs, an amendment of these alone computes nothing.
+#: Parameters of all tasks. A change of these, except the outputs, computes nothing again.
 OF_SWEEP = ("task_outputs", "task_verify", "task_retries", "tolerate", "at_once", "metrics")
-#: Parameters of any stage that change no result: how it is judged, waited for and brought back.
-_OF_ANY = frozenset({"verify", "expected_seconds", "bring_back_limit", "carry", TIME_LIMIT})
-#: Those that say how it is run: what is under way took them from the definition when it began.
+#: Parameters of any stage that change no result.
+OF_ANY = frozenset(
+    {"verify", VERIFY_PARAMETERS, "expected_seconds", "bring_back_limit", "carry", TIME_LIMIT}
+)
+#: Parameters of the execution. A running attempt keeps the values that it started with.
 HOW_RUN = frozenset({"at_once", "resource_overrides", TIME_LIMIT})
-#: Parameters of a sweep by which each of its tasks is judged.
-_JUDGING = ("task_verify", "metrics")
-#: Tasks that run at once if nobody says how many.
+#: Default number of tasks that run at the same time.
 AT_ONCE = 8
 _OPTIONS = frozenset({*WAYS, "sha256", "order", "folders"})
-#: Parameters of a stage that mean nothing for one with a map.
-_OF_ONE = ("backward_files", "carry")
-#: Columns of the table of tasks beside those that no value of a map may be called by.
-_USED = ("cpu_seconds", "memory")
+#: Parameters that a stage with a map cannot use.
+_PLAIN_STAGE_PARAMETERS = ("backward_files", "carry")
+#: Further columns of the table of tasks. No metric may have these names.
+_RESERVED_COLUMNS = ("cpu_seconds", "memory")
 _HEX = frozenset("0123456789abcdef")
 
 
 @dataclass(frozen=True, slots=True)
-class Sweep:
-    """What holds for every task of a sweep; ``outputs`` and ``metrics`` are below its folder."""
+class TaskRules:
+    """The rules for every task. ``outputs`` and ``metrics`` are below the folder of the task."""
 
-    outputs: tuple[str, ...]
-    verify: str | None
-    retries: int
-    tolerate: float
-    at_once: int
-    metrics: Mapping[str, Metric]
+    outputs: tuple[str, ...] = ()
+    verify: str | None = None
+    retries: int = 0
+    tolerate: float = 0.0
+    at_once: int = 1
+    metrics: Mapping[str, Metric] = field(default_factory=dict)
 
 
 def is_sweep(parameters: Mapping[str, Any]) -> bool:
-    """Whether a stage's command is run once for each point of a map."""
+    """Return whether a stage's command runs once for each point of a map."""
     return isinstance(parameters.get(MAP), dict)
 
 
-def sweep_of(parameters: Mapping[str, Any]) -> Sweep:
-    """Return what holds for every task of a stage, whose parameters were found usable."""
-    return Sweep(
-        outputs=tuple(parameters.get("task_outputs") or ()),
-        verify=parameters.get("task_verify"),
-        retries=parameters.get("task_retries") or 0,
-        tolerate=parameters.get("tolerate") or 0.0,
-        at_once=parameters.get("at_once") or AT_ONCE,
-        metrics=metrics_of(parameters),
-    )
+def earlier_task_basis(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters on which a task's result rested in earlier versions.
 
-
-def own_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters that every task sees: all but what steers the sweep."""
-    if not is_sweep(parameters):
-        return dict(parameters)
-    return {k: v for k, v in parameters.items() if k != MAP and k not in OF_SWEEP}
-
-
-def without_result(parameters: Mapping[str, Any]) -> frozenset[str]:
-    """Return the parameters by which no result of a stage changes; all others are computed from.
-
-    What an amendment is said to bring about and what it brings about both come from here.
+    They included the verify command.
     """
-    if not is_sweep(parameters):
-        return _OF_ANY | {METRICS} if metrics_of(parameters) else _OF_ANY
-    return _OF_ANY | {"resource_overrides", *OF_SWEEP} - {"task_outputs"}
-
-
-def basis_of(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a task's result rests on, its point and the inputs aside."""
-    aside = {MAP} | without_result(parameters)
-    return {name: value for name, value in parameters.items() if name not in aside}
-
-
-def basis_before(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what `basis_of` returned while a task rested on its verify command as well."""
-    aside = {MAP, "verify", "expected_seconds", "resource_overrides", *OF_SWEEP}
+    aside = {MAP, "verify", VERIFY_PARAMETERS, "expected_seconds", "resource_overrides", *OF_SWEEP}
     aside -= {"task_outputs", "task_verify"}
     return {name: value for name, value in parameters.items() if name not in aside}
 
 
-def verdict_of(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what each task of a sweep is judged by, once it was computed."""
-    return {name: parameters[name] for name in _JUDGING if parameters.get(name)}
-
-
 def table_of(stage: str) -> tuple[str, str]:
-    """Return the table of a sweep's tasks, as CSV and as JSON, relative to the root."""
+    """Return the paths of a sweep's table, as CSV and JSON, relative to the root."""
     return f"{stage}/tasks.csv", f"{stage}/tasks.json"
 
 
-def problems(stage: str, parameters: Mapping[str, Any], outputs: list[str]) -> Iterator[str]:
-    """Say what is wrong with the map of a stage and what stands with it; nothing without a map."""
-    if not is_sweep(parameters):
-        return
+def find_map_problems(
+    stage: str, parameters: Mapping[str, Any], outputs: list[str]
+) -> Iterator[str]:
+    """Yield the problems of the map of a stage and of the parameters of its tasks."""
     given = parameters[MAP]
-    wrong = [*_of_map(given)]
+    wrong = [*_find_map_field_problems(given)]
     yield from wrong
-    yield from _of_points(given, parameters) if not wrong else ()
-    yield from _of_tasks(parameters)
+    yield from _find_point_problems(given, parameters) if not wrong else ()
+    yield from _find_task_parameter_problems(parameters)
     if not parameters.get("command"):
-        yield "parameters.map: expected a command beside it, which is run for each point"
-    for name in _OF_ONE:
+        yield (
+            "parameters.map: a stage with a map also needs parameters.command, which runs for "
+            "each point"
+        )
+    for name in _PLAIN_STAGE_PARAMETERS:
         if parameters.get(name) is not None:
-            yield f"parameters.{name}: it has no meaning beside a map; leave it out"
+            yield (
+                f"parameters.{name}: a stage with a map cannot use this parameter; remove the "
+                "parameter"
+            )
     tables = table_of(stage)
     if not outputs or not set(outputs) <= set(tables):
         yield (
-            f"outputs: expected {tables[0]} or {tables[1]}, the table of all tasks; what one task "
-            "leaves belongs into parameters.task_outputs"
+            f"outputs: expected {tables[0]} or {tables[1]}, the table of all tasks. Name the "
+            "files of a single task in parameters.task_outputs"
         )
 
 
-def _of_map(given: Mapping[str, Any]) -> Iterator[str]:
+def _find_map_field_problems(given: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the problems of the fields of a map."""
     ways = [way for way in WAYS if way in given]
     if len(ways) != 1:
         found = ", ".join(ways) or "none"
@@ -141,18 +113,22 @@ def _of_map(given: Mapping[str, Any]) -> Iterator[str]:
     if given.get("folders", "named") not in ("named", "digest"):
         yield f"parameters.map.folders: expected named or digest, found {given['folders']!r}"
     if "like" in given and "folders" in given:
-        yield "parameters.map.folders: the folders are called as those of the stage in like"
+        yield (
+            "parameters.map.folders: a map with `like` cannot set folders, because it uses "
+            "the folder names of the stage in `like`"
+        )
     for name in ("file", "like", "order"):
         if name in given and not (isinstance(given[name], str) and given[name]):
             yield f"parameters.map.{name}: expected text, found {given[name]!r:.60}"
-    yield from _of_file(given)
+    yield from _find_file_problems(given)
 
 
-def _of_file(given: Mapping[str, Any]) -> Iterator[str]:
+def _find_file_problems(given: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the problems of a map with a file."""
     digest, path = given.get("sha256"), given.get("file")
     if "file" not in given:
         if digest is not None:
-            yield "parameters.map.sha256: it has no meaning without file"
+            yield "parameters.map.sha256: the digest can be used only together with `file`"
         return
     if isinstance(path, str) and not path.endswith((".csv", ".jsonl")):
         yield f"parameters.map.file: expected a name that ends with .csv or .jsonl, found {path}"
@@ -165,25 +141,33 @@ def _of_file(given: Mapping[str, Any]) -> Iterator[str]:
         )
 
 
-def _of_points(given: Mapping[str, Any], parameters: Mapping[str, Any]) -> Iterator[str]:
+def _find_point_problems(given: Mapping[str, Any], parameters: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the problems of the points that a map lists."""
     if "file" in given or "like" in given:
         return
-    from lifecycle.sweeps.points import UnusableMap, points  # only where a definition is written
+    from lifecycle.sweeps.points import (  # needed only when a definition is written
+        UnusableMap,
+        build_points,
+    )
 
     try:
-        found = points(given)
+        found = build_points(given)
     except UnusableMap as error:
         yield f"parameters.map: {error}"
         return
     names = columns_of(parameters)
     for name in found[0].values:
         if name in parameters:
-            yield f"parameters.{name}: the map gives {name} to each task; expected it in one place"
+            yield (
+                f"parameters.{name}: the map already gives {name} to each task; set {name} in "
+                "only one place"
+            )
         if name in names:
             yield f"parameters.metrics: {name} is a value of the map; choose another name"
 
 
-def _of_tasks(parameters: Mapping[str, Any]) -> Iterator[str]:
+def _find_task_parameter_problems(parameters: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the problems of the parameters of tasks."""
     outputs = parameters.get("task_outputs")
     if outputs is not None and not (
         isinstance(outputs, list)
@@ -193,8 +177,8 @@ def _of_tasks(parameters: Mapping[str, Any]) -> Iterator[str]:
     verify = parameters.get("task_verify")
     if verify is not None and not (isinstance(verify, str) and verify.strip()):
         yield f"parameters.task_verify: expected a command, found {verify!r:.60}"
-    yield from _whole(parameters, "task_retries", 0, 10)
-    yield from _whole(parameters, "at_once", 1, 1000)
+    yield from _check_whole_number(parameters, "task_retries", 0, 10)
+    yield from _check_whole_number(parameters, "at_once", 1, 1000)
     share = parameters.get("tolerate")
     is_number = isinstance(share, int | float) and not isinstance(share, bool)
     if share is not None and not (is_number and 0 <= share < 1):
@@ -202,31 +186,34 @@ def _of_tasks(parameters: Mapping[str, Any]) -> Iterator[str]:
     metrics = parameters.get(METRICS)
     if metrics is not None and not isinstance(metrics, dict):
         yield f"parameters.metrics: expected an object of names and places, found {metrics!r:.60}"
-    from lifecycle.sweeps.points import COLUMNS  # only where a definition is written
+    from lifecycle.sweeps.points import COLUMNS  # needed only when a definition is written
 
-    names = Counter([*COLUMNS, *_USED, *columns_of(parameters)])
+    names = Counter([*COLUMNS, *_RESERVED_COLUMNS, *columns_of(parameters)])
     for name in (name for name, count in names.items() if count > 1):
         yield (
-            f"parameters.metrics: {name} would be two columns of the table of tasks; choose "
-            "another name"
+            f"parameters.metrics: {name} would be the name of two columns in the table of tasks; "
+            "choose another name"
         )
 
 
 def columns_of(parameters: Mapping[str, Any]) -> list[str]:
-    """Return the columns of the table of tasks that numbers and their errors have."""
+    """Return the columns of the table of tasks for metrics and their errors."""
     metrics = metrics_of(parameters)
     return [*metrics, *(f"{name}_error" for name, metric in metrics.items() if metric.error)]
 
 
-def _whole(parameters: Mapping[str, Any], name: str, least: int, most: int) -> Iterator[str]:
+def _check_whole_number(
+    parameters: Mapping[str, Any], name: str, least: int, most: int
+) -> Iterator[str]:
+    """Yield a problem unless a parameter is absent or a whole number in a range."""
     value = parameters.get(name)
     whole = isinstance(value, int) and not isinstance(value, bool)
     if value is not None and not (whole and least <= value <= most):
         yield f"parameters.{name}: expected a whole number from {least} to {most}, found {value!r}"
 
 
-def text_of(numbers: Iterable[int]) -> str:
-    """Return numbers, in any order, as ranges."""
+def format_ranges(numbers: Iterable[int]) -> str:
+    """Return numbers, in any order, as ranges such as ``0-99,103``."""
     ranges: list[list[int]] = []
     for number in sorted(numbers):
         if ranges and number <= ranges[-1][1] + 1:
@@ -236,17 +223,18 @@ def text_of(numbers: Iterable[int]) -> str:
     return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in ranges)
 
 
-def numbers_of(text: str) -> set[int]:
-    """Return the numbers of ranges."""
-    return {number for a, b in _pairs(text) for number in range(a, b + 1)}
+def parse_ranges(text: str) -> set[int]:
+    """Return the numbers in ranges."""
+    return {number for a, b in _parse_range_pairs(text) for number in range(a, b + 1)}
 
 
-def count_of(text: str) -> int:
-    """Return how many numbers ranges hold, without spelling them out."""
-    return sum(b - a + 1 for a, b in _pairs(text))
+def count_range_numbers(text: str) -> int:
+    """Return the count of the numbers in ranges."""
+    return sum(b - a + 1 for a, b in _parse_range_pairs(text))
 
 
-def _pairs(text: str) -> Iterator[tuple[int, int]]:
+def _parse_range_pairs(text: str) -> Iterator[tuple[int, int]]:
+    """Yield the first and the last number of each range."""
     for part in text.split(",") if text else ():
         first, _, last = part.partition("-")
         yield int(first), int(last or first)

@@ -1,8 +1,8 @@
-"""The points of a map: what one stage is computed for, each with a key made of its values. Pure.
+"""The points of a map. A stage runs once for each point, and the point's values make its key.
 
-A map names its points in one of five ways: a list (``points``), every combination of values
+A map gives its points in one of five ways: a list (``points``), every combination of values
 (``grid``), values side by side (``zip``), a file (``file``), or the points of another stage
-(``like``). Values are text, numbers, or true and false.
+(``like``). Values are strings, numbers, true and false.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
+from functools import lru_cache
 from hashlib import sha256
 from itertools import product
 from math import isfinite, prod
@@ -22,13 +23,13 @@ from lifecycle.words.values import MAX_TASKS, MAX_VARIABLE
 
 Value: TypeAlias = "str | int | float | bool"
 
-#: Points of one map at most: each has a folder and a line in the stage's table.
-MOST = MAX_TASKS
-#: Maximum number of bytes of the values of a point: its task sees all of them as one variable.
+#: Maximum number of points of a map. Each has a folder and a line in the stage's table.
+MAX_POINTS = MAX_TASKS
+#: Maximum number of bytes of a point's values. Its task gets all of them as one variable.
 MAX_POINT = MAX_VARIABLE - 1_000
-#: Bytes of a folder's name; file systems take 255, and temporary names are longer.
+#: Maximum bytes of a folder's name. File systems take 255, and temporary names are longer.
 _LONGEST = 200
-#: What the table of a sweep says of each task, beside its values and numbers.
+#: Columns of the table of a sweep, in addition to values and metrics.
 COLUMNS = (
     "key",
     "state",
@@ -47,7 +48,7 @@ _RANGE = ({"from", "to"}, {"from", "to", "step"}, {"from", "to", "count"})
 
 
 class UnusableMap(ValueError):
-    """A map without usable points; the text says what was expected and found."""
+    """A map without usable points; the message states what was expected and found."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,141 +60,159 @@ class Point:
     folder: str
 
 
-def points(
+def build_points(
     given: Mapping[str, Any], text: str | None = None, like: Sequence[Point] = ()
 ) -> tuple[Point, ...]:
-    """Return the points of a map in the order in which they are begun.
+    """Return the points of a map in their starting order. Raises `UnusableMap`.
 
-    ``text`` is what the file of the map holds, ``like`` are the points of the stage that it names.
-    Raises `UnusableMap`.
+    ``text`` is the content of the map's file; ``like`` are the points of the stage that the map
+    names.
     """
     if "like" in given:
-        return _ordered(given, like)
-    rows = list(_rows(given, text))
+        return _sort_points(given, like)
+    rows = list(_read_rows(given, text))
     _check_size(len(rows))
     if not rows:
-        raise UnusableMap("it has no points; expected at least one")
+        raise UnusableMap("the map contains no points, but it must contain at least one point")
     names = list(rows[0])
     for number, row in enumerate(rows, 1):
         _check_row(number, row, names)
     digested = given.get("folders", "named") == "digest"
-    # By name: an amendment may state the names in another order, and its points are the same.
-    found = tuple(_point(dict(sorted(row.items())), digested=digested) for row in rows)
+    # Sorted by name, because an amendment may state the names in another order.
+    found = tuple(_build_point(_add_types(row), digested=digested) for row in rows)
     _check_keys(found)
-    return _ordered(given, found)
+    return _sort_points(given, found)
 
 
-def _rows(given: Mapping[str, Any], text: str | None) -> Iterable[Mapping[str, Any]]:
+def _read_rows(given: Mapping[str, Any], text: str | None) -> Iterable[Mapping[str, Any]]:
+    """Return the values of each point of a map."""
     if "points" in given:
-        return list(_objects(given["points"], "points"))
+        return list(_check_objects(given["points"], "points"))
     if "grid" in given:
-        columns = _columns(given["grid"], "grid")
+        columns = _read_columns(given["grid"], "grid")
         _check_size(prod(map(len, columns.values())))
         return (dict(zip(columns, row, strict=True)) for row in product(*columns.values()))
     if "zip" in given:
-        return _zip(_columns(given["zip"], "zip"))
-    return rows_of(str(given.get("file")), text or "")
+        return _zip_columns(_read_columns(given["zip"], "zip"))
+    return parse_points_file(str(given.get("file")), text or "")
 
 
-def _objects(given: Any, way: str) -> Iterator[Mapping[str, Any]]:
+def _check_objects(given: Any, way: str) -> Iterator[Mapping[str, Any]]:
+    """Yield the entries of a list of objects. Raises `UnusableMap` for other values."""
     if not isinstance(given, list):
-        raise UnusableMap(f"{way}: expected a list of objects, found {_shown(given)}")
+        raise UnusableMap(
+            f"{way} must be a list of objects, but it is {_render_for_message(given)}"
+        )
     for number, one in enumerate(given, 1):
         if not isinstance(one, dict) or not one:
             raise UnusableMap(
-                f"{way}: expected an object of names and values, found {_shown(one)} as number "
-                f"{number}"
+                f"each entry of {way} must be an object of names and values, but entry {number} "
+                f"is {_render_for_message(one)}"
             )
         yield one
 
 
-def _columns(given: Any, way: str) -> dict[str, list[Any]]:
+def _read_columns(given: Any, way: str) -> dict[str, list[Any]]:
+    """Return the values by name of a grid or zip."""
     if not isinstance(given, dict) or not given:
-        raise UnusableMap(f"{way}: expected an object of names and lists, found {_shown(given)}")
-    return {name: _column(values, f"{way}.{name}") for name, values in given.items()}
+        raise UnusableMap(
+            f"{way} must be an object with a list for each name, but it is "
+            f"{_render_for_message(given)}"
+        )
+    return {name: _read_column(values, f"{way}.{name}") for name, values in given.items()}
 
 
-def _column(values: Any, place: str) -> list[Any]:
+def _read_column(values: Any, place: str) -> list[Any]:
+    """Return the values of a list or range."""
     if isinstance(values, dict):
-        return _range(values, place)
+        return _expand_range(values, place)
     if not isinstance(values, list) or not values:
         raise UnusableMap(
-            f"{place}: expected a list with a value, or a range such as "
-            f'{{"from": 1, "to": 8}}, found {_shown(values)}'
+            f"{place} must be a list with at least one value, or a range such as "
+            f'{{"from": 1, "to": 8}}, but it is {_render_for_message(values)}'
         )
     return values
 
 
-def _range(given: Mapping[str, Any], place: str) -> list[Any]:
-    """Return the numbers of a range; both ends are in it, where the step meets the last."""
+def _expand_range(given: Mapping[str, Any], place: str) -> list[Any]:
+    """Return the numbers of a range, including its end if the step reaches it."""
     if set(given) not in _RANGE:
         raise UnusableMap(
-            f"{place}: expected from and to, perhaps with step or count, found {', '.join(given)}"
+            f"the range {place} must have the fields from and to, and optionally step or count, "
+            f"but it has {', '.join(given)}"
         )
-    numbers = {name: _decimal(value, f"{place}.{name}") for name, value in given.items()}
+    numbers = {name: _parse_decimal(value, f"{place}.{name}") for name, value in given.items()}
     first, last = numbers["from"], numbers["to"]
     if "count" in numbers:
-        return _spread(first, last, numbers["count"], place)
+        return _spread_evenly(first, last, numbers["count"], place)
     step = numbers.get("step", Decimal(1))
     if step == 0 or (last - first) / step < 0:
-        raise UnusableMap(f"{place}: step {step} never leads from {first} to {last}")
+        raise UnusableMap(
+            f"the range {place} cannot get from {first} to {last} with the step {step}"
+        )
     count = int((last - first) / step) + 1
     _check_size(count)
-    return [_number(first + n * step) for n in range(count)]
+    return [_simplify_number(first + n * step) for n in range(count)]
 
 
-def _spread(first: Decimal, last: Decimal, count: Decimal, place: str) -> list[Any]:
+def _spread_evenly(first: Decimal, last: Decimal, count: Decimal, place: str) -> list[Any]:
+    """Return ``count`` evenly spaced numbers."""
     if count != int(count) or count < 2:
-        raise UnusableMap(f"{place}.count: expected a whole number of 2 or more, found {count}")
+        raise UnusableMap(f"{place}.count must be a whole number of 2 or more, but it is {count}")
     _check_size(int(count))
     step = (last - first) / (count - 1)
-    # Twelve digits: a third of a step is no number that anybody would write.
-    return [_number(Decimal(f"{first + n * step:.12g}")) for n in range(int(count))]
+    # Twelve digits avoid numbers with rounding errors.
+    return [_simplify_number(Decimal(f"{first + n * step:.12g}")) for n in range(int(count))]
 
 
-def _decimal(value: Any, place: str) -> Decimal:
+def _parse_decimal(value: Any, place: str) -> Decimal:
+    """Return a number as a decimal. Raises `UnusableMap` for other values."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
-        raise UnusableMap(f"{place}: expected a number, found {_shown(value)}")
+        raise UnusableMap(f"{place} must be a number, but it is {_render_for_message(value)}")
     try:
         return Decimal(str(value))
     except InvalidOperation as error:
-        raise UnusableMap(f"{place}: expected a number, found {_shown(value)}") from error
+        raise UnusableMap(
+            f"{place} must be a number, but it is {_render_for_message(value)}"
+        ) from error
 
 
-def _number(value: Decimal) -> int | float:
+def _simplify_number(value: Decimal) -> int | float:
+    """Return a whole decimal without a point as an integer, and any other as a float."""
     return int(value) if value == int(value) and "." not in str(value) else float(value)
 
 
-def _zip(columns: Mapping[str, list[Any]]) -> list[Mapping[str, Any]]:
+def _zip_columns(columns: Mapping[str, list[Any]]) -> list[Mapping[str, Any]]:
+    """Return the values of each point of a zip."""
     lengths = {name: len(values) for name, values in columns.items()}
     if len(set(lengths.values())) > 1:
         said = ", ".join(f"{name} has {length}" for name, length in lengths.items())
-        raise UnusableMap(f"zip: expected lists of one length, found that {said}")
+        raise UnusableMap(f"all lists of zip must have the same length, but {said}")
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
-def rows_of(path: str, text: str) -> list[Mapping[str, Any]]:
-    """Return the values of each point of a file of CSV or of JSON lines, whatever they are.
-
-    Raises `UnusableMap`.
-    """
+def parse_points_file(path: str, text: str) -> list[Mapping[str, Any]]:
+    """Return the values of each point in a file of CSV or JSON lines. Raises `UnusableMap`."""
     if path.endswith(".csv"):
-        return list(_of_csv(path, text))
+        return list(_parse_csv(path, text))
     rows: list[Mapping[str, Any]] = []
     for number, line in enumerate(text.splitlines(), 1):
         place = f"{path}, line {number}"
         try:
-            rows += _objects([json.loads(line)] if line.strip() else [], place)
+            rows += _check_objects([json.loads(line)] if line.strip() else [], place)
         except json.JSONDecodeError as error:
             raise UnusableMap(f"{place}: expected JSON, found {line!r:.60}") from error
     return rows
 
 
-def _of_csv(path: str, text: str) -> Iterator[Mapping[str, Any]]:
+def _parse_csv(path: str, text: str) -> Iterator[Mapping[str, Any]]:
+    """Yield the values of each point in a CSV text."""
     lines = csv.reader(text.splitlines(keepends=True))
     names = next(lines, [])
     if len(set(names)) != len(names):
-        raise UnusableMap(f"{path}: expected each name once, found {', '.join(names):.80}")
+        raise UnusableMap(
+            f"{path}: each name must occur once, but the names are {', '.join(names):.80}"
+        )
     for number, cells in enumerate(lines, 2):
         if cells and len(cells) != len(names):
             raise UnusableMap(
@@ -205,14 +224,16 @@ def _of_csv(path: str, text: str) -> Iterator[Mapping[str, Any]]:
 
 
 def _check_size(count: int) -> None:
-    if count > MOST:
+    """Raise `UnusableMap` for more points than a map may have."""
+    if count > MAX_POINTS:
         raise UnusableMap(
-            f"it has {count:,} points; expected {MOST:,} at most. Have each task compute several, "
-            "or share them out among stages"
+            f"the map has {count:,} points, but at most {MAX_POINTS:,} points are allowed. Compute "
+            "several points in each task, or divide the points among several stages"
         )
 
 
 def _check_row(number: int, row: Mapping[str, Any], names: list[str]) -> None:
+    """Raise `UnusableMap` if a point has other names than the first one, or unusable values."""
     if list(row) != names and set(row) != set(names):
         raise UnusableMap(
             f"point {number}: expected values for {', '.join(names)}, found {', '.join(row)}"
@@ -220,53 +241,68 @@ def _check_row(number: int, row: Mapping[str, Any], names: list[str]) -> None:
     for name, value in row.items():
         if not _NAME.fullmatch(name):
             raise UnusableMap(
-                f"point {number}: {name!r:.60} is no name; expected letters, digits and _, for "
-                "WFCTL_PARAM_<name>"
+                f"the name {name!r:.60} of point {number} is not valid. Use only letters, digits "
+                "and _, because each task gets the value as WFCTL_PARAM_<name>"
             )
         if name in COLUMNS:
             raise UnusableMap(
-                f"point {number}: {name} is a column of the table of tasks; choose another name"
+                f"the name {name} of point {number} is already a column of the table of tasks. "
+                "Choose another name"
             )
-        if not _is_plain(value):
+        if not _is_usable_value(value):
             raise UnusableMap(
-                f"point {number}: {name}: expected text of one line, a finite number, or true or "
-                f"false, found {_shown(value)}"
+                f"the value {name} of point {number} must be text of one line, a finite number, "
+                f"true or false, but it is {_render_for_message(value)}"
             )
 
 
-def _is_plain(value: Any) -> bool:
+def _is_usable_value(value: Any) -> bool:
+    """Return whether a value is printable text, a finite number, true or false."""
     if isinstance(value, str):
         return value.isprintable() and bool(value)
     return isinstance(value, int | float) and isfinite(value)
 
 
-def spelled(value: Value) -> str:
-    """Return a value as a task's command sees it: text as it is, all else as JSON spells it."""
+def render_value(value: Value) -> str:
+    """Return a value as a command sees it: strings unchanged, other values as JSON."""
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _point(row: Mapping[str, Any], *, digested: bool) -> Point:
-    key = ",".join(f"{name}={spelled(value)}" for name, value in row.items())
-    # A task sees the values one by one, and its key.
+def _add_types(row: Mapping[str, Value]) -> tuple[tuple[str, type[Value], Value], ...]:
+    """Return the values of a point by name with their types, because 1, 1.0 and true are equal."""
+    return tuple((name, type(row[name]), row[name]) for name in sorted(row))
+
+
+@lru_cache(maxsize=10_000)  # the fold compares each round of a loop with all earlier points
+def _build_point(typed: tuple[tuple[str, type[Value], Value], ...], *, digested: bool) -> Point:
+    """Return a point with its key and folder. Raises `UnusableMap`."""
+    row = {name: value for name, _, value in typed}
+    key = ",".join(f"{name}={render_value(value)}" for name, value in row.items())
+    # A task gets its key as one variable.
     size = len(key.encode())
     if size > MAX_POINT:
         raise UnusableMap(
-            f"{key:.80}: expected {MAX_POINT:,} bytes at most for all values of a point, found "
-            f"{size:,}; put the long ones into files, and their paths into the map"
+            f"the values of the point {key:.80} have {size:,} bytes, but at most {MAX_POINT:,} "
+            "bytes are allowed. Write long values into files, and put the paths of the files "
+            "into the map"
         )
     if digested:
         return Point(row, key, sha256(key.encode()).hexdigest()[:16])
-    unfit = [n for n, v in row.items() if not _FIT.fullmatch(spelled(v))]
+    unfit = [n for n, v in row.items() if not _FIT.fullmatch(render_value(v))]
     if unfit or len(key.encode()) > _LONGEST:
-        why = f"{unfit[0]} is {row[unfit[0]]!r:.60}" if unfit else f"it has {len(key)} letters"
+        why = (
+            f"{unfit[0]} is {row[unfit[0]]!r:.60}" if unfit else f"the name has {len(key)} letters"
+        )
         raise UnusableMap(
-            f"{key:.80}: it cannot be the name of a folder, as {why}; expected values of letters, "
-            f'digits and ._+- with {_LONGEST} bytes in all, or folders = "digest" in the map'
+            f"the key {key:.80} of a point cannot be the name of a folder, because {why}. Use "
+            f"values of letters, digits and ._+- with at most {_LONGEST} bytes in total, or set "
+            'folders = "digest" in the map'
         )
     return Point(row, key, key)
 
 
 def _check_keys(found: Sequence[Point]) -> None:
+    """Raise `UnusableMap` if two points have equal values or folders."""
     values: dict[tuple[tuple[str, type[bool] | None, Value], ...], int] = {}
     folders: dict[str, int] = {}
     for number, point in enumerate(found, 1):
@@ -274,25 +310,30 @@ def _check_keys(found: Sequence[Point]) -> None:
         first = values.setdefault(tuple(sorted(row, key=lambda one: one[0])), number)
         if first != number:
             raise UnusableMap(
-                f"points {first} and {number} are one and the same: {found[first - 1].key} and "
-                f"{point.key}"
+                f"points {first} and {number} have the same values ({found[first - 1].key} and "
+                f"{point.key}). Remove one of these points"
             )
         first = folders.setdefault(point.folder.lower(), number)
         if first != number:
             raise UnusableMap(
-                f"points {first} and {number} differ in case alone ({point.key}); some disks take "
-                "their folders for one"
+                f"points {first} and {number} differ only in upper and lower case ({point.key}), "
+                "and some file systems cannot distinguish their folders. Change one of these "
+                "points"
             )
 
 
-def _ordered(given: Mapping[str, Any], found: Sequence[Point]) -> tuple[Point, ...]:
+def _sort_points(given: Mapping[str, Any], found: Sequence[Point]) -> tuple[Point, ...]:
+    """Return the points in the order that the map requires."""
     column = given.get("order")
     if column is None:
         return tuple(found)
     name = str(column).removeprefix("-")
     if not found or name not in found[0].values:
         known = ", ".join(found[0].values) if found else "none"
-        raise UnusableMap(f"order: expected one of {known}, with - the largest first; found {name}")
+        raise UnusableMap(
+            f"order must be one of the names {known}, but it is {name}. To start with the largest "
+            "value, write - before the name"
+        )
 
     def rank(point: Point) -> tuple[bool, float, str]:
         value = point.values[name]
@@ -301,5 +342,6 @@ def _ordered(given: Mapping[str, Any], found: Sequence[Point]) -> tuple[Point, .
     return tuple(sorted(found, key=rank, reverse=str(column).startswith("-")))
 
 
-def _shown(value: Any) -> str:
+def _render_for_message(value: Any) -> str:
+    """Return the start of a value as JSON, for a message."""
     return f"{json.dumps(value)[:60]}"

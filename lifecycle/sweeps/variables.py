@@ -1,4 +1,4 @@
-"""The variables by which a job sees the parameters of its stage, and their limits. Pure."""
+"""The variables by which commands see the parameters of their stage, and their limits. Pure."""
 
 from __future__ import annotations
 
@@ -7,35 +7,46 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from lifecycle.sweeps.definition import own_parameters
+from lifecycle.sweeps.definition import VERIFY_PARAMETERS
+from lifecycle.sweeps.work import Work
 from lifecycle.words.values import MAX_VARIABLE
 
 PREFIX = "WFCTL_PARAM_"
 _NAME = re.compile(r"[A-Za-z0-9_]+", re.ASCII)
-#: What tells wfctl how to run a stage is no parameter of the computation.
+#: Parameters for wfctl itself, which are not variables.
 _OURS = frozenset({"command", "verify"})
-#: Maximum number of bytes of all variables of a job. Linux takes 2 MiB, arguments included; the
-#: rest is left to the variables of the login and of the scheduler.
+#: Maximum number of bytes of all variables of a job.
+#: Linux allows 2 MiB with arguments. The login and the scheduler need the rest for their variables.
 MAX_VARIABLES = 1_000_000
 
 
-def environment(parameters: Mapping[str, Any]) -> dict[str, str]:
-    """Return the variables of the parameters that are text, a number, or true or false.
+def command_variables(work: Work) -> dict[str, str]:
+    """Return the variables of the command's parameters: strings, numbers, true and false.
 
-    A number is spelled as in JSON, true and false as ``true`` and ``false``. Lists, objects, null,
-    and names that no variable can have are left out.
+    Numbers, true and false are written as in JSON. Lists, objects, null, and names that are not
+    valid for variables are left out.
     """
+    return _build_variables(work.command_parameters)
+
+
+def verify_variables(work: Work) -> dict[str, str]:
+    """Return the variables that only the verify commands of a stage see."""
+    return _build_variables(work.verify_values)
+
+
+def _build_variables(values: Mapping[str, Any]) -> dict[str, str]:
+    """Return the variables of the values that can be variables."""
     return {
         f"{PREFIX}{name}": value if isinstance(value, str) else json.dumps(value)
-        for name, value in own_parameters(parameters).items()
+        for name, value in values.items()
         if isinstance(value, str | int | float) and _NAME.fullmatch(name) and name not in _OURS
     }
 
 
-def oversized(variables: Mapping[str, str]) -> tuple[str | None, int, int] | None:
-    """Return the name of a variable that is too large, its size, and the limit, in bytes.
+def find_oversized_variable(variables: Mapping[str, str]) -> tuple[str | None, int, int] | None:
+    """Return the name, size and limit in bytes of a variable that is too large.
 
-    The name is None if all of them together are too large. Returns None if all fit.
+    The name is None if all variables together are too large. Returns None if all fit.
     """
     sizes = {
         name: len(f"{name}={value}".encode(errors="replace")) for name, value in variables.items()
@@ -47,14 +58,37 @@ def oversized(variables: Mapping[str, str]) -> tuple[str | None, int, int] | Non
     return (None, whole, MAX_VARIABLES) if whole > MAX_VARIABLES else None
 
 
-def problems(parameters: Mapping[str, Any]) -> Iterator[str]:
-    """Yield which parameter of a stage is too large for a program to be started with it."""
-    found = oversized(environment(parameters))
+def find_variable_problems(work: Work) -> Iterator[str]:
+    """Yield parameters that are too large for a program or that verify commands cannot see."""
+    yield from _find_verify_parameter_problems(work)
+    found = find_oversized_variable({**command_variables(work), **verify_variables(work)})
     if found is not None:
         name, size, most = found
         place = "parameters" if name is None else f"parameters.{name.removeprefix(PREFIX)}"
         of = "for all variables of a job" if name is None else f"with the name {name}"
         yield (
-            f"{place}: expected {most:,} bytes at most {of}, found {size:,}; put it into a file "
-            "and name that among the inputs"
+            f"{place}: expected at most {most:,} bytes {of}, found {size:,}; write the value into "
+            "a file, and name the file in `inputs`"
         )
+
+
+def _find_verify_parameter_problems(work: Work) -> Iterator[str]:
+    """Yield values of `verify_parameters` that cannot be variables of the verify commands."""
+    given = work.parameters.get(VERIFY_PARAMETERS)
+    if given is not None and not isinstance(given, dict):
+        yield (
+            f"parameters.{VERIFY_PARAMETERS}: expected an object of names and values, found "
+            f"{given!r:.60}"
+        )
+    taken = {*work.parameters} | (work.value_names() or set())
+    for name, value in work.verify_values.items():
+        place = f"parameters.{VERIFY_PARAMETERS}.{name}"
+        if not _NAME.fullmatch(name) or name in _OURS:
+            yield f"{place}: expected a name of letters, digits and underscores"
+        elif not isinstance(value, str | int | float):
+            yield f"{place}: expected text, a number, true or false, found {value!r:.60}"
+        if name in taken:
+            yield (
+                f"{place}: the parameters of the command also contain {name}; set {name} in "
+                "only one place"
+            )

@@ -1,1 +1,1 @@
-"""The words of the rules: ids, paths, bounds, spellings of numbers, documents."""
+"""The vocabulary of the rules: ids, paths, limits, number formats and documents."""

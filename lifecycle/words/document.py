@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -44,8 +45,8 @@ DEFINITIONAL = frozenset(
 )
 
 
-def with_listed_paths(stage: Any) -> tuple[Any, tuple[str, ...]]:
-    """Return a stage's entry with its paths as lists, and the fields that gave each path a name.
+def list_named_paths(stage: Any) -> tuple[Any, tuple[str, ...]]:
+    """Return a stage's entry with its paths as lists, and the fields that were objects.
 
     The published skill writes ``"outputs": {"film": "stage-1/film.xyz"}`` as well as a list.
     """
@@ -62,7 +63,7 @@ def with_listed_paths(stage: Any) -> tuple[Any, tuple[str, ...]]:
 
 
 def default_session_config() -> dict[str, Any]:
-    """Return ``session_config`` as a new workflow starts with it."""
+    """Return the ``session_config`` of a new workflow."""
     return {
         "autonomous": False,
         "session_budget": 6,
@@ -75,7 +76,7 @@ def default_session_config() -> dict[str, Any]:
 
 
 def default_profiles() -> dict[str, Any]:
-    """Return the backend profiles of a plan that names none."""
+    """Return the backend profiles of a plan that defines none."""
     return {
         "local": {
             "type": "local",
@@ -84,36 +85,46 @@ def default_profiles() -> dict[str, Any]:
     }
 
 
+_NESTED = (dict, list)
+
 Layout = dict[str, list[str]]
 """JSON pointer (RFC 6901) of an object → its keys in order."""
 
 
 def layout_of(value: Any, pointer: str = "") -> Layout:
-    """Return the order of the keys of every object below ``value`` that is not sorted."""
+    """Return the order of the keys of every object in ``value`` whose keys are not sorted."""
     found: Layout = {}
     if isinstance(value, dict):
         keys = list(value)
         if keys != sorted(keys):
             found[pointer] = keys
-    for key, child in _children(value):
-        found.update(layout_of(child, f"{pointer}/{escaped(key)}"))
+    for key, child in _child_values(value):
+        found.update(layout_of(child, f"{pointer}/{escape_pointer_key(key)}"))
     return found
 
 
-def restore(value: Any, layout: Layout, pointer: str = "") -> Any:
+def restore_key_order(value: Any, layout: Layout, pointer: str = "") -> Any:
     """Return ``value`` with the keys of its objects in the order of ``layout``."""
     if isinstance(value, list):
-        return [restore(child, layout, f"{pointer}/{i}") for i, child in enumerate(value)]
+        return [
+            restore_key_order(child, layout, f"{pointer}/{i}")
+            if child.__class__ in _NESTED
+            else child
+            for i, child in enumerate(value)
+        ]
     if not isinstance(value, dict):
         return value
-    known = [key for key in layout.get(pointer, ()) if key in value]
-    rest = [key for key in value if key not in known]
+    ordered = dict.fromkeys([key for key in layout.get(pointer, ()) if key in value]) | value
     return {
-        key: restore(value[key], layout, f"{pointer}/{escaped(key)}") for key in (*known, *rest)
+        key: restore_key_order(one, layout, f"{pointer}/{escape_pointer_key(key)}")
+        if one.__class__ in _NESTED
+        else one
+        for key, one in ordered.items()
     }
 
 
-def _children(value: Any) -> list[tuple[str, Any]]:
+def _child_values(value: Any) -> list[tuple[str, Any]]:
+    """Return the values in an object or a list, by key or index."""
     if isinstance(value, dict):
         return list(value.items())
     if isinstance(value, list):
@@ -121,22 +132,22 @@ def _children(value: Any) -> list[tuple[str, Any]]:
     return []
 
 
-def escaped(key: str) -> str:
-    """Return a key as a JSON pointer has it."""
+def escape_pointer_key(key: str) -> str:
+    """Return a key as part of a JSON pointer."""
     return key.replace("~", "~0").replace("/", "~1")
 
 
 Spelling = dict[str, str]
-"""JSON pointer (RFC 6901) of a number → its letters."""
+"""JSON pointer (RFC 6901) of a number → its text."""
 
 
 def spelling_of(text: str) -> Spelling:
-    """Return the numbers of a valid JSON text that would be written in other letters today."""
-    return dict(_spelled(json.loads(text, parse_float=_Float, parse_int=_Int), ""))
+    """Return the numbers of a valid JSON text that wfctl would write in another form."""
+    return dict(_find_unusual_spellings(json.loads(text, parse_float=_Float, parse_int=_Int), ""))
 
 
 class _Float(str):
-    """The letters of a number with a fraction or an exponent."""
+    """The text of a number with a fraction or an exponent."""
 
     @property
     def usual(self) -> str:
@@ -144,45 +155,62 @@ class _Float(str):
 
 
 class _Int(str):
-    """The letters of a whole number."""
+    """The text of a whole number."""
 
     @property
     def usual(self) -> str:
         return json.dumps(int(self))
 
 
-def _spelled(value: Any, pointer: str) -> Iterator[tuple[str, str]]:
+def _find_unusual_spellings(value: Any, pointer: str) -> Iterator[tuple[str, str]]:
+    """Yield the JSON pointer and the text of each number with an unusual form."""
     if isinstance(value, _Float | _Int):
         if value != value.usual:
             yield pointer, str(value)
     elif isinstance(value, dict):
         for key, child in value.items():
-            yield from _spelled(child, f"{pointer}/{escaped(key)}")
+            yield from _find_unusual_spellings(child, f"{pointer}/{escape_pointer_key(key)}")
     elif isinstance(value, list):
         for index, child in enumerate(value):
-            yield from _spelled(child, f"{pointer}/{index}")
+            yield from _find_unusual_spellings(child, f"{pointer}/{index}")
 
 
-def keys_of(pointer: str) -> list[str]:
-    """Return the keys that a pointer is made of."""
+def split_pointer(pointer: str) -> list[str]:
+    """Return the keys of a JSON pointer."""
     return [key.replace("~1", "/").replace("~0", "~") for key in pointer.split("/")[1:]]
 
 
+_POINTER = re.compile(r"(?:/(?:[^~/]|~[01])*)*")
+_PLACE = re.compile(r"0|[1-9][0-9]*")
+
+
+def is_pointer(text: str) -> bool:
+    """Return whether a string is a JSON pointer of RFC 6901. "" means the whole document."""
+    return _POINTER.fullmatch(text) is not None
+
+
 def value_at(value: Any, pointer: str) -> Any:
-    """Return the value that a pointer leads to; raises LookupError, TypeError, ValueError."""
-    for key in keys_of(pointer):
+    """Return the value at a JSON pointer. Raises LookupError, TypeError or ValueError."""
+    if not is_pointer(pointer):
+        raise ValueError(
+            "a JSON pointer must have a form such as /nu or /tasks/0, but this pointer is "
+            f"{pointer!r:.80}"
+        )
+    for key in split_pointer(pointer):
+        if isinstance(value, list) and not _PLACE.fullmatch(key):
+            raise LookupError(f"expected a place in a list, found {key!r:.80}")
         value = value[int(key)] if isinstance(value, list) else value[key]
     return value
 
 
-#: Keys of what a field was and is.
+#: Keys of a change.
 _LEAF = frozenset({"old", "new"})
 
 
 def rewired_fields(change: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return old and new by the field of a stage that a rewiring changes.
+    """Return the changes of a stage's fields in a rewiring, by field.
 
-    What it depends on stands at the top, every other field below its name.
+    The change of ``depends_on`` is at the top level, every other change under its field name.
     """
     needs = {key: value for key, value in change.items() if key in _LEAF}
     others = {key: value for key, value in change.items() if key not in _LEAF}

@@ -1,4 +1,4 @@
-"""The numbers that a stage is asked for: where each lies, and what it is compared with. Pure."""
+"""The metrics of a stage: the place of each number, and its reference value. Pure."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 
 from lifecycle.words.values import stays_below
 
-#: The parameter that names them.
+#: The parameter with the metrics of a stage.
 METRICS = "metrics"
-#: The field of a plan that names the few numbers and files which answer its question.
+#: The field of a plan that names its main numbers and files.
 RESULTS = "results"
-#: The largest whole number that is one as a float.
+#: The largest whole number that is accepted.
 _LARGEST = 10**300
 _FIELDS = ("at", "error", "unit", "better", "reference")
 _REFERENCE = ("value", "error", "source")
@@ -22,10 +22,10 @@ _FILES = (".json", ".csv", ".tsv")
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A number by its name: a file, from the stage's or task's folder, and a place in it.
+    """A number by its name: its file, relative to the folder of the stage or task, and its place.
 
-    ``error`` is the place of its standard error in the same file, ``reference`` a known value with
-    ``value``, ``error`` and ``source``; ``unit`` and ``better`` (lower, higher) may be empty.
+    ``error`` is the place of its standard error in the same file. ``reference`` is a known value
+    with ``value``, ``error`` and ``source``. ``unit`` and ``better`` (lower, higher) may be empty.
     """
 
     name: str
@@ -38,17 +38,22 @@ class Metric:
 
 
 def metrics_of(parameters: Mapping[str, Any]) -> dict[str, Metric]:
-    """Return by name the numbers that a stage is asked for.
+    """Return the metrics of a stage by name.
 
-    A ``metrics`` that is no object is a parameter of the command's own.
+    A ``metrics`` parameter that is not an object belongs to the command.
     """
     given = parameters.get(METRICS)
     if not isinstance(given, dict):
         return {}
-    return {name: _metric(name, one) for name, one in given.items() if not [*_of_one(one)]}
+    return {
+        name: _build_metric(name, one)
+        for name, one in given.items()
+        if not [*_find_metric_problems(one)]
+    }
 
 
-def _metric(name: str, given: Any) -> Metric:
+def _build_metric(name: str, given: Any) -> Metric:
+    """Return the metric of a valid entry."""
     fields = {"at": given} if isinstance(given, str) else given
     path, _, pointer = fields["at"].partition("#")
     reference = fields.get("reference")
@@ -66,18 +71,19 @@ def _metric(name: str, given: Any) -> Metric:
 
 
 def metric_problems(parameters: Mapping[str, Any]) -> Iterator[str]:
-    """Say what is wrong with the numbers that a stage is asked for."""
+    """Yield the problems of the metrics of a stage."""
     given = parameters.get(METRICS)
     for name, one in given.items() if isinstance(given, dict) else ():
         place = f"parameters.{METRICS}.{name}"
         if not name or not name.isprintable() or set("/#.") & set(name):
             yield f"{place}: expected a name without a slash, dot or number sign"
-        yield from (f"{place}{problem}" for problem in _of_one(one))
+        yield from (f"{place}{problem}" for problem in _find_metric_problems(one))
 
 
-def _of_one(given: Any) -> Iterator[str]:
+def _find_metric_problems(given: Any) -> Iterator[str]:
+    """Yield the problems of one entry."""
     if isinstance(given, str):
-        yield from _of_place(given, "")
+        yield from _find_place_problems(given, "")
         return
     if not isinstance(given, dict) or not isinstance(given.get("at"), str):
         yield (
@@ -87,18 +93,19 @@ def _of_one(given: Any) -> Iterator[str]:
         return
     for name in set(given) - set(_FIELDS):
         yield f".{name}: unknown field; expected {', '.join(_FIELDS)}"
-    yield from _of_place(given["at"], ".at")
-    yield from _of_error(given)
+    yield from _find_place_problems(given["at"], ".at")
+    yield from _find_error_problems(given)
     unit = given.get("unit", "")
     if not (isinstance(unit, str) and unit.isprintable()):
         yield f".unit: expected text, found {unit!r:.60}"
     if given.get("better", "lower") not in ("lower", "higher"):
         yield f".better: expected lower or higher, found {given['better']!r:.60}"
     if given.get("reference") is not None:
-        yield from _of_reference(given["reference"])
+        yield from _find_reference_problems(given["reference"])
 
 
-def _of_place(place: str, of: str) -> Iterator[str]:
+def _find_place_problems(place: str, of: str) -> Iterator[str]:
+    """Yield a problem unless a string names a file and a place in the file."""
     path, _, pointer = place.partition("#")
     if not (path.endswith(_FILES) and stays_below(path) and pointer.startswith("/")):
         yield (
@@ -107,7 +114,8 @@ def _of_place(place: str, of: str) -> Iterator[str]:
         )
 
 
-def _of_error(given: Mapping[str, Any]) -> Iterator[str]:
+def _find_error_problems(given: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a problem unless ``error`` is a place in the same file."""
     error = given.get("error")
     if error is None:
         return
@@ -117,7 +125,8 @@ def _of_error(given: Mapping[str, Any]) -> Iterator[str]:
         yield f".error: expected a place in the same file, such as #/error, found {error!r:.60}"
 
 
-def _of_reference(given: Any) -> Iterator[str]:
+def _find_reference_problems(given: Any) -> Iterator[str]:
+    """Yield the problems of a reference value."""
     fields = given if isinstance(given, dict) else {"value": given}
     for name in set(fields) - set(_REFERENCE):
         yield f".reference.{name}: unknown field; expected {', '.join(_REFERENCE)}"
@@ -133,48 +142,48 @@ def _of_reference(given: Any) -> Iterator[str]:
 
 
 def is_number(value: Any) -> bool:
-    """Whether a value of JSON is a finite number."""
+    """Return whether a JSON value is a finite number."""
     if not isinstance(value, int | float) or isinstance(value, bool):
         return False
     return abs(value) <= _LARGEST if isinstance(value, int) else isfinite(value)
 
 
 def file_of(stage: str, outputs: Sequence[str], metric: Metric) -> str:
-    """Return the file of a stage's number, relative to the root.
+    """Return the file of a stage's metric, relative to the root.
 
-    It is named from the stage's folder, or as the stage's ``outputs`` name it.
+    The metric names the file relative to the stage's folder, or as ``outputs`` does.
     """
     as_named = any(lies_in(metric.path, path) for path in outputs)
     return metric.path if as_named else f"{stage}/{metric.path}"
 
 
 def is_output(stage: str, outputs: Sequence[str], metric: Metric) -> bool:
-    """Whether the file of a stage's number is one of its outputs, or lies in one."""
+    """Return whether the file of a stage's metric is one of its outputs, or inside one."""
     path = file_of(stage, outputs, metric)
     return any(lies_in(path, output) for output in outputs)
 
 
 def lies_in(path: str, output: str) -> bool:
-    """Whether a path is an output, or below one that is a folder."""
+    """Return whether a path is an output, or below an output that is a folder."""
     return path == output or path.startswith(f"{output.rstrip('/')}/")
 
 
 def results_of(given: Any) -> list[str]:
-    """Return the entries of ``results``; a field of that name in another form is another's."""
+    """Return the entries of ``results``, or an empty list for a value of another form."""
     if not isinstance(given, list) or not all(isinstance(one, str) for one in given):
         return []
     return given
 
 
-def misshapen_results(given: Any) -> Iterator[str]:
-    """Say what keeps a value from being ``results``."""
+def find_malformed_results(given: Any) -> Iterator[str]:
+    """Yield a problem if a value is not a list of results."""
     if given != [] and not results_of(given):
         yield f'{RESULTS}: expected a list such as ["stage-2.tc"], found {given!r:.80}'
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
-    """What an entry of ``results`` names: a stage and a metric of it, or a stage and a file."""
+class ResultTarget:
+    """The target of an entry of ``results``: a metric of a stage, or a file of a stage."""
 
     text: str
     stage: str
@@ -182,16 +191,17 @@ class Named:
     path: str = ""
 
 
-def resolved(text: str, stages: Iterable[Any]) -> Named | None:
-    """Return what an entry of ``results`` names: ``stage-2.tc``, ``stage-2/fit.svg``.
+def resolve_result(text: str, stages: Iterable[Any]) -> ResultTarget | None:
+    """Return the target of an entry of ``results``, such as ``stage-2.tc`` or ``stage-2/fit.svg``.
 
-    ``stages`` are those of a plan or a state. None if no stage has such a number or output.
+    ``stages`` are the stages of a plan or a state. Returns None if no stage has the metric or
+    output.
     """
     of, dot, name = text.rpartition(".")
     for stage in stages:
         metric = metrics_of(stage.parameters).get(name) if dot and stage.id == of else None
         if metric is not None:
-            return Named(text, stage.id, metric)
+            return ResultTarget(text, stage.id, metric)
         if any(lies_in(text, output) for output in stage.outputs):
-            return Named(text, stage.id, path=text)
+            return ResultTarget(text, stage.id, path=text)
     return None

@@ -1,7 +1,7 @@
-"""Loops: stages that are computed in rounds, each for points that the round before led to. Pure.
+"""Loops: stages that run in rounds, each for points from the previous round. Pure.
 
-A loop is an entry of ``rounds``, a field of the definition. A person agrees to its envelope: what
-points may be, how many, how often, and when it ends.
+A loop is an entry of ``rounds``, a field of the definition. A person approves its envelope: the
+allowed points, their number, the number of rounds, and the end criteria.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from typing import Any
 from lifecycle.words.mandates import (
     Bounds,
     Mandate,
+    allowed_digests,
     bounds_problems,
-    fits,
-    limit_of_number,
-    scripts_allowed,
+    canonical_text,
+    check_number_limit,
+    is_within_bounds,
     scripts_problems,
-    spelling,
 )
 from lifecycle.words.metrics import is_number
 from lifecycle.words.values import is_id
 
 #: The field of a plan that holds the loops, by name.
 ROUNDS = "rounds"
-#: In place of a file: somebody proposes the points by `wfctl round propose`.
+#: Value of ``ask`` if an agent or a person proposes the points with `wfctl round propose`.
 AGENT = "agent"
-#: The variable in which a job sees the number of its round.
+#: The variable with the number of a job's round.
 VARIABLE = "WFCTL_ROUND"
 _FIELDS = (
     *("description", "stages", "points", "ask", "within", "each"),
@@ -38,9 +38,11 @@ _UNTIL = ("metric", *_TESTS, "rounds", "better")
 
 
 @dataclass(frozen=True, slots=True)
-class Until:
-    """When a loop ends: ``metric`` (``stage-2.tc``) is below or above ``limit``, its relative error
-    at most that, or no better by that share for some ``rounds``.
+class LoopCriterion:
+    """An end criterion: ``metric`` (``stage-2.tc``) is compared with ``limit``.
+
+    The metric is below or above the limit, its relative error is at most the limit, or it has not
+    improved by this share for ``rounds`` rounds.
     """
 
     metric: str
@@ -57,11 +59,11 @@ class Until:
 
 @dataclass(frozen=True, slots=True)
 class LoopDefinition:
-    """A loop: its stages, the one whose map gets the points, and where those come from.
+    """A loop: its stages, the stage whose map gets the points, and the source of the points.
 
     ``ask`` is an output of one of its stages, or ``agent``. ``within`` gives bounds by the name of
-    a value; ``each`` is the most of points that a round adds, None: no limit. ``at_most`` counts
-    rounds.
+    a value. ``each`` is the maximum number of points of a round, None without a limit. ``at_most``
+    is the maximum number of rounds.
     """
 
     name: str
@@ -71,35 +73,39 @@ class LoopDefinition:
     at_most: int
     within: Mapping[str, Bounds] = field(default_factory=dict)
     each: int | None = None
-    until: tuple[Until, ...] = ()
+    until: tuple[LoopCriterion, ...] = ()
     tasks: int | None = None
     core_hours: float | None = None
     scripts: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def asks_somebody(self) -> bool:
-        """Whether no stage says which points come next."""
+        """Return whether a person or an agent proposes the next points."""
         return self.ask == AGENT
 
     @property
     def asked(self) -> str:
-        """The stage whose output says which points come next; empty if somebody does."""
+        """Return the stage whose output gives the next points, or "" if no such stage exists."""
         return "" if self.asks_somebody else self.ask.partition("/")[0]
 
 
 def folder_of(stage: str, number: int) -> str:
-    """Return the folder that holds what a stage left in an earlier round, relative to the root."""
+    """Return the folder with a stage's files of an earlier round, relative to the root."""
     return f"{stage}/round-{number:02d}"
 
 
 def loops_of(given: Any) -> dict[str, LoopDefinition]:
-    """Return the loops of a definition by name, without entries of another form."""
+    """Return the valid loops of a definition by name."""
     entries = given.items() if isinstance(given, dict) else ()
-    return {name: loop_of(name, one) for name, one in entries if not [*misshapen_loop(name, one)]}
+    return {
+        name: build_loop(name, one)
+        for name, one in entries
+        if not [*find_malformed_loop_parts(name, one)]
+    }
 
 
-def loop_of(name: str, given: Mapping[str, Any]) -> LoopDefinition:
-    """Return the loop of an entry that is one."""
+def build_loop(name: str, given: Mapping[str, Any]) -> LoopDefinition:
+    """Return the loop of a valid entry."""
     known = {key: given[key] for key in _FIELDS if key in given}
     known.pop("description", None)
     until = known.pop("until", [])
@@ -107,31 +113,32 @@ def loop_of(name: str, given: Mapping[str, Any]) -> LoopDefinition:
     return LoopDefinition(
         name,
         tuple(known.pop("stages")),
-        until=tuple(map(_until, each)),
+        until=tuple(map(_build_criterion, each)),
         **known,
     )
 
 
 def envelope_of(loop: LoopDefinition) -> Mandate:
-    """Return what a loop may use, as a mandate: it is for no amendment."""
+    """Return the limits of a loop as a mandate that allows no amendments."""
     return Mandate(
         f"{ROUNDS}.{loop.name}",
         loop.stages,
         amendments=0,
         tasks=loop.tasks,
         core_hours=loop.core_hours,
-        scripts=scripts_allowed(loop.scripts),
+        scripts=allowed_digests(loop.scripts),
     )
 
 
-def _until(given: Mapping[str, Any]) -> Until:
+def _build_criterion(given: Mapping[str, Any]) -> LoopCriterion:
+    """Return the criterion of a valid entry."""
     test = next(name for name in _TESTS if name in given)
     rest = {name: given[name] for name in ("rounds", "better") if name in given}
-    return Until(given["metric"], test, given[test], **rest)
+    return LoopCriterion(given["metric"], test, given[test], **rest)
 
 
-def misshapen_loop(name: str, given: Any) -> Iterator[str]:
-    """Say what keeps an entry from being a loop."""
+def find_malformed_loop_parts(name: str, given: Any) -> Iterator[str]:
+    """Yield the problems of an entry of ``rounds``."""
     if not is_id(name):
         yield ": expected a name of letters, digits, dot, underscore and hyphen"
     if not isinstance(given, dict):
@@ -145,24 +152,26 @@ def misshapen_loop(name: str, given: Any) -> Iterator[str]:
     for key in ("points", "ask"):
         if not isinstance(given.get(key), str):
             yield f".{key}: expected text, found {given.get(key)!r:.60}"
-    yield from _of_numbers(given)
-    yield from _of_within(given.get("within", {}))
+    yield from _find_number_problems(given)
+    yield from _find_bounds_problems(given.get("within", {}))
     yield from scripts_problems(given.get("scripts", {}))
     until = given.get("until", [])
     for one in until if isinstance(until, list) else [until]:
-        yield from (f".until{why}" for why in _of_until(one))
+        yield from (f".until{why}" for why in _find_criterion_problems(one))
 
 
-def _of_numbers(given: Mapping[str, Any]) -> Iterator[str]:
+def _find_number_problems(given: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the problems of the limits of a loop."""
     if "at_most" not in given:
         yield ".at_most: expected the most of rounds; a loop has an end"
     for key in ("at_most", "each", "tasks"):
         if key in given:
-            yield from limit_of_number(given, key, 1 if key != "tasks" else 0)
-    yield from limit_of_number({"core_hours": 0, **given}, "core_hours", 0, is_whole=False)
+            yield from check_number_limit(given, key, 1 if key != "tasks" else 0)
+    yield from check_number_limit({"core_hours": 0, **given}, "core_hours", 0, is_whole=False)
 
 
-def _of_within(given: Any) -> Iterator[str]:
+def _find_bounds_problems(given: Any) -> Iterator[str]:
+    """Yield the problems of the bounds of a loop."""
     if not isinstance(given, dict) or not given:
         yield f".within: expected bounds for each value of a point, found {given!r:.80}"
         return
@@ -170,7 +179,8 @@ def _of_within(given: Any) -> Iterator[str]:
         yield from (f".within.{name}: {why}" for why in bounds_problems(bounds))
 
 
-def _of_until(given: Any) -> Iterator[str]:
+def _find_criterion_problems(given: Any) -> Iterator[str]:
+    """Yield the problems of a criterion."""
     tests = [name for name in _TESTS if isinstance(given, dict) and name in given]
     if not isinstance(given, dict) or not isinstance(given.get("metric"), str) or len(tests) != 1:
         yield f": expected a metric and one of {', '.join(_TESTS)}, found {given!r:.80}"
@@ -182,26 +192,27 @@ def _of_until(given: Any) -> Iterator[str]:
     if given.get("better", "lower") not in ("lower", "higher"):
         yield f".better: expected lower or higher, found {given['better']!r:.60}"
     if "rounds" in given or tests[0] == "no_better":
-        yield from limit_of_number({"rounds": 1, **given}, "rounds", 1)
+        yield from check_number_limit({"rounds": 1, **given}, "rounds", 1)
 
 
-def outside_of(loop: LoopDefinition, point: Mapping[str, Any]) -> Iterator[str]:
-    """Say which values of a point are not within the envelope of a loop."""
+def find_values_outside_envelope(loop: LoopDefinition, point: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the values of a point that are outside the bounds of a loop."""
     names = {*loop.within}
     if {*point} != names:
         yield f"expected values for {', '.join(sorted(names))}, found {', '.join(map(str, point))}"
         return
     for name, value in point.items():
-        if not fits(loop.within[name], value):
-            yield f"{name}: {spelling(value):.60} is not within {spelling(loop.within[name]):.80}"
+        if not is_within_bounds(loop.within[name], value):
+            bounds = canonical_text(loop.within[name])
+            yield f"{name}: {canonical_text(value):.60} is not within {bounds:.80}"
 
 
 Numbers = Mapping[str, Mapping[str, Any]]
-"""What a round came to: ``stage-2.tc`` → its ``value``, its ``error`` if there is one."""
+"""The numbers of a round: ``stage-2.tc`` → its ``value``, and its ``error`` if known."""
 
 
-def is_met(until: Until, rounds: Sequence[Numbers], better: str) -> bool:
-    """Whether the numbers of the rounds so far, the oldest first, end a loop.
+def is_met(until: LoopCriterion, rounds: Sequence[Numbers], better: str) -> bool:
+    """Return whether the numbers of the rounds so far, oldest first, end a loop.
 
     ``better`` is that of the metric, lower or higher.
     """
@@ -220,7 +231,8 @@ def is_met(until: Until, rounds: Sequence[Numbers], better: str) -> bool:
     return _is_no_better(until, [None if one is None else one["value"] for one in found], better)
 
 
-def _is_no_better(until: Until, values: Sequence[float | None], better: str) -> bool:
+def _is_no_better(until: LoopCriterion, values: Sequence[float | None], better: str) -> bool:
+    """Return whether the best value has not improved in the last rounds."""
     sign = -1.0 if (until.better or better) == "higher" else 1.0
     known = [None if value is None else sign * value for value in values]
     before = [one for one in known[: -until.rounds] if one is not None]

@@ -1,4 +1,4 @@
-"""Limits of values: ids, paths, lengths of time, and how large an event may be."""
+"""Limits of values: ids, paths, durations, and the size of events."""
 
 from __future__ import annotations
 
@@ -7,49 +7,49 @@ from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from typing import Any
 
-#: Of workflows and machines.
+#: Pattern of the ids of workflows and machines.
 ID_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
-#: Of stages: what folders, tmux sessions and the steps of a field's path can all be called. No dot,
-#: which parts the steps of a path, and the number from the name of a folder that was kept.
+#: Pattern of stage ids, which must be valid in folders, tmux sessions and field paths.
+#: A dot is not allowed, because it separates the steps of a path and the number of a kept folder.
 STAGE_PATTERN = r"^[A-Za-z][A-Za-z0-9_-]{0,63}$"
-#: Of the folder of a stage as it was kept before it ran again: ``stage-2.v1``, ``grow-film.v1``.
+#: Pattern of the name of a stage's kept folder, such as ``stage-2.v1`` or ``grow-film.v1``.
 KEPT_PATTERN = r"^[A-Za-z][A-Za-z0-9_-]{0,63}\.v[1-9][0-9]{0,15}$"
-#: Numbers as ranges; `lifecycle.sweeps.definition` reads and writes them.
+#: Pattern of numbers as ranges. `lifecycle.sweeps.definition` reads and writes ranges.
 RANGES_PATTERN = r"^$|^[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*$"
-#: What else has a meaning where a stage is named, in small letters, beside a workflow's fields.
+#: Reserved names in small letters, in addition to the fields of a workflow.
 _TAKEN = frozenset({"docs", "pause", "workflow", "session", "purpose"})
 _NUMBERED = re.compile(r"stage-([1-9][0-9]*)")
 _OTHERS = re.compile(r"(?:att|amend|session)-[0-9]+")
-#: Letters of a path that an event names.
+#: Maximum number of characters of a path in an event.
 MAX_PATH = 1_000
-#: A letter of a step of a path: no separator, and nothing that a terminal obeys.
+#: Pattern of a character in a path: no separator and no control character.
 _LETTER = r"[^/\x00-\x1f\x7f-\x9f\u2028\u2029]"
-#: The same at the beginning of a step that is not hidden.
+#: Pattern of the first character in a path that is not hidden.
 _FIRST = _LETTER.replace("[^", "[^.")
-#: Of a report: in no hidden file or folder, and with an ending that no program runs. A start-up
-#: file, a hook or a script would be run by others for what stands in it.
+#: Pattern of the path of a report: no hidden file or folder, and no suffix that a program runs.
+#: Otherwise a program could run the report as a start-up file, a hook or a script.
 REPORT_PATTERN = (
     rf"^({_FIRST}{_LETTER}*/)*{_FIRST}{_LETTER}*"
     r"\.([mM][dD]|[mM][aA][rR][kK][dD][oO][wW][nN]|[tT][xX][tT])$"
 )
-#: Of a foreign version of a file: in the folder that holds them.
+#: Pattern of the path of a kept foreign version, inside the folder for such versions.
 DRIFT_PATTERN = rf"^\.wfctl/drift/({_FIRST}{_LETTER}*|\.{_FIRST}{_LETTER}*|\.\.{_LETTER}+)$"
 
 
 def is_id(text: str) -> bool:
-    """Whether a text is the id of a workflow or a machine, and so may name a file."""
+    """Return whether a string is a valid id of a workflow or a machine, and so a file name."""
     return _ID.fullmatch(text) is not None
 
 
 def stage_number(id_: str) -> int | None:
-    """Return the N of a stage that is called ``stage-N``, None of one with a name of its own."""
+    """Return the N of a stage named ``stage-N``, None for any other name."""
     found = _NUMBERED.fullmatch(id_)
     return int(found[1]) if found is not None else None
 
 
-def unfit_for_stage(id_: str) -> str | None:
-    """Return why no stage can be called so, though it is spelled as one; None if it can."""
+def explain_unfit_stage_id(id_: str) -> str | None:
+    """Return why a well-formed id cannot be the id of a stage, or None if it can."""
     from lifecycle.words.document import WORKFLOW_FIELDS
 
     if id_.lower() in _TAKEN or id_.lower() in WORKFLOW_FIELDS:
@@ -62,68 +62,71 @@ def unfit_for_stage(id_: str) -> str | None:
 
 
 def is_placeholder(text: str) -> bool:
-    """Whether a text only stands where somebody's own words belong, as in an example."""
+    """Return whether a text is empty or a placeholder of an example."""
     return text.strip(" .…\"'<>[]").lower() in ("", "text", "what you did", "what shows it")
 
 
 def is_below(path: str) -> bool:
-    """Whether a path names something below the root that it is relative to, by its words alone."""
-    steps = path.split("/")
-    plain = all(step not in ("", ".", "..") for step in steps)
-    return plain and len(path) <= MAX_PATH and not any(map(_is_control, path))
+    """Return whether a path names something below the folder that it is relative to.
+
+    Does not read the file system.
+    """
+    is_normal = {"", ".", ".."}.isdisjoint(path.split("/"))
+    return is_normal and len(path) <= MAX_PATH and not _has_control(path)
 
 
 def stays_below(path: str) -> bool:
-    """Whether a path does not leave what it is relative to; ``.`` and a last ``/`` are allowed."""
+    """Return whether a path stays in its base folder. ``.`` and a trailing ``/`` are allowed."""
     steps = [step for step in path.split("/") if step not in ("", ".")]
     return not path.startswith("/") and is_below("/".join(steps))
 
 
 def is_report(path: str) -> bool:
-    """Whether a report may be written at a path."""
+    """Return whether a report may be written at a path."""
     fits = re.fullmatch(REPORT_PATTERN.removesuffix("$"), path) is not None
     return fits and len(path) <= MAX_PATH
 
 
-def _is_control(letter: str) -> bool:
-    if letter.isascii():
-        return not letter.isprintable()
-    import unicodedata  # a library of its own, for the few names that are not ASCII
+def _has_control(path: str) -> bool:
+    """Return whether a path has a control character, a line separator or half a surrogate."""
+    if path.isascii():
+        return not path.isprintable()
+    import unicodedata  # loaded only for the few names that are not ASCII
 
-    return unicodedata.category(letter) in ("Cc", "Cs", "Zl", "Zp")
+    return not {"Cc", "Cs", "Zl", "Zp"}.isdisjoint([unicodedata.category(one) for one in path])
 
 
-#: What a whole number may be: every reader of JSON and every engine can hold it.
+#: The largest whole number that every reader of JSON and every engine can store.
 MAX_COUNT = 2**53 - 1
 #: The largest number that is finite in every reader of JSON.
 MAX_NUMBER = 1.7976931348623157e308
-#: Letters of an id such as ``stage-3`` or ``att-0001``.
+#: Maximum number of characters of an id such as ``stage-3`` or ``att-0001``.
 MAX_ID = 64
-#: How deep values may be nested in each other.
+#: Maximum depth of nested values.
 MAX_DEPTH = 100
-#: What one piece of work may cost, and what the budget of a session may be.
+#: Maximum weight of a stage, and maximum budget of a session.
 MAX_WEIGHT = 1e9
-#: Tasks of one sweep.
+#: Maximum number of tasks of one sweep.
 MAX_TASKS = 100_000
-#: Maximum number of letters of the words of an event, such as a reason or an error.
+#: Maximum number of characters of a text in an event, such as a reason or an error.
 MAX_WORDS = 20_000
-#: Maximum number of bytes of one variable with its name. Linux starts no program that is given a
-#: string of 128 KiB or more.
+#: Maximum number of bytes of one variable with its name.
+#: Linux starts no program with a string of 128 KiB or more.
 MAX_VARIABLE = 130_000
-#: Letters of one text of an event that is written, and of all its texts and values together.
+#: Maximum number of characters of one text in a written event, and of all its values together.
 MAX_TEXT = 1_000_000
 MAX_EVENT = 8 << 20
 
 
-def shortened(text: str, most: int = MAX_WORDS) -> str:
-    """Return a text of at most ``most`` letters: a longer one is cut, and its length is stated."""
+def shorten(text: str, most: int = MAX_WORDS) -> str:
+    """Return a text of at most ``most`` characters. A cut text states its full length."""
     if len(text) <= most:
         return text
     remark = f"… (cut, {len(text):,} letters)"
     return text[: max(most - len(remark), 0)] + remark[:most]
 
 
-#: What was found is recorded as it was found: it is as large as what it was found in.
+#: Events with recorded content of files. Their size is not limited.
 _AS_FOUND = frozenset(
     {
         "drift.detected",
@@ -144,17 +147,17 @@ _NESTED: frozenset[type] = frozenset({dict, list})
 _FLAT = frozenset({str, int, float, bool, type(None)})
 
 
-def excess(type_: str, data: Mapping[str, Any]) -> str | None:
-    """Return which value of an event's data is out of bounds, None if none is."""
-    if type_ == "tasks.observed" and (why := misplaced(data)) is not None:
+def find_excess(type_: str, data: Mapping[str, Any]) -> str | None:
+    """Return the part of an event's data that exceeds a limit, None if none does."""
+    if type_ == "tasks.observed" and (why := find_misplaced_task(data)) is not None:
         return why
     if not _FLAT.issuperset(map(type, data.values())) and _is_deep(data, MAX_DEPTH):
         return f"expected values nested at most {MAX_DEPTH} deep, found deeper ones"
     return None
 
 
-def misplaced(data: Mapping[str, Any]) -> str | None:
-    """Return which ranges name a task that there is not, or one twice."""
+def find_misplaced_task(data: Mapping[str, Any]) -> str | None:
+    """Return the ranges that name a missing task, or name a task twice, or None if valid."""
     total = data["total"]
     for field in _PLACES:
         before = -1
@@ -170,96 +173,111 @@ def misplaced(data: Mapping[str, Any]) -> str | None:
     return None
 
 
-def too_much(type_: str, data: Mapping[str, Any]) -> str | None:
-    """Return what of an event is too large to be written, None if nothing is.
+def find_oversized_part(type_: str, data: Mapping[str, Any]) -> str | None:
+    """Return the part of an event that is too large to be written, None if none is.
 
-    What is read is not held to it: an older log may have more.
+    Events that are read are not checked, because an older log may have larger ones.
     """
     if type_ in _AS_FOUND:
         return None
-    sizes = {field: _letters(value) for field, value in data.items()}
-    longest = next((field for field, (_, most) in sizes.items() if most > MAX_TEXT), None)
-    if longest is not None:
-        found = sizes[longest][1]
-        return f"{longest}: expected texts of {MAX_TEXT:,} letters at most, found {found:,}"
-    whole = sum(letters for letters, _ in sizes.values())
+    whole = 0
+    for field, value in data.items():
+        size, longest = _measure_text(value)
+        whole += size
+        if longest > MAX_TEXT:
+            return f"{field}: expected texts of {MAX_TEXT:,} letters at most, found {longest:,}"
     if whole > MAX_EVENT:
         return f"expected an event of {MAX_EVENT:,} letters at most, found {whole:,}"
     return None
 
 
-def _letters(value: Any) -> tuple[int, int]:
-    """Return the letters of all texts and values in one, each of which counts, and the longest."""
-    if isinstance(value, str):
-        return len(value), len(value)
-    if isinstance(value, dict):
-        parts = [_letters(part) for entry in value.items() for part in entry]
-    elif isinstance(value, list):
-        parts = [_letters(part) for part in value]
-    else:
-        return 1, 0
-    return 1 + sum(whole for whole, _ in parts), max((most for _, most in parts), default=0)
+def _measure_text(value: Any) -> tuple[int, int]:
+    """Return the number of characters of all strings in a value, and of the longest string.
+
+    Each value that is not a string counts as one character.
+    """
+    total, longest, pending = 0, 0, [value]
+    while pending:
+        part = pending.pop()
+        if isinstance(part, str):
+            total += len(part)
+            longest = max(longest, len(part))
+            continue
+        total += 1
+        if isinstance(part, dict):
+            pending += [*part, *part.values()]
+        elif isinstance(part, list):
+            pending += part
+    return total, longest
 
 
-def _is_deep(value: Any, left: int) -> bool:
-    if isinstance(value, dict):
-        value = value.values()
-    elif not isinstance(value, list):
-        return False
-    if left == 0:
-        return True
-    nested = [one for one in value if one and one.__class__ in _NESTED]
-    return bool(nested) and any(_is_deep(one, left - 1) for one in nested)
+def _is_deep(value: Any, depth: int) -> bool:
+    """Return whether lists and objects are nested in each other more than ``depth`` levels."""
+    level = [value]
+    for _ in range(depth):
+        inner = [one.values() if one.__class__ is dict else one for one in level]
+        level = [one for part in inner for one in part if one and one.__class__ in _NESTED]
+        if not level:
+            return False
+    return True
 
 
 _SPAN = re.compile(r"([0-9]{1,6}) ?([smhdw])")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
-def span(text: str) -> timedelta | None:
-    """Parse a length of time such as 12h; None if it is not one."""
+def parse_span(text: str) -> timedelta | None:
+    """Return a duration such as 12h, or None if the text is not a duration."""
     found = _SPAN.fullmatch(text.strip())
     return timedelta(**{_UNITS[found[2]]: int(found[1])}) if found is not None else None
 
 
-#: Characters of a cause: a line, and what still can be read at a glance.
+#: Maximum number of characters of a cause: one line that can be read at a glance.
 _LONGEST = 500
 _TRACED = re.compile(r"Traceback \(most recent call last\):")
-#: As Python ends: the name of an exception, with the package it is of, and what it says.
+#: Pattern of the last line of a Python error: the exception with its package, and its message.
 _RAISED = re.compile(r"[A-Za-z_][\w.]*(Error|Exception|Exit|Interrupt|Warning)(: .*)?$")
-#: As solvers, shells and schedulers begin the line that counts; a number alone is no sentence.
+#: Patterns of the line in which solvers, shells and schedulers state an error.
+#: A number alone is not an error message.
 _ERROR = re.compile(
     r"\W*(?:[\w./-]+: )?(?:FATAL|ERROR|[Ff]atal|[Ee]rror)\b[^:]{0,60}:(?!\s*[-+\d.eE]+\s*$)"
 )
 _MARKS = re.compile(r"[\s^~]*$")
 
 
-def cause_of(*texts: str) -> str | None:
-    """Return the line that tells what went wrong, of texts of which the first says most.
+def find_cause(*texts: str) -> str | None:
+    """Return the line that explains a failure, from texts in order of importance.
 
-    The words of an exception come before the ``ERROR:`` of a solver, and these before the last line
-    of all; None if nothing was written.
+    The message of an exception comes before an ``ERROR:`` line, which comes before the last line of
+    all texts. Returns None if the texts are empty.
     """
-    return stated_in(*texts) or next((lines[-1] for lines in map(_lines, texts) if lines), None)
+    return find_stated_cause(*texts) or next(
+        (lines[-1] for lines in map(_nonempty_lines, texts) if lines), None
+    )
 
 
-def stated_in(*texts: str) -> str | None:
-    """Return the line in which a program says itself what went wrong; None if no line does."""
-    found = (find(lines) for find in (_raised, _told) for lines in map(_lines, texts))
+def find_stated_cause(*texts: str) -> str | None:
+    """Return the line in which a program states its error, or None without such a line."""
+    found = (
+        find(lines)
+        for find in (_find_exception, _find_error_line)
+        for lines in map(_nonempty_lines, texts)
+    )
     return next((line[:_LONGEST] for line in found if line), None)
 
 
-def in_one_line(text: str) -> tuple[str, str | None]:
-    """Return the cause of a failure that somebody tells of, and the whole where it is more."""
-    return (cause_of(text) or text, text) if "\n" in text.strip() else (text, None)
+def get_cause_and_full_text(text: str) -> tuple[str, str | None]:
+    """Return the cause in a text, and the whole text if it has several lines."""
+    return (find_cause(text) or text, text) if "\n" in text.strip() else (text, None)
 
 
-def _lines(text: str) -> list[str]:
+def _nonempty_lines(text: str) -> list[str]:
+    """Return the lines that are not blank."""
     return [line.rstrip() for line in text.splitlines() if line.strip()]
 
 
-def _raised(lines: list[str]) -> str | None:
-    """Return the last exception and its message; of one without a message the code that raised."""
+def _find_exception(lines: list[str]) -> str | None:
+    """Return the last exception and its message, or without a message the code that raised it."""
     traced = [n for n, line in enumerate(lines) if _TRACED.search(line)]
     below = lines[traced[-1] + 1 :] if traced else []
     after = [n for n, line in enumerate(lines) if _RAISED.match(line)]
@@ -267,27 +285,34 @@ def _raised(lines: list[str]) -> str | None:
     at = first if first is not None else (after[-1] if after else None)
     if at is None:
         return None
-    return _whole(lines, at) if ":" in lines[at] else ": ".join([lines[at], *_code(lines[:at])])
+    return (
+        _join_with_next_line(lines, at)
+        if ":" in lines[at]
+        else ": ".join([lines[at], *_find_raising_code(lines[:at])])
+    )
 
 
-def _code(above: list[str]) -> Iterator[str]:
-    """Yield the line of code above an exception, if it is there."""
+def _find_raising_code(above: list[str]) -> Iterator[str]:
+    """Yield the line of code above an exception, if present."""
     shown = [line for line in above if not _MARKS.match(line)]
     if shown and shown[-1].startswith("    "):
         yield shown[-1].strip()
 
 
-def _told(lines: list[str]) -> str | None:
-    return next((_whole(lines, n) for n, line in enumerate(lines) if _ERROR.match(line)), None)
+def _find_error_line(lines: list[str]) -> str | None:
+    """Return the first line that states an error."""
+    return next(
+        (_join_with_next_line(lines, n) for n, line in enumerate(lines) if _ERROR.match(line)), None
+    )
 
 
-def _whole(lines: list[str], at: int) -> str:
-    """Return a line, with the next one where it only announces it."""
+def _join_with_next_line(lines: list[str], at: int) -> str:
+    """Return a line, joined with the next line if it ends with a colon."""
     more = lines[at + 1 : at + 2] if lines[at].endswith(":") else []
     return " ".join(line.strip() for line in [lines[at], *more])
 
 
-#: Pattern of a text → what such a text is.
+#: Pattern of a text → description of such a text.
 _PATTERNS = {
     STAGE_PATTERN: (
         "stage-N, such as stage-2, or a name of letters, digits, '_' and '-', which begins with a "
@@ -313,7 +338,7 @@ _PATTERNS = {
     r"^[^\r\n]+$": "text of one line",
     r"^[^\x00\r\n]+$": "a path of one line",
 }
-#: Kind of the error, as pydantic names it → what was expected.
+#: Kind of the error, as pydantic names it → the expected value.
 _EXPECTED = {
     "string_type": "text",
     "string_too_short": "text of {min_length} or more characters",
@@ -341,23 +366,24 @@ _EXPECTED = {
 }
 
 
-def misfit(error: Any) -> str:
-    """Return what is wrong with a value, of one of the ``errors()`` of a `ValidationError`."""
+def explain_misfit(error: Any) -> str:
+    """Return the problem of a value, from one of the ``errors()`` of a `ValidationError`."""
     if error["type"] == "missing":
         return "this field is missing"
     said = str(error["msg"])
-    if not said.startswith("expected"):  # none of our own checks
-        said = f"expected {_expected(error)}"
+    if not said.startswith("expected"):  # a check of another library
+        said = f"expected {_describe_expected(error)}"
     return f"{said}, found {error['input']!r:.80}"
 
 
-def problem(error: Any) -> str:
-    """Return the same with the place of the value before it, its steps with dots between."""
+def explain_problem(error: Any) -> str:
+    """Return the problem of a value with its place, the steps joined by dots."""
     steps = [str(step) for step in error["loc"]]
-    return f"{'.'.join(steps)[:200] or 'the whole'}: {misfit(error)}"
+    return f"{'.'.join(steps)[:200] or 'the whole'}: {explain_misfit(error)}"
 
 
-def _expected(error: Any) -> str:
+def _describe_expected(error: Any) -> str:
+    """Return the expected kind of value, from a validation error."""
     context = error.get("ctx") or {}
     if error["type"] == "string_pattern_mismatch":
         pattern = context["pattern"]
@@ -366,7 +392,7 @@ def _expected(error: Any) -> str:
     return known.format(**context) if known is not None else f"another value ({error['msg']})"
 
 
-#: What may be asked for → what it is.
+#: Field of an environment → its expected value.
 FIELDS = {
     "modules": "a list of names for `module load`",
     "conda": "the name of a conda environment, or its absolute path",
@@ -381,36 +407,40 @@ _URI = re.compile(r"[a-z]+://[^\s\x00-\x1f\x7f]+")
 _OPTION = re.compile(r"[^\x00-\x1f\x7f]+")
 
 
-def wanted(profile: Mapping[str, Any], parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the environment of a stage: its profile's, and what it says itself."""
-    # A stage may have a text or a number of this name, which is its command's.
+def merge_environments(profile: Mapping[str, Any], parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a stage's environment: that of its profile, overridden by its own fields."""
+    # A parameter of this name that is not an object belongs to the command.
     given = [one.get("environment") for one in (profile, parameters)]
     named = [pair for one in given if isinstance(one, dict) for pair in one.items()]
     return {name: value for name, value in dict(named).items() if value is not None}
 
 
-def problems(given: Any) -> Iterator[str]:
-    """Say what is wrong with an environment: each problem with the name of its field."""
+def find_environment_problems(given: Any) -> Iterator[str]:
+    """Yield the problems of an environment, each with the name of its field."""
     if not isinstance(given, dict):
         yield f"expected an object with some of {', '.join(FIELDS)}; found {given!r:.60}"
         return
     for name, value in given.items():
         if name not in FIELDS:
             yield f"{name}: expected one of {', '.join(FIELDS)}"
-        elif value is not None and not _fits(name, value):
+        elif value is not None and not _is_valid_field(name, value):
             yield f"{name}: expected {FIELDS[name]}; found {value!r:.60}"
     if given.get("conda") is not None and given.get("venv") is not None:
         yield "conda and venv: expected one of them; the later would hide the other"
 
 
-def _fits(name: str, value: Any) -> bool:
+def _is_valid_field(name: str, value: Any) -> bool:
+    """Return whether a value is valid for a field of an environment."""
     if name in _LISTS:
         form = _NAME if name == "modules" else _OPTION
-        return isinstance(value, list) and all(_is(form, one) for one in value)
+        return isinstance(value, list) and all(_matches_pattern(form, one) for one in value)
     if name == "venv":
-        return _is(_PATH, value)
-    return _is(_PATH, value) or _is(_NAME if name == "conda" else _URI, value)
+        return _matches_pattern(_PATH, value)
+    return _matches_pattern(_PATH, value) or _matches_pattern(
+        _NAME if name == "conda" else _URI, value
+    )
 
 
-def _is(form: re.Pattern[str], value: Any) -> bool:
+def _matches_pattern(form: re.Pattern[str], value: Any) -> bool:
+    """Return whether a value is a string that matches a pattern as a whole."""
     return isinstance(value, str) and form.fullmatch(value) is not None

@@ -1,4 +1,4 @@
-"""Why an attempt does not continue: Slurm's reasons for a pending job, in words."""
+"""Why an attempt does not continue: descriptions of Slurm's reasons for a pending job."""
 
 from __future__ import annotations
 
@@ -6,22 +6,41 @@ from __future__ import annotations
 _REASONS = {
     "Priority": "jobs of higher priority come first",
     "Resources": "no free nodes or cores yet",
-    "BeginTime": "its begin time has not come",
+    "BeginTime": "its start time has not come",
     "Dependency": "a job that it depends on has not ended",
-    "JobHeldUser": "the user holds it; `scontrol release {id}` lets it start",
-    "JobHeldAdmin": "an administrator holds it; only an administrator can release it",
+    "JobHeldUser": "held by the user; `scontrol release {id}` lets it start",
+    "JobHeldAdmin": "held by an administrator, who alone can release it",
     "DependencyNeverSatisfied": "a job that it depends on failed, so it can never start",
+    "PartitionTimeLimit": "it requests more time than its partition allows",
+    "PartitionNodeLimit": "it requests more nodes than its partition allows",
+    "BadConstraints": "no node has the resources that it requests",
+    "QOSMaxWallDurationPerJobLimit": "it requests more time than its QOS allows",
+    "AssocMaxWallDurationPerJobLimit": "it requests more time than its account allows",
 }
-#: Reasons that no time ends: a person must act.
-_FOR_PERSON = ("JobHeldUser", "JobHeldAdmin", "DependencyNeverSatisfied")
+#: Reasons why a submitted job can never start.
+_NEVER = (
+    "DependencyNeverSatisfied",
+    "PartitionTimeLimit",
+    "PartitionNodeLimit",
+    "BadConstraints",
+    "QOSMaxWallDurationPerJobLimit",
+    "AssocMaxWallDurationPerJobLimit",
+)
+#: Reasons that do not end without a person's action.
+_FOR_PERSON = ("JobHeldUser", "JobHeldAdmin", *_NEVER)
 
 
-def pending_words(id_: str, reason: str) -> str:
-    """Return why Slurm lets a job wait."""
+def describe_pending_job(id_: str, reason: str) -> str:
+    """Return a text that explains why a job is pending in Slurm."""
     known = _REASONS.get(reason, "").format(id=id_)
     return f"job {id_} is pending in Slurm ({reason})" + (f": {known}" if known else "")
 
 
 def waits_for_person(waiting: str | None) -> bool:
-    """Return whether a recorded reason is one that a person must end."""
+    """Return whether only a person can end a recorded reason."""
     return waiting is not None and any(f"({one})" in waiting for one in _FOR_PERSON)
+
+
+def can_never_start(waiting: str | None) -> bool:
+    """Return whether a recorded reason prevents the job's start until the plan changes."""
+    return waiting is not None and any(f"({one})" in waiting for one in _NEVER)

@@ -1,5 +1,4 @@
-// The hooks of wfctl for opencode: the brief at each start and compaction, and the guard on files.
-// A courtesy: wfctl sees every hand edit, by whatever way it came (`wfctl drift show`).
+// The hooks of wfctl for opencode: the briefing at each start and compaction.
 import { spawnSync } from "node:child_process"
 import { dirname, join } from "node:path"
 import { fileURLToPath } from "node:url"
@@ -27,11 +26,6 @@ const brief = (directory, session) => {
 }
 
 export const Wfctl = async ({ directory }) => ({
-  "tool.execute.before": async (input, output) => {
-    const asked = { cwd: directory, tool_name: input.tool, tool_input: output.args ?? {} }
-    const done = run(directory, [join(hooks, "guard.sh")], asked)
-    if (done.status === 2) throw new Error(done.stderr)
-  },
   "experimental.chat.system.transform": async (input, output) => {
     const text = brief(directory, input.sessionID)
     if (text) output.system.push(text)

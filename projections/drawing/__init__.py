@@ -1,1 +1,1 @@
-"""Graphs laid out, and drawn in SVG and in letters."""
+"""Lay out graphs, and draw them as SVG and as text."""

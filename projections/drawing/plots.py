@@ -1,4 +1,4 @@
-"""Small plots of numbers over points, attempts or rounds; as SVG and in a terminal."""
+"""Small plots of numbers over points, attempts or rounds, as SVG and in a terminal."""
 
 from __future__ import annotations
 
@@ -8,34 +8,34 @@ from math import ceil, floor, isfinite, log10, sqrt
 from statistics import fmean, stdev
 from typing import Any, NamedTuple
 
-from lifecycle.fold.rounds import better_of, counting_rounds
+from lifecycle.fold.rounds import better_direction, counting_rounds
 from lifecycle.state.workflow import Workflow
 from lifecycle.words.metrics import is_number
 from lifecycle.words.rounds import LoopDefinition
 from projections.drawing import svg
-from projections.drawing.svg import element, text
+from projections.drawing.svg import format_element, format_text
 
-#: Lines of a plot; what has more values than this is averaged over.
+#: Maximum number of lines of a plot. Further values are averaged.
 _LINES = 6
 _COLOURS = ("running", "failed", "completed", "person", "post_processing", "ready")
-#: The largest number that an axis reaches, and the least distance of its ends.
+#: Maximum absolute value on an axis, and minimum distance of its ends.
 _FAR, _NEAR = 1e300, 1e-300
-#: A limit is on the scale if it lies no further from the numbers than so often their own span.
+#: A limit is drawn to scale if its distance is at most this multiple of the numbers' span.
 _REACH = 2.0
-#: Pixels of the drawing, and of its margins.
+#: Size of the drawing and of its margins in pixels.
 _WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 420, 240, 58, 70, 30, 40
 _STYLE = (
     ".plot .ground{fill:var(--card)}.plot text{fill:var(--ink);font:12px sans-serif}"
     ".plot .axis{stroke:var(--edge);fill:none}.plot .grid{stroke:var(--line)}"
 )
-#: How the best so far and a limit are drawn: not as the numbers themselves.
+#: Styles of the line of best values and of limits, which differ from the style of the numbers.
 _BEST: dict[str, Any] = {"stroke": "var(--completed)", "stroke_width": 1.5}
 _LIMIT: dict[str, Any] = {"stroke": "var(--person)", "stroke_dasharray": "5 4"}
 _OF_LIMIT = "fill:var(--person)"
 
 
 class PlotPoint(NamedTuple):
-    """A place of a plot; ``error`` is the standard error of ``y``, None if it is not known."""
+    """A place of a plot. ``error`` is the standard error of ``y``, None if it is not known."""
 
     x: float
     y: float
@@ -43,10 +43,10 @@ class PlotPoint(NamedTuple):
 
 
 class Plot(NamedTuple):
-    """What is drawn: names of both axes, and the points of each line by its name, by ``x``.
+    """A plot: the names of both axes, and the points of each line by name, ordered by ``x``.
 
-    ``best`` is the best so far, from each place on; ``limits`` are values of ``y`` by their names.
-    ``unit`` is that of ``y``, None if it is not one.
+    ``best`` is the best value so far at each place; ``limits`` are values of ``y`` by name.
+    ``unit`` is the unit of ``y``, None if it is unknown or not the same for all points.
     """
 
     over: str
@@ -58,7 +58,7 @@ class Plot(NamedTuple):
 
     @property
     def title(self) -> str:
-        """What is drawn, with its unit."""
+        """The plotted metric with its unit."""
         return f"{self.of} in {self.unit}" if self.unit else self.of
 
     def to_dict(self) -> dict[str, Any]:
@@ -73,11 +73,11 @@ def plot_of_tasks(
     over: str | None = None,
     unit: str | None = None,
 ) -> Plot | None:
-    """Return the plot of a number over a value of the points, a line for each of another value.
+    """Return the plot of a number over a value of the points, with one line per further value.
 
-    ``rows`` are those of the table of tasks. ``over`` is by itself the number that takes the most
-    values. What else differs (seeds) is averaged; the error is then that of the mean. None if no
-    two points differ in a number.
+    ``rows`` come from the table of tasks. By default, ``over`` is the numeric value with the most
+    different values. Other values (seeds) are averaged, and the error is that of the mean. Returns
+    None if no two points differ in a number.
     """
     having = [row for row in rows if is_number(row["metrics"].get(metric))]
     values = {
@@ -86,7 +86,7 @@ def plot_of_tasks(
     }
     numeric = [name for name in values if all(is_number(row["values"].get(name)) for row in having)]
     if over is None:
-        # Seeds tell nothing by themselves: nothing is drawn over them if there is anything else.
+        # Seeds have no meaning of their own, so they are an axis only if no other value exists.
         over = max(numeric, key=lambda name: (not _is_seed(name), len(values[name])), default="")
     if over not in numeric or len(values[over]) < 2:
         return None
@@ -98,8 +98,8 @@ def plot_of_tasks(
         line = f"{by} = {row['values'].get(by)}" if by is not None else ""
         groups.setdefault(line, {}).setdefault(row["values"][over], []).append(row)
     lines = {
-        name: [_mean(x, found, metric) for x, found in sorted(places.items())]
-        for name, places in sorted(groups.items(), key=lambda one: _natural(one[0]))
+        name: [_compute_mean_point(x, found, metric) for x, found in sorted(places.items())]
+        for name, places in sorted(groups.items(), key=lambda one: _numeric_sort_key(one[0]))
     }
     return Plot(over, metric, lines, unit=unit)
 
@@ -108,7 +108,7 @@ def _is_seed(name: str) -> bool:
     return "seed" in name.lower()
 
 
-def _natural(name: str) -> tuple[float, str]:
+def _numeric_sort_key(name: str) -> tuple[float, str]:
     _, _, value = name.rpartition(" = ")
     try:
         return float(value), name
@@ -116,20 +116,20 @@ def _natural(name: str) -> tuple[float, str]:
         return 0.0, name
 
 
-def _within(value: float) -> float:
+def _clamp_value(value: float) -> float:
     return min(max(float(value), -_FAR), _FAR)
 
 
-def _mean(x: float, rows: Sequence[Mapping[str, Any]], metric: str) -> PlotPoint:
+def _compute_mean_point(x: float, rows: Sequence[Mapping[str, Any]], metric: str) -> PlotPoint:
     values = [float(row["metrics"][metric]) for row in rows]
     if len(values) > 1:
-        values = [_within(one) for one in values]
+        values = [_clamp_value(one) for one in values]
         return PlotPoint(x, fmean(values), stdev(values) / sqrt(len(values)))
     return PlotPoint(x, values[0], rows[0].get("errors", {}).get(metric))
 
 
 def plot_of_attempts(attempts: Iterable[Any], metric: str) -> Plot | None:
-    """Return the plot of a number over the attempts that have it; None of fewer than two."""
+    """Return the plot of a number over the attempts that have it, None for fewer than two."""
     named = [
         (place, number)
         for place, attempt in enumerate(attempts, 1)
@@ -142,16 +142,16 @@ def plot_of_attempts(attempts: Iterable[Any], metric: str) -> Plot | None:
 
 
 def _unit_of(numbers: Iterable[Mapping[str, Any]]) -> str | None:
-    """Return the unit that all numbers have."""
+    """Return the unit that all numbers share, or None."""
     units = {one.get("unit") for one in numbers}
     return units.pop() if len(units) == 1 else None
 
 
 def plots_of_rounds(state: Workflow, name: str) -> list[Plot]:
-    """Return the plot of each number that a loop's end rests on, over its rounds.
+    """Return a plot over the rounds for each number that decides a loop's end.
 
-    Rounds of an earlier definition are left out, and a number that fewer than two rounds have.
-    Raises KeyError for an unknown loop.
+    Rounds of an earlier definition, and numbers of fewer than two rounds, are omitted. Raises
+    KeyError for an unknown loop.
     """
     loop = state.loop(name)
     plots = (_plot_of_rounds(state, loop, one.metric) for one in loop.until)
@@ -171,7 +171,7 @@ def _plot_of_rounds(state: Workflow, loop: LoopDefinition, metric: str) -> Plot 
     if len(found) < 2:
         return None
     until = [one for one in loop.until if one.metric == metric]
-    better = next((one.better for one in until if one.better), better_of(state, metric))
+    better = next((one.better for one in until if one.better), better_direction(state, metric))
     best = accumulate((one.y for one in found), max if better == "higher" else min)
     return Plot(
         "round",
@@ -184,7 +184,7 @@ def _plot_of_rounds(state: Workflow, loop: LoopDefinition, metric: str) -> Plot 
 
 
 class _Frame(NamedTuple):
-    """The ends of both axes; a limit far from all numbers lies beyond them."""
+    """The ends of both axes. A limit far from all numbers is outside."""
 
     left: float
     right: float
@@ -192,40 +192,42 @@ class _Frame(NamedTuple):
     high: float
 
     def share(self, point: PlotPoint) -> tuple[float, float]:
-        """Return how far a point lies from the left and from below, from 0 to 1."""
-        return _share(point.x, self.left, self.right), _share(point.y, self.low, self.high)
+        """Return the relative position of a point from the left and from below, from 0 to 1."""
+        return _compute_share(point.x, self.left, self.right), _compute_share(
+            point.y, self.low, self.high
+        )
 
     def beyond(self, y: float) -> str:
-        """Return an arrow to where a value lies beyond the ends, nothing for one between them."""
-        return "↓ " if _within(y) < self.low else "↑ " if _within(y) > self.high else ""
+        """Return an arrow towards a value outside the range, or nothing for a value inside."""
+        return "↓ " if _clamp_value(y) < self.low else "↑ " if _clamp_value(y) > self.high else ""
 
 
-def _share(value: float, low: float, high: float) -> float:
+def _compute_share(value: float, low: float, high: float) -> float:
     return min(max((value - low) / (high - low), 0.0), 1.0)
 
 
-def _frame(plot: Plot) -> _Frame:
+def _build_frame(plot: Plot) -> _Frame:
     every = [one for points in plot.lines.values() for one in points]
     reach = [one.error if one.error and isfinite(one.error) else 0.0 for one in every]
     ends = zip(every, reach, strict=True)
     ys = [y for one, error in ends for y in (one.y - error, one.y + error)]
-    low, high = _apart(min(ys), max(ys))
+    low, high = _widen_range(min(ys), max(ys))
     far = _REACH * (high - low)
     ys += [one for one in plot.limits.values() if low - far <= one <= high + far]
     xs = [one.x for one in every]
-    return _Frame(*_apart(min(xs), max(xs)), *_apart(min(ys), max(ys)))
+    return _Frame(*_widen_range(min(xs), max(xs)), *_widen_range(min(ys), max(ys)))
 
 
-def _apart(low: float, high: float) -> tuple[float, float]:
-    """Return two ends whose distance is a number; what lies beyond them is drawn at the edge."""
-    low, high = _within(low), _within(high)
+def _widen_range(low: float, high: float) -> tuple[float, float]:
+    """Return two ends with a finite, nonzero distance. Values beyond are drawn at the edge."""
+    low, high = _clamp_value(low), _clamp_value(high)
     if high - low > _NEAR:
         return low, high
     margin = abs(low) / 2 if abs(low) > _NEAR else 1.0
     return low - margin, high + margin
 
 
-def _ticks(low: float, high: float, *, counted: bool = False) -> list[float]:
+def _choose_ticks(low: float, high: float, *, counted: bool = False) -> list[float]:
     """Return two to six round numbers between the ends, whole ones if things are ``counted``."""
     step = 10.0 ** floor(log10((high - low) / 2))
     for times in (5, 2, 1) if counted else (5, 2.5, 2, 1):
@@ -235,98 +237,100 @@ def _ticks(low: float, high: float, *, counted: bool = False) -> list[float]:
     return [n * step for n in range(ceil(low / step - 1e-9), floor(high / step + 1e-9) + 1)]
 
 
-def drawing(plot: Plot) -> str:
-    """Return the plot as an ``svg`` element that needs nothing else."""
-    frame = _frame(plot)
-    parts = [*_axes(plot, frame)]
+def draw_plot(plot: Plot) -> str:
+    """Return the plot as a self-contained ``svg`` element."""
+    frame = _build_frame(plot)
+    parts = [*_draw_axes(plot, frame)]
     for place, (name, points) in enumerate(plot.lines.items()):
-        parts += _line(frame, name, points, f"var(--{_COLOURS[place % len(_COLOURS)]})")
-    parts += _bounds(plot, frame)
-    return svg.picture("plot", _STYLE, (_WIDTH, _HEIGHT), f"{plot.title} over {plot.over}", parts)
+        parts += _draw_line(frame, name, points, f"var(--{_COLOURS[place % len(_COLOURS)]})")
+    parts += _draw_best_and_limits(plot, frame)
+    return svg.format_picture(
+        "plot", _STYLE, (_WIDTH, _HEIGHT), f"{plot.title} over {plot.over}", parts
+    )
 
 
-def _place(frame: _Frame, x: float, y: float) -> tuple[float, float]:
+def _get_pixel(frame: _Frame, x: float, y: float) -> tuple[float, float]:
     across, up = frame.share(PlotPoint(x, y))
     width, height = _WIDTH - _LEFT - _RIGHT, _HEIGHT - _TOP - _BOTTOM
     return _LEFT + across * width, _TOP + (1 - up) * height
 
 
-def _axes(plot: Plot, frame: _Frame) -> Iterator[str]:
+def _draw_axes(plot: Plot, frame: _Frame) -> Iterator[str]:
     bottom, right = _HEIGHT - _BOTTOM, _WIDTH - _RIGHT
-    for y in _ticks(frame.low, frame.high):
-        _, at = _place(frame, frame.left, y)
-        yield element("line", x1=_LEFT, x2=right, y1=at, y2=at, class_="grid")
-        yield text(f"{y:.5g}", x=_LEFT - 6, y=at + 4, text_anchor="end")
+    for y in _choose_ticks(frame.low, frame.high):
+        _, at = _get_pixel(frame, frame.left, y)
+        yield format_element("line", x1=_LEFT, x2=right, y1=at, y2=at, class_="grid")
+        yield format_text(f"{y:.5g}", x=_LEFT - 6, y=at + 4, text_anchor="end")
     counted = all(one.x == int(one.x) for points in plot.lines.values() for one in points)
-    ticks = _ticks(frame.left, frame.right, counted=counted)
+    ticks = _choose_ticks(frame.left, frame.right, counted=counted)
     for x in (one for one in ticks if one == int(one) or not counted):
-        at, _ = _place(frame, x, frame.low)
-        yield element("line", x1=at, x2=at, y1=bottom, y2=bottom + 4, class_="axis")
-        yield text(f"{x:.5g}", x=at, y=bottom + 17, text_anchor="middle")
-    yield element("path", d=f"M{_LEFT} {_TOP}V{bottom}H{right}", class_="axis")
-    yield text(svg.shortened(plot.over, 40), x=(_LEFT + right) / 2, y=_HEIGHT - 6,
+        at, _ = _get_pixel(frame, x, frame.low)
+        yield format_element("line", x1=at, x2=at, y1=bottom, y2=bottom + 4, class_="axis")
+        yield format_text(f"{x:.5g}", x=at, y=bottom + 17, text_anchor="middle")
+    yield format_element("path", d=f"M{_LEFT} {_TOP}V{bottom}H{right}", class_="axis")
+    yield format_text(svg.shorten_text(plot.over, 40), x=(_LEFT + right) / 2, y=_HEIGHT - 6,
                text_anchor="middle")  # fmt: skip
-    yield text(svg.shortened(plot.title, 50), x=4, y=12)
+    yield format_text(svg.shorten_text(plot.title, 50), x=4, y=12)
 
 
-def _line(frame: _Frame, name: str, points: Sequence[PlotPoint], colour: str) -> Iterator[str]:
-    places = [_place(frame, one.x, one.y) for one in points]
-    yield _polyline(places, stroke=colour, stroke_width=1.5)
+def _draw_line(frame: _Frame, name: str, points: Sequence[PlotPoint], colour: str) -> Iterator[str]:
+    places = [_get_pixel(frame, one.x, one.y) for one in points]
+    yield _draw_polyline(places, stroke=colour, stroke_width=1.5)
     for one, (x, y) in zip(points, places, strict=True):
         if one.error and isfinite(one.error):
-            above, below = (_place(frame, one.x, one.y + s * one.error)[1] for s in (1, -1))
-            yield element("line", x1=x, x2=x, y1=above, y2=below, stroke=colour)
-        tip = svg.title(f"{one.x:.6g}: {one.y:.6g}")
-        yield element("circle", tip, cx=x, cy=y, r=2.5, fill=colour)
+            above, below = (_get_pixel(frame, one.x, one.y + s * one.error)[1] for s in (1, -1))
+            yield format_element("line", x1=x, x2=x, y1=above, y2=below, stroke=colour)
+        tip = svg.format_title(f"{one.x:.6g}: {one.y:.6g}")
+        yield format_element("circle", tip, cx=x, cy=y, r=2.5, fill=colour)
     if name:
         x, y = places[-1]
-        yield text(svg.shortened(name, 10), x=x + 6, y=y + 4, style=f"fill:{colour}")
+        yield format_text(svg.shorten_text(name, 10), x=x + 6, y=y + 4, style=f"fill:{colour}")
 
 
-def _polyline(places: Iterable[tuple[float, float]], **style: object) -> str:
-    path = " ".join(f"{svg.number(x)},{svg.number(y)}" for x, y in places)
-    return element("polyline", points=path, fill="none", **style)
+def _draw_polyline(places: Iterable[tuple[float, float]], **style: object) -> str:
+    path = " ".join(f"{svg.format_coordinate(x)},{svg.format_coordinate(y)}" for x, y in places)
+    return format_element("polyline", points=path, fill="none", **style)
 
 
-def _bounds(plot: Plot, frame: _Frame) -> Iterator[str]:
+def _draw_best_and_limits(plot: Plot, frame: _Frame) -> Iterator[str]:
     """Yield the best so far as steps, and each limit as a line with its name, or at the edge."""
     if plot.best:
-        places = [_place(frame, one.x, one.y) for one in _stepped(plot.best)]
+        places = [_get_pixel(frame, one.x, one.y) for one in _compute_step_corners(plot.best)]
         x, y = places[-1]
-        yield _polyline(places, **_BEST)
-        yield text("best", x=x + 6, y=y + 4, style="fill:var(--completed)")
+        yield _draw_polyline(places, **_BEST)
+        yield format_text("best", x=x + 6, y=y + 4, style="fill:var(--completed)")
     for name, limit in plot.limits.items():
-        x, y = _place(frame, frame.left, limit)
+        x, y = _get_pixel(frame, frame.left, limit)
         right = _WIDTH - _RIGHT
         if arrow := frame.beyond(limit):
             edge = _TOP - 4 if limit > frame.high else _HEIGHT - 6
-            yield text(f"{arrow}{name}", x=right, y=edge, text_anchor="end", style=_OF_LIMIT)
+            yield format_text(f"{arrow}{name}", x=right, y=edge, text_anchor="end", style=_OF_LIMIT)
             continue
-        yield element("line", x1=x, x2=right, y1=y, y2=y, **_LIMIT)
-        # Below its line at the top, where the name of the axis stands.
+        yield format_element("line", x1=x, x2=right, y1=y, y2=y, **_LIMIT)
+        # Below the line at the top, because the name of the axis is there.
         beside = y - 4 if y > _TOP + 12 else y + 14
-        yield text(name, x=x + 4, y=beside, style=_OF_LIMIT)
+        yield format_text(name, x=x + 4, y=beside, style=_OF_LIMIT)
 
 
-def _stepped(points: Sequence[PlotPoint]) -> list[PlotPoint]:
+def _compute_step_corners(points: Sequence[PlotPoint]) -> list[PlotPoint]:
     """Return the corners of a line that keeps its value until the next point."""
     corners = (corner for a, b in pairwise(points) for corner in (a, a._replace(x=b.x)))
     return [*corners, points[-1]]
 
 
-#: Dots of a letter of Braille: by column and row from above → its bit.
+#: Bits of a Braille character, by column and by row from the top.
 _DOTS = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))
 
 
 def in_braille(plot: Plot, width: int = 60, height: int = 12) -> list[str]:
-    """Return the plot in lines of a terminal, ``width`` and ``height`` of the canvas in letters."""
-    frame = _frame(plot)
+    """Return the plot as terminal lines, with a canvas of ``width`` by ``height`` characters."""
+    frame = _build_frame(plot)
     canvas = [[0] * width for _ in range(height)]
     near = {name: y for name, y in plot.limits.items() if not frame.beyond(y)}
     limits = ([PlotPoint(x, y) for x in frame[:2]] for y in near.values())
-    best = [_stepped(plot.best)] if plot.best else []
+    best = [_compute_step_corners(plot.best)] if plot.best else []
     for points in (*plot.lines.values(), *best, *limits):
-        for x, y in _dots(frame, points, width * 2 - 1, height * 4 - 1):
+        for x, y in _compute_dots(frame, points, width * 2 - 1, height * 4 - 1):
             canvas[y // 4][x // 2] |= _DOTS[x % 2][y % 4]
     labels = [f"{frame.high:.5g}", *[""] * (height - 2), f"{frame.low:.5g}"]
     wide = max(map(len, labels))
@@ -347,7 +351,7 @@ def in_braille(plot: Plot, width: int = 60, height: int = 12) -> list[str]:
     return [plot.title, *lines, f"{' ' * wide} └{'─' * width}", f"{' ' * wide}  {ends}", *named]
 
 
-def _dots(
+def _compute_dots(
     frame: _Frame, points: Sequence[PlotPoint], right: int, bottom: int
 ) -> Iterator[tuple[int, int]]:
     """Yield the dots of a line, from each point straight to the next."""

@@ -1,4 +1,4 @@
-"""Pictures of stages as SVG: layers, colours, pieces of text."""
+"""Pictures of stages as SVG: layers, colours and texts."""
 
 from __future__ import annotations
 
@@ -11,57 +11,57 @@ from xml.sax.saxutils import escape, quoteattr
 from projections.words.text import in_lines
 
 
-def element(name: str, content: str = "", /, **attributes: object) -> str:
-    """Return one element; ``content`` is markup, ``class_`` stands for ``class``."""
+def format_element(name: str, content: str = "", /, **attributes: object) -> str:
+    """Return an element. ``content`` is markup, and ``class_`` means the attribute ``class``."""
     given = "".join(
-        f" {key.rstrip('_').replace('_', '-')}={quoteattr(in_lines(number(value)))}"
+        f" {key.rstrip('_').replace('_', '-')}={quoteattr(in_lines(format_coordinate(value)))}"
         for key, value in attributes.items()
         if value is not None
     )
     return f"<{name}{given}>{content}</{name}>" if content else f"<{name}{given}/>"
 
 
-def text(value: str, /, **attributes: object) -> str:
+def format_text(value: str, /, **attributes: object) -> str:
     """Return a text element that shows ``value``."""
-    return element("text", escape(in_lines(value)), **attributes)
+    return format_element("text", escape(in_lines(value)), **attributes)
 
 
-def title(value: str) -> str:
-    """Return what is shown and read out for the element around it."""
-    return element("title", escape(in_lines(value)))
+def format_title(value: str) -> str:
+    """Return the title of an element, which browsers show and screen readers read aloud."""
+    return format_element("title", escape(in_lines(value)))
 
 
-def number(value: object) -> str:
-    """Return a coordinate with at most two decimals, anything else as it is."""
+def format_coordinate(value: object) -> str:
+    """Return a number with at most two decimals, and any other value as a string."""
     return f"{value:.2f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
 
 
-def columns(value: str) -> int:
-    """Return how many columns of a terminal, or half-ems, ``value`` takes."""
+def count_columns(value: str) -> int:
+    """Return the number of columns in a terminal, or half-ems, of ``value``."""
     return sum(2 if east_asian_width(letter) in "WF" else 1 for letter in value)
 
 
-def shortened(value: str, width: int) -> str:
-    """Return ``value`` in at most ``width`` columns, an ellipsis at its end where it is cut."""
+def shorten_text(value: str, width: int) -> str:
+    """Return ``value`` in at most ``width`` columns, with an ellipsis if it was cut."""
     value = " ".join(value.split())
-    if columns(value) <= width:
+    if count_columns(value) <= width:
         return value
-    while value and columns(value) >= width:
+    while value and count_columns(value) >= width:
         value = value[:-1]
     return value.rstrip() + "…"
 
 
-def wrapped(value: str, width: int) -> list[str]:
-    """Return ``value`` in one or two lines of at most ``width`` columns, the rest cut off."""
+def wrap_text(value: str, width: int) -> list[str]:
+    """Return ``value`` in one or two lines of at most ``width`` columns, and cut the rest."""
     first = ""
     words = value.split()
-    while words and columns(f"{first} {words[0]}".strip()) <= width:
+    while words and count_columns(f"{first} {words[0]}".strip()) <= width:
         first = f"{first} {words.pop(0)}".strip()
     rest = " ".join(words)
-    return [line for line in (first, shortened(rest, width)) if line]
+    return [line for line in (first, shorten_text(rest, width)) if line]
 
 
-def picture(
+def format_picture(
     name: str,
     style: str,
     size: tuple[int, int],
@@ -69,29 +69,29 @@ def picture(
     parts: Iterable[str],
     role: str = "img",
 ) -> str:
-    """Return the ``svg`` element of a class, on a ground of ``size``, titled with what it is of.
+    """Return an ``svg`` element with a class, a background of ``size`` and a title.
 
-    ``role`` is ``group`` of one that holds links.
+    ``role`` is ``group`` for a picture that contains links.
     """
     width, height = size
     inner = [
-        title(of),
-        element("style", variables(f".{name}") + style),
-        element("rect", width=width, height=height, class_="ground"),
+        format_title(of),
+        format_element("style", format_color_variables(f".{name}") + style),
+        format_element("rect", width=width, height=height, class_="ground"),
         *parts,
     ]
-    return element(
+    return format_element(
         "svg", "\n".join(["", *inner, ""]), xmlns="http://www.w3.org/2000/svg", class_=name,
         role=role, width=width, height=height, viewBox=f"0 0 {width} {height}",
     )  # fmt: skip
 
 
 def file_of(drawing: str) -> Iterator[str]:
-    """Yield the file of a picture alone."""
+    """Yield the parts of a stand-alone file with the picture."""
     yield from ('<?xml version="1.0" encoding="UTF-8"?>\n', drawing, "\n")
 
 
-#: Name → the colour by light and in the dark.
+#: Name → its colours in the light and in the dark theme.
 _COLORS = {
     "ground": ("#f6f8fa", "#0d1117"),
     "card": ("#ffffff", "#161b22"),
@@ -113,8 +113,11 @@ _COLORS = {
 }
 
 
-def variables(selector: str) -> str:
-    """Return CSS that gives ``selector`` the colours as ``--name``; paper is always light."""
+def format_color_variables(selector: str) -> str:
+    """Return CSS that defines the colours for ``selector`` as ``--name``.
+
+    Print is always light.
+    """
     light, dark = (
         "".join(f"--{name}:{both[place]};" for name, both in _COLORS.items()) for place in (0, 1)
     )
@@ -124,21 +127,21 @@ def variables(selector: str) -> str:
     )
 
 
-def light(name: str) -> str:
-    """Return the colour for what knows no other theme, as ``#rrggbb``."""
+def get_light_color(name: str) -> str:
+    """Return the colour as ``#rrggbb``, for formats without a dark theme."""
     return _COLORS[name][0]
 
 
-#: Sweeps down and up; a stage graph settles in two or three.
+#: Number of sweeps down and up. The graph of a workflow settles in two or three.
 _SWEEPS = 4
 
 Point = tuple[float, float]
 
 
 class Layout(NamedTuple):
-    """Places in units of one node: x from 0, layer y from 0.
+    """Positions in units of one node: x from 0, layer y from 0.
 
-    ``edges`` lead from a dependency to its dependent through the places between.
+    ``edges`` lead from a dependency to its dependent through the points between.
     """
 
     nodes: dict[str, Point]
@@ -147,15 +150,15 @@ class Layout(NamedTuple):
     height: int
 
 
-def layout(needs: Mapping[str, Sequence[str]]) -> Layout:
-    """Return the places of the nodes of an acyclic graph: node → what it depends on.
+def compute_layout(needs: Mapping[str, Sequence[str]]) -> Layout:
+    """Return the positions of the nodes of an acyclic graph, given as node → its dependencies.
 
-    The same graph gives the same places. A dependency on what is not there is left out.
+    The same graph gives the same positions. Dependencies on unknown nodes are ignored.
     """
     known = {node: [d for d in deps if d in needs] for node, deps in needs.items()}
     layers = layers_of(known)
-    rows, paths = _rows(known, layers)
-    _settle(rows, paths.values())
+    rows, paths = _build_rows(known, layers)
+    _sort_rows(rows, paths.values())
     width = max((len(row) for row in rows), default=0)
     places = {
         name: (x + (width - len(row)) / 2, float(y))
@@ -167,24 +170,24 @@ def layout(needs: Mapping[str, Sequence[str]]) -> Layout:
 
 
 def layers_of(needs: Mapping[str, Sequence[str]]) -> dict[str, int]:
-    """Return the length of the longest way to each node, in an acyclic graph."""
+    """Return the length of the longest path to each node in an acyclic graph."""
     found: dict[str, int] = {}
     waiting = list(needs)
     while waiting:
         ready = [node for node in waiting if all(dep in found for dep in needs[node])]
         for node in ready:
             found[node] = 1 + max((found[dep] for dep in needs[node]), default=-1)
-        # A circle never gets ready; its nodes stand below all others.
+        # A cycle never gets ready, so its nodes are placed below all others.
         stuck = () if ready else waiting
         found.update((node, len(found)) for node in stuck)
         waiting = [node for node in waiting if node not in found]
     return found
 
 
-def _rows(
+def _build_rows(
     needs: Mapping[str, Sequence[str]], layers: Mapping[str, int]
 ) -> tuple[list[list[str]], dict[tuple[str, str], list[str]]]:
-    """Return the names in each layer, those that lead long edges through it included."""
+    """Return the names in each layer, including the points of long edges through the layer."""
     rows: list[list[str]] = [[] for _ in range(max(layers.values(), default=-1) + 1)]
     for node, layer in layers.items():
         rows[layer].append(node)
@@ -199,8 +202,8 @@ def _rows(
     return rows, paths
 
 
-def _settle(rows: list[list[str]], paths: Iterable[Sequence[str]]) -> None:
-    """Order each row by the mean place of its neighbours in the row before it."""
+def _sort_rows(rows: list[list[str]], paths: Iterable[Sequence[str]]) -> None:
+    """Order each row by the mean place of its neighbours in the adjacent row."""
     links: dict[str, list[str]] = {}
     for one, other in chain.from_iterable(map(pairwise, paths)):
         links.setdefault(one, []).append(other)
@@ -209,12 +212,12 @@ def _settle(rows: list[list[str]], paths: Iterable[Sequence[str]]) -> None:
         order = range(1, len(rows)) if sweep % 2 == 0 else range(len(rows) - 2, -1, -1)
         for y in order:
             before = rows[y - 1] if sweep % 2 == 0 else rows[y + 1]
-            places, means = _centred(before), _centred(rows[y])
+            places, means = _center_row(before), _center_row(rows[y])
             for name in rows[y]:
                 near = [places[one] for one in links.get(name, ()) if one in places]
                 means[name] = sum(near) / len(near) if near else means[name]
             rows[y].sort(key=means.__getitem__)
 
 
-def _centred(row: Sequence[str]) -> dict[str, float]:
+def _center_row(row: Sequence[str]) -> dict[str, float]:
     return {name: x - (len(row) - 1) / 2 for x, name in enumerate(row)}

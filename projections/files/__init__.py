@@ -1,1 +1,1 @@
-"""The files that people read, as the state shows in them."""
+"""The files that people read, rendered from the state."""

@@ -1,4 +1,4 @@
-"""Attempts, stages, rounds, moments and workflows side by side: what went in, what came out."""
+"""Compare inputs and results of attempts, stages, rounds, moments and workflows."""
 
 from __future__ import annotations
 
@@ -12,25 +12,26 @@ from lifecycle.state.effort import HOUR, core_seconds
 from lifecycle.state.loops import Round
 from lifecycle.state.workflow import Attempt, Stage, Workflow
 from lifecycle.words.metrics import is_number, metrics_of
-from projections.words.answers import Apart, apart, with_error
-from projections.words.came_about import differing, variables_of
+from projections.words.answers import Apart, measure_difference, with_error
+from projections.words.came_about import describe_uncommitted_files, variables_of
 from projections.words.rounds import attempts_of, points_of_round
-from projections.words.text import seconds, shown
+from projections.words.text import compute_seconds, format_cell
 
 KINDS = ("metric", "parameter", "script", "code", "input", "environment", "measure", "output")
-#: Kinds whose values are the SHA-256 of a file.
+#: Kinds of values that are the SHA-256 of a file.
 OF_FILES = ("script", "input", "output")
-#: Measures that a table of runs has: what it took, and the points of a round.
+#: Measures in a table of runs: resources used, and the points of a round.
 _TOLD = ("seconds", "core hours", "points added")
-#: Digits of a digest that are shown.
+#: Number of shown digits of a digest.
 _DIGEST = 12
 
 
 @dataclass(slots=True)
 class ComparedSide:
-    """One of what is compared: by kind, name → value.
+    """A side of a comparison: by kind, name → value.
 
-    Of a file it is its SHA-256, of a metric an object with ``value``, ``error`` and ``unit``.
+    The value of a file is its SHA-256, that of a metric an object with ``value``, ``error`` and
+    ``unit``.
     """
 
     name: str
@@ -39,7 +40,7 @@ class ComparedSide:
 
 @dataclass(frozen=True, slots=True)
 class ComparedRow:
-    """A name, and its value on each side, None if a side has none."""
+    """A name, and its value on each side, or None for a side without a value."""
 
     kind: str
     name: str
@@ -47,45 +48,45 @@ class ComparedRow:
 
     @property
     def is_same(self) -> bool:
-        """Whether all sides have it, and the same."""
+        """Return whether all sides have the same value."""
         return all(value == self.values[0] and value is not None for value in self.values)
 
     @property
     def apart(self) -> tuple[Apart | None, ...]:
-        """How far the numbers of the sides behind the first are from its own."""
+        """The differences between the number of the first side and the numbers of the others."""
         first, *others = self.values
-        return tuple(_apart(first, other) for other in others)
+        return tuple(_measure_difference(first, other) for other in others)
 
     def cell(self, place: int) -> str:
-        """Return what is shown of a side's value."""
+        """Return the text that shows the value of a side."""
         value = self.values[place]
         if value is None:
             return "-"
         if self.kind in OF_FILES:
             return str(value)[:_DIGEST]
         if self.kind != "metric":
-            return shown(value)
+            return format_cell(value)
         task = f" at {value['task']}" if value["task"] else ""
         return f"{with_error(value['value'], value['error'])} {value['unit'] or ''}".rstrip() + task
 
 
-def _number(value: Any) -> tuple[float, float | None, str | None] | None:
-    """Return a number, its error and its unit; None of what is no number."""
+def _parse_number(value: Any) -> tuple[float, float | None, str | None] | None:
+    """Return a number, its error and its unit, or None if the value is not a number."""
     if isinstance(value, dict) and "value" in value:
         return value["value"], value["error"], value["unit"]
     return (value, None, None) if is_number(value) else None
 
 
-def _apart(first: Any, other: Any) -> Apart | None:
-    """Return how far two values are apart; None of what is no number, or in another unit."""
-    one, two = _number(first), _number(other)
+def _measure_difference(first: Any, other: Any) -> Apart | None:
+    """Return the difference of two numbers, or None for other values or different units."""
+    one, two = _parse_number(first), _parse_number(other)
     if one is None or two is None or (one[2] and two[2] and one[2] != two[2]):
         return None
-    return apart(*one[:2], *two[:2])
+    return measure_difference(*one[:2], *two[:2])
 
 
-def rows(sides: Sequence[ComparedSide]) -> list[ComparedRow]:
-    """Return a row for each name that a side has: in the order of `KINDS`."""
+def build_rows(sides: Sequence[ComparedSide]) -> list[ComparedRow]:
+    """Return a row for each name of any side, in the order of `KINDS`."""
     names = dict.fromkeys(key for side in sides for key in side.values)
     ordered = sorted(names, key=lambda key: KINDS.index(key[0]))
     return [ComparedRow(*key, tuple(side.values.get(key) for side in sides)) for key in ordered]
@@ -101,20 +102,20 @@ def _is_told(row: ComparedRow) -> bool:
 
 
 def heads_of(columns: Sequence[ComparedRow]) -> list[str]:
-    """Return the name of each column; of several with one name each has its kind before it."""
+    """Return the name of each column. Equal names get their kind as prefix."""
     names = Counter(["side", *(row.name for row in columns)])
     return [row.name if names[row.name] == 1 else f"{row.kind} {row.name}" for row in columns]
 
 
-def plain(value: Any) -> Any:
-    """Return a value as one that sorts: of a metric its number."""
+def get_sortable_value(value: Any) -> Any:
+    """Return a value that can be sorted: the number of a metric, or the value unchanged."""
     return value["value"] if isinstance(value, dict) and "value" in value else value
 
 
 def order_of(values: Sequence[Any], *, down: bool = False) -> list[int]:
-    """Return the places of values in their order: numbers before text, and last what is not there.
+    """Return the indices of values in sorted order: numbers, then text, then missing values.
 
-    ``down``: the largest first.
+    With ``down``, the largest value comes first.
     """
     every = range(len(values))
     numbers = [n for n in every if is_number(values[n])]
@@ -125,16 +126,18 @@ def order_of(values: Sequence[Any], *, down: bool = False) -> list[int]:
 
 
 def side_of_state(name: str, state: Workflow) -> ComparedSide:
-    """Return a whole workflow as it is in a state: each value under its stage's id."""
+    """Return the values of all stages of a workflow in a state, prefixed with the stage's id."""
     side = ComparedSide(name)
     for stage in state.stages.values():
         _put_stage(side, stage, f"{stage.id}.")
-    _put(side, "measure", {"status": state.workflow_status or "active", "plan": state.version})
+    _add_values(
+        side, "measure", {"status": state.workflow_status or "active", "plan": state.version}
+    )
     return side
 
 
 def side_of_stage(name: str, stage: Stage, tasks: Iterable[Mapping[str, Any]] = ()) -> ComparedSide:
-    """Return a stage as it is in a state, with the numbers of its ``tasks``, each by its key."""
+    """Return the values of a stage in a state, with the numbers of its ``tasks`` by key."""
     side, metrics = ComparedSide(name), metrics_of(stage.parameters)
     _put_stage(side, stage)
     for task in tasks:
@@ -148,26 +151,26 @@ def side_of_stage(name: str, stage: Stage, tasks: Iterable[Mapping[str, Any]] = 
             }
             for number, value in task["metrics"].items()
         ]
-        _put(side, "metric", _metrics(numbers), f"{task['key']} ")
+        _add_values(side, "metric", _map_metrics(numbers), f"{task['key']} ")
     return side
 
 
 def _put_stage(side: ComparedSide, stage: Stage, prefix: str = "") -> None:
     source = stage.source
-    _put(side, "metric", _metrics(stage.metrics), prefix)
-    _put(side, "parameter", stage.parameters, prefix)
+    _add_values(side, "metric", _map_metrics(stage.metrics), prefix)
+    _add_values(side, "parameter", stage.parameters, prefix)
     if source is not None:
-        _put(side, "script", source.scripts)
-        _put(side, "code", _code(source), prefix)
-        _put(side, "input", _digests(source.inputs))
-    _put(side, "measure", _measures(stage), prefix)
-    _put(side, "output", _digests(stage.results))
+        _add_values(side, "script", source.scripts)
+        _add_values(side, "code", _describe_code(source), prefix)
+        _add_values(side, "input", _map_digests(source.inputs))
+    _add_values(side, "measure", _collect_stage_values(stage), prefix)
+    _add_values(side, "output", _map_digests(stage.results))
 
 
 def side_of_attempt(
     name: str, steps: Iterable[tuple[RecordedEvent, Workflow]], stage: str, attempt: str
 ) -> ComparedSide | None:
-    """Return an attempt with the parameters that it ran with; None if there is no such one."""
+    """Return an attempt with the parameters that it ran with, or None if it does not exist."""
     side = None
     for event, state in steps:
         if event.data.get("stage") != stage:
@@ -177,20 +180,20 @@ def side_of_attempt(
             continue
         if event.type == "attempt.started" and event.data.get("attempt") == attempt:
             side = ComparedSide(name)
-            _put(side, "parameter", state.stages[stage].parameters)
-            _put(side, "script", found.scripts)
-            _put(side, "code", _code(found))
-            _put(side, "input", _digests(found.inputs))
-            _put(side, "environment", _environment(found.environment))
+            _add_values(side, "parameter", state.stages[stage].parameters)
+            _add_values(side, "script", found.scripts)
+            _add_values(side, "code", _describe_code(found))
+            _add_values(side, "input", _map_digests(found.inputs))
+            _add_values(side, "environment", _describe_environment(found.environment))
         if side is not None:
-            _put(side, "measure", _ended(found))
-            _put(side, "metric", _metrics(found.metrics))
-            _put(side, "output", _digests(found.results))
+            _add_values(side, "measure", _collect_attempt_values(found))
+            _add_values(side, "metric", _map_metrics(found.metrics))
+            _add_values(side, "output", _map_digests(found.results))
     return side
 
 
 def side_of_round(name: str, state: Workflow, loop: str, of: Round) -> ComparedSide:
-    """Return a round of a loop: its numbers, its points, who proposed them, what it took."""
+    """Return a round of a loop: its numbers, its points, their proposer and its measures."""
     side, attempts = ComparedSide(name), attempts_of(state, loop, of.number)
     numbers = [{"name": number, **value} for number, value in of.numbers.items()]
     ended = [attempt for attempt in attempts if attempt.ended_at is not None]
@@ -200,59 +203,69 @@ def side_of_round(name: str, state: Workflow, loop: str, of: Round) -> ComparedS
         "proposer": of.by or "the plan",
         "reason": of.reason,
         "attempts": len(attempts),
-        "seconds": round(sum(_took(attempt) or 0 for attempt in ended), 1),
+        "seconds": round(sum(_compute_seconds(attempt) or 0 for attempt in ended), 1),
         "core hours": round(sum(core_seconds(one) for one in ended if one.charged) / HOUR, 6),
     }
-    _put(side, "metric", _metrics(numbers))
-    _put(side, "parameter", {"points": points})
-    _put(side, "input", of.data)
-    _put(side, "measure", {key: value for key, value in measures.items() if value is not None})
+    _add_values(side, "metric", _map_metrics(numbers))
+    _add_values(side, "parameter", {"points": points})
+    _add_values(side, "input", of.data)
+    _add_values(
+        side, "measure", {key: value for key, value in measures.items() if value is not None}
+    )
     return side
 
 
-def _put(side: ComparedSide, kind: str, found: Mapping[str, Any], prefix: str = "") -> None:
+def _add_values(side: ComparedSide, kind: str, found: Mapping[str, Any], prefix: str = "") -> None:
     side.values.update({(kind, f"{prefix}{name}"): value for name, value in found.items()})
 
 
-def _digests(files: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+def _map_digests(files: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     return {one["path"]: one["sha256"] for one in files}
 
 
-def _metrics(numbers: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+def _map_metrics(numbers: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     names = ("value", "error", "unit", "task")
     return {one["name"]: {name: one.get(name) for name in names} for one in numbers}
 
 
-def _code(attempt: Attempt) -> dict[str, str]:
+def _describe_code(attempt: Attempt) -> dict[str, str]:
     if attempt.code is None:
         return {}
-    return {"commit": attempt.code["commit"], "not committed": differing(attempt.code) or "nothing"}
+    return {
+        "commit": attempt.code["commit"],
+        "not committed": describe_uncommitted_files(attempt.code) or "nothing",
+    }
 
 
-def _environment(found: Mapping[str, Any] | None) -> dict[str, str]:
+def _describe_environment(found: Mapping[str, Any] | None) -> dict[str, str]:
     if found is None:
         return {}
     return {**variables_of(found), "all variables": f"SHA-256 {found['sha256'][:_DIGEST]}"}
 
 
-def _measures(stage: Stage) -> dict[str, Any]:
+def _collect_stage_values(stage: Stage) -> dict[str, Any]:
     newest = stage.attempt
     told = {"status": stage.status.value, "attempts": len(stage.attempts)}
     if newest is None:
         return told
-    return {**told, "seconds": _took(newest), **_used(newest)}
+    return {**told, "seconds": _compute_seconds(newest), **_collect_resources(newest)}
 
 
-def _ended(attempt: Attempt) -> dict[str, Any]:
-    told = {"outcome": attempt.outcome or "under way", "exit code": attempt.exit_code,
-            "host": attempt.host, "seconds": _took(attempt), **_used(attempt)}  # fmt: skip
-    return {name: value for name, value in told.items() if value is not None}
+def _collect_attempt_values(attempt: Attempt) -> dict[str, Any]:
+    values = {
+        "outcome": attempt.outcome or "under way",
+        "exit code": attempt.exit_code,
+        "host": attempt.host,
+        "seconds": _compute_seconds(attempt),
+        **_collect_resources(attempt),
+    }
+    return {name: value for name, value in values.items() if value is not None}
 
 
-def _used(attempt: Attempt) -> dict[str, float]:
+def _collect_resources(attempt: Attempt) -> dict[str, float]:
     return {name.replace("_", " "): value for name, value in attempt.resources.items()}
 
 
-def _took(attempt: Attempt) -> float | None:
-    found = seconds(attempt.started_at, attempt.ended_at)
+def _compute_seconds(attempt: Attempt) -> float | None:
+    found = compute_seconds(attempt.started_at, attempt.ended_at)
     return None if found is None else round(found, 1)

@@ -1,4 +1,4 @@
-"""The fields of ``workflow-state.json``, and how two versions differ."""
+"""The fields of ``workflow-state.json``, and the differences between two versions."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 
 
 class FieldDifference(NamedTuple):
-    """One field that differs.
+    """A field that differs between two documents.
 
-    ``stage`` is the id of the stage it belongs to, None for a field of the workflow; ``path``
-    leads from there. ``kind``: changed, added, removed, or order (of an object's keys, or of the
-    stages), where ``old`` and ``new`` list the keys.
+    ``stage`` is the id of its stage, None for a field of the workflow; ``path`` is the path from
+    there. ``kind``: changed, added, removed, or order (of an object's keys, or of the stages); with
+    order, ``old`` and ``new`` list the keys.
     """
 
     stage: str | None
@@ -24,34 +24,36 @@ class FieldDifference(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The field as people write it: ``stage-2.parameters.command``."""
+        """The name of the field for people: ``stage-2.parameters.command``."""
         steps = self.path if self.stage is None else (self.stage, *self.path)
         return ".".join(steps) or "(the whole)"
 
 
-def differences(old: Any, new: Any) -> list[FieldDifference]:
-    """Return what differs between two documents of a workflow.
+def find_differences(old: Any, new: Any) -> list[FieldDifference]:
+    """Return the differences between two documents of a workflow.
 
-    Stages are told apart by their ids; any other list is one value. Values are the same only
-    where they are written the same: 1, 1.0 and true differ.
+    Stages are matched by id; any other list is one value. Values are equal only if their JSON text
+    is equal: 1, 1.0 and true differ.
     """
     if not isinstance(old, dict) or not isinstance(new, dict):
-        return list(_leaf(None, (), old, new))
-    before, after = _stages(old), _stages(new)
+        return list(_compare_values(None, (), old, new))
+    before, after = _map_stages(old), _map_stages(new)
     if before is None or after is None:
-        return list(_objects(None, (), old, new))
-    rest = _objects(None, (), {**old, "stages": None}, {**new, "stages": None})
+        return list(_compare_objects(None, (), old, new))
+    rest = _compare_objects(None, (), {**old, "stages": None}, {**new, "stages": None})
     return [*rest, *_of_stages(before, after)]
 
 
-def applied(old: dict[str, Any], new: dict[str, Any], chosen: list[FieldDifference]) -> Any:
-    """Return the old document with those differences to the new one that are chosen."""
+def apply_differences(
+    old: dict[str, Any], new: dict[str, Any], chosen: list[FieldDifference]
+) -> Any:
+    """Return the old document with the chosen differences applied."""
     result = deepcopy(old)
     for difference in chosen:
         if difference.kind == "order":
             continue
         if difference.path:
-            _apply(_holder(result, difference), difference)
+            _apply_difference(_find_holder(result, difference), difference)
         elif difference.kind == "added":
             place = [entry["id"] for entry in new["stages"]].index(difference.stage)
             result["stages"].insert(place, difference.new)
@@ -60,7 +62,7 @@ def applied(old: dict[str, Any], new: dict[str, Any], chosen: list[FieldDifferen
     return result
 
 
-def _holder(document: dict[str, Any], difference: FieldDifference) -> dict[str, Any]:
+def _find_holder(document: dict[str, Any], difference: FieldDifference) -> dict[str, Any]:
     """Return the object that holds the field."""
     found: Any = document
     if difference.stage is not None:
@@ -71,15 +73,15 @@ def _holder(document: dict[str, Any], difference: FieldDifference) -> dict[str, 
     return holder
 
 
-def _apply(holder: dict[str, Any], difference: FieldDifference) -> None:
+def _apply_difference(holder: dict[str, Any], difference: FieldDifference) -> None:
     if difference.kind == "removed":
         del holder[difference.path[-1]]
     else:
         holder[difference.path[-1]] = difference.new
 
 
-def _stages(document: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the stages by their ids, None if they cannot be told apart."""
+def _map_stages(document: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the stages by id, or None if an id is missing or not unique."""
     entries = document.get("stages")
     if not isinstance(entries, list):
         return None
@@ -91,39 +93,39 @@ def _stages(document: dict[str, Any]) -> dict[str, Any] | None:
 def _of_stages(old: dict[str, Any], new: dict[str, Any]) -> Iterator[FieldDifference]:
     for id_, entry in old.items():
         if id_ in new:
-            yield from _objects(id_, (), entry, new[id_])
+            yield from _compare_objects(id_, (), entry, new[id_])
         else:
             yield FieldDifference(id_, (), "removed", entry, None)
     for id_, entry in new.items():
         if id_ not in old:
             yield FieldDifference(id_, (), "added", None, entry)
-    yield from _order(None, ("stages",), old, new)
+    yield from _compare_order(None, ("stages",), old, new)
 
 
-def _objects(
+def _compare_objects(
     stage: str | None, path: tuple[str, ...], old: dict[str, Any], new: dict[str, Any]
 ) -> Iterator[FieldDifference]:
     for key, value in old.items():
         if key not in new:
             yield FieldDifference(stage, (*path, key), "removed", value, None)
         elif isinstance(value, dict) and isinstance(new[key], dict):
-            yield from _objects(stage, (*path, key), value, new[key])
+            yield from _compare_objects(stage, (*path, key), value, new[key])
         else:
-            yield from _leaf(stage, (*path, key), value, new[key])
+            yield from _compare_values(stage, (*path, key), value, new[key])
     for key, value in new.items():
         if key not in old:
             yield FieldDifference(stage, (*path, key), "added", None, value)
-    yield from _order(stage, path, old, new)
+    yield from _compare_order(stage, path, old, new)
 
 
-def _leaf(
+def _compare_values(
     stage: str | None, path: tuple[str, ...], old: Any, new: Any
 ) -> Iterator[FieldDifference]:
     if json.dumps(old) != json.dumps(new):
         yield FieldDifference(stage, path, "changed", old, new)
 
 
-def _order(
+def _compare_order(
     stage: str | None, path: tuple[str, ...], old: dict[str, Any], new: dict[str, Any]
 ) -> Iterator[FieldDifference]:
     before = [key for key in old if key in new]
@@ -137,7 +139,7 @@ Tree = dict[str, Any]
 
 
 class _Absent:
-    """What stands where no field does."""
+    """The value of a missing field."""
 
     def __repr__(self) -> str:
         return "(not there)"
@@ -146,23 +148,23 @@ class _Absent:
 ABSENT = _Absent()
 
 
-def tree(document: dict[str, Any]) -> Tree:
-    """Return the document with its stages by their ids beside the fields of the workflow."""
+def build_tree(document: dict[str, Any]) -> Tree:
+    """Return the document with its stages by id, next to the fields of the workflow."""
     fields = {key: value for key, value in document.items() if key != "stages"}
     return fields | {stage["id"]: stage for stage in document["stages"]}
 
 
-def leaves(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
-    """Yield every path below a value that leads to something that is no object, with that."""
+def iterate_leaves(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
+    """Yield each path to a value that is not an object, together with the value."""
     if not isinstance(value, dict) or not value:
         yield path, value
         return
     for key, child in value.items():
-        yield from leaves(child, (*path, key))
+        yield from iterate_leaves(child, (*path, key))
 
 
-def at(value: Any, path: Path) -> Any:
-    """Return what stands at a path, `ABSENT` if nothing does."""
+def get_at_path(value: Any, path: Path) -> Any:
+    """Return the value at a path, or `ABSENT` if no value exists there."""
     for key in path:
         if not isinstance(value, dict) or key not in value:
             return ABSENT
@@ -171,9 +173,9 @@ def at(value: Any, path: Path) -> Any:
 
 
 def path_of(known: Any, name: str) -> Path:
-    """Return the path that a name means in a tree; keys may hold dots themselves.
+    """Return the path that a name means in a tree. Keys may contain dots.
 
-    If nothing is known by it, every dot parts two keys.
+    If no known path matches, every dot separates two keys.
     """
     if not isinstance(known, dict):
         return tuple(name.split("."))
@@ -185,6 +187,6 @@ def path_of(known: Any, name: str) -> Path:
     return tuple(name.split("."))
 
 
-def spelt(path: Path) -> str:
+def format_path(path: Path) -> str:
     """Return the name of a path."""
     return ".".join(path)

@@ -1,4 +1,4 @@
-"""What a report tells: facts alone, taken in one pass over the log, for Markdown and for HTML."""
+"""The facts of a report, collected in one pass over the log, for Markdown and HTML."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from typing import Any
 
 from eventstore.event import RecordedEvent
 from lifecycle.state.workflow import Attempt, Stage, Workflow
-from projections.files.progress_log import kept_tasks_note, message
+from projections.files.progress_log import format_message, kept_tasks_note
 from projections.files.sessions import SessionRecord, take_session
 from projections.words.decisions import AmendmentFold, AmendmentRecord
 
-#: Lines of the log that a report still holds; an export of the log has them all.
+#: Maximum number of log lines in a report. An export of the log contains all lines.
 _LINES = 2000
 Fields = dict[str, Any]
 
 
 @dataclass(slots=True)
 class StageResult:
-    """What the log says of one stage's work. Each of ``troubles`` has a time, a kind and a text.
+    """The recorded work of a stage. Each of ``troubles`` has a time, a kind and a text.
 
-    ``judged``: attempt → the newest completion or failure that was recorded of it, with ``by``.
-    ``ran_with``: attempt → the parameters that it was started with. ``versions``: attempt → the
-    versions that its jobs wrote down.
+    ``judged``: attempt → its newest recorded completion or failure, with ``by``. ``ran_with``:
+    attempt → the parameters at its start. ``versions``: attempt → the program versions that its
+    jobs wrote down.
     """
 
     completed: Fields = field(default_factory=dict)
@@ -34,14 +34,14 @@ class StageResult:
     troubles: list[tuple[str, str, str]] = field(default_factory=list)
 
     def add(self, event: RecordedEvent, stage: Stage) -> None:
-        """Take in an event of the stage, with the stage after it."""
+        """Record an event of the stage, with the stage after the event."""
         data, newest = event.data, stage.source
         id_ = data.get("attempt") or (newest.id if newest is not None else None)
         match event.type:
             case "stage.completed":
-                self.completed = self.judged[id_] = _judgement(event)
+                self.completed = self.judged[id_] = _get_judgement(event)
             case "stage.failed":
-                self.judged[id_] = _judgement(event)
+                self.judged[id_] = _get_judgement(event)
             case "attempt.started":
                 self.ran_with[str(data["attempt"])] = dict(stage.parameters)
             case "stage.computed" if id_ is not None:
@@ -54,36 +54,41 @@ class StageResult:
         if event.type == "attempt.started" and not data.get("recovers"):
             return
         kind, text = _TROUBLES[event.type]
-        paths = ", ".join(one["path"] for one in data.get("outputs") or [])
+        paths = ", ".join(
+            f"{one['path']}, {how}"
+            for name, how in (("outputs", "changed by hand"), ("deleted", "deleted"))
+            for one in data.get(name) or []
+        )
         more = {"paths": paths, "why": data.get("reason") or data.get("amendment")}
         more["kept"] = kept_tasks_note(data)
         self.troubles.append((event.occurred_at, kind, text.format_map({**data, **more})))
 
     def parameters(self, stage: Stage, attempt: Attempt | None) -> Fields:
-        """Return those that an attempt of the stage was started with, else the present ones."""
+        """Return the parameters at the start of an attempt, or otherwise the current ones."""
         return self.ran_with.get(attempt.id if attempt else "", stage.parameters)
 
     def differing(self, stage: Stage, attempt: Attempt) -> Fields:
-        """Return the parameters of an attempt that are not those of the one behind the outputs."""
+        """Return the parameters of an attempt that differ from those behind the outputs."""
         own, last = self.parameters(stage, attempt), self.parameters(stage, stage.source)
         names = [name for name in {**own, **last} if own.get(name) != last.get(name)]
         return {name: own.get(name) for name in names}
 
 
-def _judgement(event: RecordedEvent) -> Fields:
-    """Return what was found of an attempt, with who recorded it as ``by``."""
+def _get_judgement(event: RecordedEvent) -> Fields:
+    """Return the recorded judgement of an attempt, with its author as ``by``."""
     names = ("evidence", "detail", "judged_by", "error", "checks", "outputs")
     return {**{name: event.data.get(name) for name in names}, "by": str(event.actor)}
 
 
-#: Type of an event → the kind of the trouble, and what is said of it.
+_RETRIED = "put right"
+#: Event type → kind and text of the trouble.
 _TROUBLES = {
     "stage.failed": ("failed", "{error}"),
-    "stage.retried": ("put right", "retry {retry}: {fix}{kept}"),
-    "attempt.started": ("lost", "{recovers} was lost; {attempt} took its place"),
-    "results.adopted": ("adopted", "{paths}, changed by hand: {reason}"),
+    "stage.retried": (_RETRIED, "retry {retry}: {fix}{kept}"),
+    "attempt.started": ("lost", "{attempt} replaced {recovers}, which was lost"),
+    "results.adopted": ("adopted", "{paths}: {reason}"),
     "outputs.reused": (
-        "reused", "outputs of {attempt}, which computed from the same; nothing was run"
+        "reused", "reused the outputs of {attempt}, which had the same inputs; nothing was run"
     ),
     "stage.invalidated": ("invalidated", "{why}"),
 }  # fmt: skip
@@ -91,9 +96,9 @@ _TROUBLES = {
 
 @dataclass(slots=True)
 class WorkflowFacts:
-    """All that a report tells of a workflow, as it stands at ``version`` with the hash ``head``.
+    """The facts for a report on a workflow at ``version``, with the hash ``head``.
 
-    ``edits`` are changes of files by somebody else, and what became of them; ``lines`` are those
+    ``edits`` are file changes by other programs and the decisions on them; ``lines`` are the lines
     of the history.
     """
 
@@ -111,7 +116,7 @@ class WorkflowFacts:
     head: str = ""
 
     def add(self, event: RecordedEvent, state: Workflow) -> None:
-        """Take in an event and the state after it."""
+        """Record an event and the state after it."""
         self.state, self.version, self.head = state, event.version, event.hash
         self.first = min(self.first or event.occurred_at, event.occurred_at)
         self.last = max(self.last, event.occurred_at)
@@ -125,8 +130,13 @@ class WorkflowFacts:
         elif event.type.startswith("drift."):
             self._add_edit(event)
 
+    def retries_of(self, stage: str) -> int:
+        """Return the number of retries in the history. A rerun sets `retry_count` back to 0."""
+        found = self.results.get(stage, StageResult())
+        return sum(kind == _RETRIED for _, kind, _ in found.troubles)
+
     def _add_line(self, event: RecordedEvent, state: Workflow) -> None:
-        text = message(event, state)
+        text = format_message(event, state)
         if text is not None:
             self.line_count += 1
             at = event.occurred_at if event.actor.kind == "import" else event.recorded_at
@@ -141,17 +151,17 @@ class WorkflowFacts:
         self.edits.append({"at": event.recorded_at, "what": what, **told})
 
     def result(self, stage: Stage) -> StageResult:
-        """Return what the log says of a stage's work."""
+        """Return the recorded results of a stage."""
         return self.results.get(stage.id) or StageResult()
 
     @property
     def amendments(self) -> list[AmendmentRecord]:
-        """Every amendment in the order of its proposal, with who decided it."""
+        """All amendments in the order of their proposals, with the persons who decided."""
         return self.decisions.records(self.state)
 
 
 def facts_of(steps: Iterable[tuple[RecordedEvent, Workflow]], state: Workflow) -> WorkflowFacts:
-    """Return the facts of a history; ``state`` is the one at its end."""
+    """Return the facts of a history. ``state`` is its final state."""
     found = WorkflowFacts(state)
     for event, after in steps:
         found.add(event, after)
@@ -159,7 +169,7 @@ def facts_of(steps: Iterable[tuple[RecordedEvent, Workflow]], state: Workflow) -
 
 
 def _place_of(difference: Mapping[str, Any]) -> str:
-    """Return where a difference lies, in dots; of one of another shape what can be told."""
+    """Return the path of a difference with dots, or another description if it has no path."""
     path = difference.get("path")
     steps = path if isinstance(path, list) else [path]
     return ".".join(str(step) for step in (difference.get("stage"), *steps) if step is not None)

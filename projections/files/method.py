@@ -1,4 +1,4 @@
-"""How each stage was computed, whole: somebody who reads it can do the same again."""
+"""The complete method of each stage, so that a reader can repeat the computation."""
 
 from __future__ import annotations
 
@@ -7,18 +7,19 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from lifecycle.state.workflow import Attempt, Stage
-from lifecycle.sweeps.definition import MAP, is_sweep
+from lifecycle.sweeps.definition import MAP
+from lifecycle.sweeps.work import build_work
 from projections.files.facts import Fields, WorkflowFacts
 from projections.words.came_about import SET, told_code, variables_of
 
-#: Parameters that say what is run, in the order in which they are told.
+#: Parameters that define the command of a stage, in the order of the report.
 _FIRST = ("command", MAP, "verify")
 Named = list[tuple[str, str]]
-"""Names and values, each value whole: text as it is, the rest as JSON."""
+"""Names and complete values: strings unchanged, all other values as JSON."""
 
 
 class MethodFile(NamedTuple):
-    """A file that a stage read, ran or made; size in bytes and SHA-256 in hex, empty if unknown."""
+    """A file that a stage read, ran or wrote, with its size in bytes and SHA-256 if known."""
 
     role: str
     path: str
@@ -27,9 +28,9 @@ class MethodFile(NamedTuple):
 
 
 class StageMethod(NamedTuple):
-    """What one stage was computed with: the attempt behind its outputs, else its definition.
+    """How a stage was computed: by the attempt behind its outputs, else its definition.
 
-    ``place`` is where its command is run, empty if it has none; ``ran``: where and how it was.
+    ``place`` is where its command runs, empty without a command; ``ran``: where and how it ran.
     """
 
     stage: Stage
@@ -40,7 +41,7 @@ class StageMethod(NamedTuple):
 
 
 class StageEnvironment(NamedTuple):
-    """The environment that stages have in common; values of ``names`` are not in the log."""
+    """The environment that stages have in common. The log has no values for ``names``."""
 
     stages: list[str]
     values: Named
@@ -49,7 +50,7 @@ class StageEnvironment(NamedTuple):
 
 
 class Method(NamedTuple):
-    """The method of a workflow; ``session`` is what its last session found of its surroundings."""
+    """The method of a workflow. ``session`` is the environment of its last session."""
 
     stages: list[StageMethod]
     environments: list[StageEnvironment]
@@ -57,7 +58,7 @@ class Method(NamedTuple):
 
     @property
     def said(self) -> str:
-        """How the commands are run."""
+        """The description of how the commands are run."""
         return (
             "A command is run by bash, with copies of its inputs at their paths below "
             "$WFCTL_ROOT, and sees a parameter NAME as $WFCTL_PARAM_NAME; verify is run in the "
@@ -65,15 +66,15 @@ class Method(NamedTuple):
         )
 
 
-def method(facts: WorkflowFacts) -> Method:
+def describe_method(facts: WorkflowFacts) -> Method:
     """Return how each stage was computed, in the order of the plan."""
     stages = [_of_stage(facts, stage) for stage in facts.state.stages.values()]
     said = (one.environment for one in reversed(facts.sessions) if one.environment)
-    return Method(stages, _environments(facts), as_typed(next(said, {})))
+    return Method(stages, _group_environments(facts), as_typed(next(said, {})))
 
 
 def as_typed(values: Fields) -> Named:
-    """Return values by name, each as it is typed."""
+    """Return names and values as strings: a string unchanged, any other value as JSON."""
     return [
         (str(name), value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
         for name, value in values.items()
@@ -84,14 +85,17 @@ def _of_stage(facts: WorkflowFacts, stage: Stage) -> StageMethod:
     attempt = stage.source
     given = facts.result(stage).parameters(stage, attempt)
     first = {name: given[name] for name in _FIRST if name in given}
-    each = "a folder for each task, in " if is_sweep(given) else ""
-    place = f"{each}a scratch copy of {stage.id}/" if "command" in given else ""
+    place = build_work(stage.id, given).place_name if "command" in given else ""
     return StageMethod(
-        stage, place, as_typed(first | given), list(_files(stage, attempt)), _ran(facts, stage)
+        stage,
+        place,
+        as_typed(first | given),
+        list(_list_files(stage, attempt)),
+        _describe_run(facts, stage),
     )
 
 
-def _files(stage: Stage, attempt: Attempt | None) -> Iterator[MethodFile]:
+def _list_files(stage: Stage, attempt: Attempt | None) -> Iterator[MethodFile]:
     """Yield each file once, the scripts first: a script may be an input too."""
     scripts = attempt.scripts if attempt is not None else {}
     yield from (MethodFile("script", path, "", digest) for path, digest in scripts.items())
@@ -99,21 +103,21 @@ def _files(stage: Stage, attempt: Attempt | None) -> Iterator[MethodFile]:
         yield from (MethodFile("input", path, "", "") for path in stage.inputs)
         return
     read = [one for one in attempt.inputs if one["path"] not in scripts]
-    yield from _recorded(f"carried on from {attempt.carried_from}", attempt.carried)
-    yield from _recorded("input", read)
+    yield from _build_files(f"continued from {attempt.carried_from}", attempt.carried)
+    yield from _build_files("input", read)
     beside = {path: one for path, one in (attempt.beside or {}).items() if path not in scripts}
-    yield from (MethodFile("beside a script", path, "", one) for path, one in beside.items())
-    yield from _recorded("output", stage.results)
+    yield from (MethodFile("next to a script", path, "", one) for path, one in beside.items())
+    yield from _build_files("output", stage.results)
 
 
-def _recorded(role: str, files: Sequence[Fields]) -> Iterator[MethodFile]:
+def _build_files(role: str, files: Sequence[Fields]) -> Iterator[MethodFile]:
     for one in files:
         path, size, digest = (str(one.get(name, "")) for name in ("path", "size", "sha256"))
         yield MethodFile(role, path, size, digest)
 
 
-def _ran(facts: WorkflowFacts, stage: Stage) -> Named:
-    """Return where and how the attempt behind the outputs ran; what is unknown is left out."""
+def _describe_run(facts: WorkflowFacts, stage: Stage) -> Named:
+    """Return where and how the attempt behind the outputs ran, without unknown values."""
     state, attempt = facts.state, stage.source
     backend = stage.backend or state.default_backend
     told: dict[str, Any] = {"backend": backend, "profile": state.profile(stage) or None}
@@ -125,7 +129,7 @@ def _ran(facts: WorkflowFacts, stage: Stage) -> Named:
     return as_typed({name: value for name, value in told.items() if value is not None})
 
 
-def _environments(facts: WorkflowFacts) -> list[StageEnvironment]:
+def _group_environments(facts: WorkflowFacts) -> list[StageEnvironment]:
     found: dict[str, StageEnvironment] = {}
     for stage in facts.state.stages.values():
         known = stage.source.environment if stage.source is not None else None

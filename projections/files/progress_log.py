@@ -1,7 +1,7 @@
-"""``progress.log``: one line for each event that a reader cares about.
+"""``progress.log``: one line for each event of interest to a reader.
 
-The spelling is that of the staged-workflow protocol ("The lines of progress.log"): readers
-grep for it. Source of the time in brackets: ``recorded_at`` at the writer's local offset.
+The format is that of the staged-workflow protocol ("The lines of progress.log"), because readers
+search for it. The time in brackets is ``recorded_at`` at the writer's local offset.
 """
 
 from __future__ import annotations
@@ -14,18 +14,19 @@ from lifecycle.event import SET_ASIDE
 from lifecycle.fold.stages import TYPES
 from lifecycle.state.conditions import budget_of
 from lifecycle.state.workflow import Workflow
-from projections.words.amendments import told, where
-from projections.words.text import local_seconds, uncontrolled
+from lifecycle.words.scripts import is_digest, named_scripts
+from projections.words.amendments import describe_amendment, format_targets
+from projections.words.text import local_seconds, mark_controls
 
 FILE_NAME = "progress.log"
-#: Files that a line names.
+#: Maximum number of files that a line names.
 _NAMES = 10
 
 
 class LogPiece(NamedTuple):
-    """A part of the file: where it stands among the others, and its bytes.
+    """A part of the file: its place among the other parts, and its bytes.
 
-    ``external``: somebody else wrote it there, and it may be any part of a line.
+    ``external``: another program wrote the part, which may be any part of a line.
     """
 
     place: tuple[int, int, int]
@@ -34,26 +35,26 @@ class LogPiece(NamedTuple):
 
     @property
     def version(self) -> int:
-        """The version that the file shows once this piece is in it."""
+        """The version that the file shows with this piece."""
         return self.place[0]
 
     @property
     def recorded(self) -> int:
-        """The version of the event that it is of: others' bytes stand before they are recorded."""
+        """The version of the event of this piece. Foreign bytes precede their event."""
         return self.place[2]
 
     def due(self, fresh: bool) -> bytes:
-        """Return the bytes to follow what stands before; ``fresh``: that ended a line.
+        """Return the bytes to append. ``fresh`` means that the file ends with a newline.
 
-        A line of ours never continues one of somebody else's.
+        A line of wfctl never continues a line of another program.
         """
         return self.content if fresh or self.external else b"\n" + self.content
 
 
-def piece(event: RecordedEvent, after: Workflow) -> LogPiece | None:
-    """Return what the event adds to the file, None if that is nothing.
+def build_piece(event: RecordedEvent, after: Workflow) -> LogPiece | None:
+    """Return the piece that the event adds to the file, or None for an event without one.
 
-    ``after`` is the state once the event was folded in.
+    ``after`` is the state after the event.
     """
     data = event.data
     if event.type == "line.imported":
@@ -63,17 +64,20 @@ def piece(event: RecordedEvent, after: Workflow) -> LogPiece | None:
         behind = data.get("after")
         version = event.version if behind is None else behind
         return LogPiece((version, 1, event.version), external_bytes(data), behind is not None)
-    text = line(event, after)
+    text = format_line(event, after)
     return LogPiece((event.version, 0, event.version), text.encode(), False) if text else None
 
 
-def joined(pieces: Iterable[LogPiece], fresh: bool = True) -> bytes:
-    """Return the bytes of pieces in order; ``fresh``: what stands before them ended a line."""
-    return b"".join(written(pieces, fresh))
+def join_pieces(pieces: Iterable[LogPiece], fresh: bool = True) -> bytes:
+    """Return the bytes of pieces in order.
+
+    ``fresh`` means that the text before ends with a newline.
+    """
+    return b"".join(iterate_bytes(pieces, fresh))
 
 
-def written(pieces: Iterable[LogPiece], fresh: bool = True) -> Iterator[bytes]:
-    """Yield the bytes of `joined`, piece by piece."""
+def iterate_bytes(pieces: Iterable[LogPiece], fresh: bool = True) -> Iterator[bytes]:
+    """Yield the bytes of `join_pieces`, piece by piece."""
     for part in pieces:
         yield part.due(fresh)
         fresh = part.content.endswith(b"\n")
@@ -95,51 +99,51 @@ def external_bytes(data: dict[str, Any]) -> bytes:
     return f"{data['text']}\n".encode() if raw is None else b64decode(raw)
 
 
-def line(event: RecordedEvent, after: Workflow) -> str | None:
-    """Return the event's line with its newline, None if it has none.
+def format_line(event: RecordedEvent, after: Workflow) -> str | None:
+    """Return the event's line with its newline, or None for an event without a line.
 
-    ``after`` is the state once the event was folded in.
+    ``after`` is the state after the event.
     """
-    text = message(event, after)
+    text = format_message(event, after)
     if text is None or (event.type in TYPES and event.version != after.import_end):
         return None
-    one_line = uncontrolled(" ".join(text.splitlines()))
+    one_line = mark_controls(" ".join(text.splitlines()))
     return f"[{local_seconds(event.recorded_at, event.utc_offset)}] {one_line}\n"
 
 
-def message(event: RecordedEvent, after: Workflow) -> str | None:
+def format_message(event: RecordedEvent, after: Workflow) -> str | None:
     """Return the line without its time.
 
-    A session begins and ends with the head of the log before the event, outside the chain and where
-    people look: what it was cannot be cut off in silence.
+    The lines of a session's start and end contain the head of the log before the event. They are
+    outside the chain, so that cutting the log does not stay unnoticed.
     """
-    text = _text(event.type, event.data, after)
+    text = _format_event(event.type, event.data, after)
     if event.type not in ("session.started", "session.ended"):
         return text
     return f"{text} [log at version {event.version - 1}: {event.prev_hash}]"
 
 
-def shows(type_: str, data: dict[str, Any], after: Workflow) -> bool:
-    """Whether an event of this type and payload adds a line."""
-    return _text(type_, data, after) is not None
+def has_line(type_: str, data: dict[str, Any], after: Workflow) -> bool:
+    """Return whether an event of this type and payload adds a line."""
+    return _format_event(type_, data, after) is not None
 
 
-def _text(type_: str, data: dict[str, Any], after: Workflow) -> str | None:
+def _format_event(type_: str, data: dict[str, Any], after: Workflow) -> str | None:
     made = _MESSAGES.get(type_)
     return made.format_map(data) if isinstance(made, str) else made and made(data, after)
 
 
-def _listed(names: list[str], more: int = 0) -> str:
+def _join_names(names: list[str], more: int = 0) -> str:
     more += max(0, len(names) - _NAMES)
     return ", ".join(names[:_NAMES]) + (f" and {more} more" if more else "")
 
 
-def _observed(data: dict[str, Any], _: Workflow) -> str:
+def _format_observed(data: dict[str, Any], _: Workflow) -> str:
     text = "{stage}: {attempt} found {verdict}: {reason}".format_map(data)
     return f"{text}; it waits: {data['waiting']}" if data.get("waiting") else text
 
 
-def _created(data: dict[str, Any], state: Workflow) -> str:
+def _format_created(data: dict[str, Any], state: Workflow) -> str:
     purpose = f" Purpose: {state.purpose.rstrip('.')}." if state.purpose else ""
     return f"Workflow created: {state.id}. {len(state.stages)} stages.{purpose}"
 
@@ -160,8 +164,8 @@ def _workflow_completed(data: dict[str, Any], state: Workflow) -> str:
     return f"Workflow completed. All {data['stages']} stages verified.{report}"
 
 
-def _status(status: str, *reasons: str) -> Message:
-    """Tell of a stage's new status, with the first of the fields that hold a reason."""
+def _build_status_message(status: str, *reasons: str) -> Message:
+    """Return a function that formats a new status with the first reason given."""
 
     def render(data: dict[str, Any], state: Workflow) -> str:
         detail = next((data[name] for name in reasons if data.get(name)), None)
@@ -179,12 +183,12 @@ def _attempt_started(data: dict[str, Any], state: Workflow) -> str | None:
             "(not counted as a retry)"
         )
     if data.get("carried"):
-        names = _listed([one["path"] for one in data["carried"]])
+        names = _join_names([one["path"] for one in data["carried"]])
         said.append(f"{data['attempt']} goes on from what {data['carried_from']} left: {names}")
     return f"{data['stage']}: {'; '.join(said)}" if said else None
 
 
-def _launched(data: dict[str, Any], state: Workflow) -> str:
+def _format_launched(data: dict[str, Any], state: Workflow) -> str:
     if data.get("again") or data["mode"] == "sync":
         ids = ", ".join(data.get("job_ids", [])) or "unknown"
         return f"{data['stage']}: {data['attempt']} runs as job {ids}"
@@ -192,65 +196,77 @@ def _launched(data: dict[str, Any], state: Workflow) -> str:
     return f"{data['stage']}: status -> running ({where})"
 
 
-def _computed(data: dict[str, Any], state: Workflow) -> str | None:
+def _format_computed(data: dict[str, Any], state: Workflow) -> str | None:
     detail = data.get("detail") or f"{data['attempt']}, exit {data['exit_code']}"
-    return _status("post_processing", "detail")({**data, "detail": detail}, state)
+    return _build_status_message("post_processing", "detail")({**data, "detail": detail}, state)
 
 
-def _failed(data: dict[str, Any], state: Workflow) -> str | None:
+def _format_failed(data: dict[str, Any], state: Workflow) -> str | None:
     category = data.get("category")
     told = f"; category: {category.replace('_', ' ')}" if category else ""
-    return _status("failed", "error")({**data, "error": f"{data['error']}{told}"}, state)
+    return _build_status_message("failed", "error")(
+        {**data, "error": f"{data['error']}{told}"}, state
+    )
 
 
-def _stopped(data: dict[str, Any], state: Workflow) -> str:
-    ended = f"{', '.join(data['ended'])} ended" if data["ended"] else "nothing was at work"
+def _format_stopped(data: dict[str, Any], state: Workflow) -> str:
+    ended = f"{', '.join(data['ended'])} ended" if data["ended"] else "nothing was running"
     return f"{data['stage']}: {data['attempt']} stopped ({data['reason']}): {ended}"
 
 
-def _left(data: dict[str, Any], state: Workflow) -> str:
+def _format_leftovers(data: dict[str, Any], state: Workflow) -> str:
     files = data["files"]
-    names = _listed([one["path"] for one in files], data.get("more", 0))
+    names = _join_names([one["path"] for one in files], data.get("more", 0))
     elsewhere = [one["at"] for one in files if one.get("at") is not None]
     host = f"{data['host']}:" if data.get("host") else ""
     where = f"; {len(elsewhere)} kept elsewhere, as {host}{elsewhere[0]}" if elsewhere else ""
-    return f"{data['stage']}: {data['attempt']} left {names}{where}"
+    exchanged = _join_names(data.get("exchanged", []), 0)
+    others = f"; other files at the end of the job: {exchanged}" if exchanged else ""
+    left = f" left {names}{where}" if files else ""
+    return f"{data['stage']}: {data['attempt']}{left}{others}"
 
 
-def _tasks(data: dict[str, Any], state: Workflow) -> str | None:
+def _format_tasks(data: dict[str, Any], state: Workflow) -> str | None:
     if data.get("record") is None:
-        return None  # a look on the way; the state has where it stands
-    from projections.words.came_about import counts_of
+        return None  # only a progress observation; the state has the status
+    from projections.words.came_about import count_tasks_by_state
 
-    counts = counts_of(data)
+    counts = count_tasks_by_state(data)
     said = [f"{number:,} {name}" for name, number in counts.items() if number and name != "done"]
     told = ", ".join([f"{counts['done']:,} of {data['total']:,} tasks done", *said])
     return f"{data['stage']}: {data['attempt']}: {told}"
 
 
-def _adopted(data: dict[str, Any], state: Workflow) -> str:
-    paths = ", ".join(one["path"] for one in data["outputs"][:_NAMES])
-    return f"WARNING: {data['stage']}: changed by hand and adopted: {paths} ({data['reason']})"
+def _format_adopted(data: dict[str, Any], state: Workflow) -> str:
+    found = {"changed by hand and adopted": data["outputs"]}
+    found |= {"deleted, with the recorded digest still valid": data.get("deleted", [])}
+    named = {how: ", ".join(one["path"] for one in some[:_NAMES]) for how, some in found.items()}
+    told = "; ".join(f"{how}: {paths}" for how, paths in named.items() if paths)
+    return f"WARNING: {data['stage']}: {told} ({data['reason']})"
 
 
-def _retried(data: dict[str, Any], state: Workflow) -> str:
+def _format_retried(data: dict[str, Any], state: Workflow) -> str:
     text = f"{data['stage']}: retry #{data['retry']} after fix: {data['fix']}"
     return text + kept_tasks_note(data)
 
 
 def kept_tasks_note(data: Mapping[str, Any]) -> str:
-    """Return the end of the line of a retry that keeps finished tasks; else nothing."""
+    """Return the suffix of the line for a retry that keeps finished tasks, or ""."""
     if not data.get("failed_only"):
         return ""
     return f" (finished tasks kept although their inputs changed: {data.get('approved_by')})"
 
 
-def _files(data: dict[str, Any], state: Workflow) -> str:
-    known = [*data["scripts"], *(f"what {stage} rests on" for stage in data["attempts"])]
-    return f"Known by their digests: {', '.join(known)}"
+def _format_files(data: dict[str, Any], state: Workflow) -> str:
+    scripts = named_scripts(data["scripts"]).items()
+    known = [path for path, one in scripts if is_digest(one)]
+    known += [f"the inputs of {stage}" for stage in data["attempts"]]
+    unknown = [f"{path} ({one})" for path, one in scripts if not is_digest(one)]
+    told = [f"Digests recorded: {', '.join(known)}"] if known else []
+    return "; ".join(told + ([f"Without a digest: {', '.join(unknown)}"] if unknown else []))
 
 
-def _freed(data: dict[str, Any], state: Workflow) -> str:
+def _format_freed(data: dict[str, Any], state: Workflow) -> str:
     count = len(data["paths"]) + data["more"]
     return (
         f"{data['stage']}: {count} leftovers of {data['attempt']} freed, {data['size']} bytes: "
@@ -258,49 +274,49 @@ def _freed(data: dict[str, Any], state: Workflow) -> str:
     )
 
 
-def _reused(data: dict[str, Any], state: Workflow) -> str:
+def _format_reused(data: dict[str, Any], state: Workflow) -> str:
     paths = ", ".join(one["path"] for one in data["outputs"][:_NAMES])
     of = f"{data['stage']}: outputs of {data['attempt']}"
-    return f"{of} reused, which computed from the same: {paths}"
+    return f"{of} reused, because it had the same inputs: {paths}"
 
 
-def _changed(data: dict[str, Any], state: Workflow) -> str:
+def _format_changed(data: dict[str, Any], state: Workflow) -> str:
     if not data["files"]:
         return f"{data['stage']}: its results are as recorded again"
-    names = _listed([f"{one['path']} ({one['kind']})" for one in data["files"]])
+    names = _join_names([f"{one['path']} ({one['kind']})" for one in data["files"]])
     return f"WARNING: {data['stage']}: results are not as recorded: {names}"
 
 
-def _note(data: dict[str, Any], state: Workflow) -> str:
+def _format_note(data: dict[str, Any], state: Workflow) -> str:
     stage = data.get("stage")
     return f"{stage}: {data['text']}" if stage else str(data["text"])
 
 
-def _amendment(verb: str) -> Message:
+def _build_amendment_message(verb: str) -> Message:
     def render(data: dict[str, Any], state: Workflow) -> str:
         amendment = state.amendments.get(data["amendment"])
         if amendment is None:
             return f"Amendment {verb}: {data['amendment']}, which nobody proposed"
         if amendment.is_plan:
             return f"Plan {verb}"
-        of = f"{amendment.kind}, {where(amendment)}"
-        return f"Amendment {verb}: {amendment.id} ({of}): {told(amendment)}"
+        of = f"{amendment.kind}, {format_targets(amendment)}"
+        return f"Amendment {verb}: {amendment.id} ({of}): {describe_amendment(amendment)}"
 
     return render
 
 
-def _approved(data: dict[str, Any], state: Workflow) -> str | None:
+def _format_approved(data: dict[str, Any], state: Workflow) -> str | None:
     amendment = state.amendments.get(data["amendment"])
     decided = (amendment.status, amendment.version) if amendment is not None else None
     if decided == ("approved", data.get("version")):
-        return _amendment("approved")(data, state)
+        return _build_amendment_message("approved")(data, state)
     return (
         f"WARNING: approval of {data['amendment']} has no accepted proof of consent and changes "
         "nothing; see wfctl audit bypasses"
     )
 
 
-def _charged(data: dict[str, Any], state: Workflow) -> str:
+def _format_charged(data: dict[str, Any], state: Workflow) -> str:
     total = f"total={state.session.cost:g}/{budget_of(state):g}"
     return f"{data['stage']}: session_cost += {data['weight']:g} ({data['work_class']}), {total}"
 
@@ -313,12 +329,12 @@ _HAPPENED = {
 }
 
 
-def _drift(data: dict[str, Any], state: Workflow) -> str:
-    kept = f"; the foreign version is kept as {data['kept_as']}" if data.get("kept_as") else ""
+def _format_drift(data: dict[str, Any], state: Workflow) -> str:
+    kept = f"; the edited version is kept as {data['kept_as']}" if data.get("kept_as") else ""
     return f"WARNING: {data['file']} {_HAPPENED[data['kind']]}{kept}"
 
 
-def _round(data: dict[str, Any], state: Workflow) -> str:
+def _format_round(data: dict[str, Any], state: Workflow) -> str:
     count = len(data["points"])
     of = data.get("source") or data["by"]
     why = f": {data['reason']}" if data.get("reason") else ""
@@ -326,56 +342,57 @@ def _round(data: dict[str, Any], state: Workflow) -> str:
 
 
 Message = Callable[[dict[str, Any], Workflow], str | None]
-#: Event type → its line: a text in which the names of fields stand, or what makes it.
+#: Event type → its line: a template with field names, or a function.
 _MESSAGES: dict[str, str | Message] = {
-    "workflow.created": _created,
+    "workflow.created": _format_created,
     "line.imported": _line_imported,
     "state.imported": _state_imported,
     "workflow.completed": _workflow_completed,
     "workflow.reopened": "Workflow reopened: {reason}",
-    "stage.readied": _status("ready", "reason"),
-    "stage.prepared": _status("preparing", "detail"),
+    "stage.readied": _build_status_message("ready", "reason"),
+    "stage.prepared": _build_status_message("preparing", "detail"),
     "attempt.started": _attempt_started,
-    "stage.launched": _launched,
-    "stage.computed": _computed,
-    "stage.completed": _status("completed", "detail", "evidence"),
-    "stage.failed": _failed,
-    "stage.retried": _retried,
-    "stage.invalidated": _status("invalidated", "reason", "amendment"),
-    "stage.skipped": _status("skipped", "reason", "amendment"),
+    "stage.launched": _format_launched,
+    "stage.computed": _format_computed,
+    "stage.completed": _build_status_message("completed", "detail", "evidence"),
+    "stage.failed": _format_failed,
+    "stage.retried": _format_retried,
+    "stage.invalidated": _build_status_message("invalidated", "reason", "amendment"),
+    "stage.skipped": _build_status_message("skipped", "reason", "amendment"),
     "stage.blocked": "WARNING: {stage} blocked: dependency {dependency} is {dependency_status}",
-    "attempt.observed": _observed,
+    "attempt.observed": _format_observed,
     "attempt.relaunched": "Recovering {stage}: re-launching DPDispatcher",
-    "attempt.stopped": _stopped,
-    "attempt.left": _left,
-    "tasks.observed": _tasks,
+    "attempt.stopped": _format_stopped,
+    "attempt.left": _format_leftovers,
+    "tasks.observed": _format_tasks,
     "outputs.recorded": lambda data, _: (
         f"{data['stage']}: outputs: {', '.join(data['outputs']) or 'none'}"
     ),
-    "results.adopted": _adopted,
+    "results.adopted": _format_adopted,
     "claim.overruled": (
         "WARNING: {stage}: {approved_by} overruled the evidence on {attempt} ({verdict}) and calls "
         "it {claim}: {reason}"
     ),
-    "files.recorded": _files,
-    "leftovers.freed": _freed,
-    "results.changed": _changed,
-    "outputs.reused": _reused,
+    "audit.agreed": "{approved_by} agreed to {kind} {subject} ({text}): {reason}",
+    "files.recorded": _format_files,
+    "leftovers.freed": _format_freed,
+    "results.changed": _format_changed,
+    "outputs.reused": _format_reused,
     "outputs.archived": "{stage}: outputs will be kept as {kept_as} before it runs again",
     "checkpoint.recorded": "{stage}: checkpoint recorded",
-    "note.logged": _note,
-    "amendment.proposed": _amendment("proposed"),
-    "amendment.approved": _approved,
-    "amendment.rejected": _amendment("rejected"),
+    "note.logged": _format_note,
+    "amendment.proposed": _build_amendment_message("proposed"),
+    "amendment.approved": _format_approved,
+    "amendment.rejected": _build_amendment_message("rejected"),
     "session.started": lambda data, state: (
         f"Session {data['number']} started. Workflow: {state.id}"
     ),
     "session.ended": lambda data, state: (
         f"Session {state.session.count} ended. Next: {data.get('next') or data['reason']}"
     ),
-    "cost.charged": _charged,
-    "round.begun": _round,
+    "cost.charged": _format_charged,
+    "round.begun": _format_round,
     "loop.stopped": "Loop {loop} is stopped: {reason}",
-    "drift.detected": _drift,
+    "drift.detected": _format_drift,
     SET_ASIDE: "WARNING: an event is ignored: {type!r:.80}, {why}",
 }

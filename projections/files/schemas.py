@@ -1,8 +1,8 @@
-"""JSON Schemas (draft 2020-12) of what wfctl writes: each event, the state, the JSON answers.
+"""JSON Schemas (draft 2020-12) of the data that wfctl writes: events, the state, JSON answers.
 
-``event`` is a recorded event as `wfctl events` and `wfctl export events` write it; its data is that
-of its type. Names and fields may be added in any version: readers must let unknown ones pass, and
-the schemas of the state and the answers do.
+``event`` is a recorded event as `wfctl events` and `wfctl export events` write it, with the data of
+its type. Any version may add names and fields. Readers must accept unknown ones, as the schemas of
+the state and the answers do.
 """
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from lifecycle.payload.event_types import VERSIONS
-from lifecycle.rules.decide import model_of
+from lifecycle.payload.event_types import STAGED, VERSIONS
 from lifecycle.state.status import Status
 from lifecycle.words.document import STAGE_FIELDS, WORKFLOW_FIELDS
+from projections.files.event_models import find_event_model
 from projections.words.text import schema_uri
+from wfctl_eventstore.extension import is_installed
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 Document = dict[str, Any]
@@ -25,49 +26,53 @@ _TEXTS: Document = {"type": "array", "items": _TEXT}
 _COUNT: Document = {"type": "integer", "minimum": 0}
 _OPTIONAL: Document = {"type": ["string", "null"]}
 _HASH: Document = {"type": "string", "pattern": "^[0-9a-f]{64}$"}
-#: UTC with microseconds.
+#: Schema of a time in UTC with microseconds.
 _MOMENT: Document = {
     "type": "string",
     "pattern": r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{6}Z$",
 }
 
 
-def schemas() -> dict[str, Document]:
+def load_schemas() -> dict[str, Document]:
     """Return every schema by its name: event types, ``event``, ``state``, ``answer``, ``plan`` …"""
-    every = {name: schema(name) for name in (*VERSIONS, *_WHOLES)}
+    types = [name for name in VERSIONS if name in STAGED or is_installed("machines")]
+    every = {name: find_schema(name) for name in (*types, *_WHOLES)}
     return {name: found for name, found in every.items() if found is not None}
 
 
-def schema(name: str) -> Document | None:
-    """Return one of them; None for an unknown name."""
+def find_schema(name: str) -> Document | None:
+    """Return the schema of a name, or None for an unknown name."""
     if name in VERSIONS:
-        body = model_of(name).model_json_schema()
-        return _named(name, body.pop("title"), body)
+        body = find_event_model(name).model_json_schema()
+        return name_schema(name, body.pop("title"), body)
     return _WHOLES[name][0]() if name in _WHOLES else None
 
 
-def about(name: str, schema: Document) -> str:
-    """Return in a line of what a schema is."""
+def describe_schema(name: str, schema: Document) -> str:
+    """Return the purpose of a schema in one line."""
     told = _WHOLES[name][1] if name in _WHOLES else schema.get("description")
+    if name == "definition":
+        told = "the definition for `wfctl machine init --definition`"
     if told is None:
         of, _, what = name.partition(".")
         told = f"the state of a {of}" if what == "state" else f"the data of {what} of a {of}"
     return str(told).split(". ")[0].split("\n")[0].rstrip(".").replace("``", "`")
 
 
-def _named(name: str, title: str, body: Document) -> Document:
+def name_schema(name: str, title: str, body: Document) -> Document:
+    """Return a schema with its address and title."""
     head = {"$schema": DIALECT, "$id": schema_uri(name, VERSIONS.get(name, 1)), "title": title}
     return {**head, **body}
 
 
-def _fields(properties: Document, required: list[str] | None = None) -> Document:
+def _build_object_schema(properties: Document, required: list[str] | None = None) -> Document:
     needed = list(properties) if required is None else required
     return {"type": "object", "required": needed, "properties": properties}
 
 
-def _event() -> Document:
-    actor = _fields({"kind": {"enum": ["user", "agent", "reconciler", "runner", "import"]},
-                     "name": _TEXT})  # fmt: skip
+def _build_event_schema() -> Document:
+    kinds = ["user", "agent", "reconciler", "runner", "import"]
+    actor = _build_object_schema({"kind": {"enum": kinds}, "name": _TEXT})
     properties = {
         "event_id": _TEXT,
         "stream": _TEXT,
@@ -87,12 +92,12 @@ def _event() -> Document:
         "prev_hash": _HASH,
         "hash": _HASH,
     }
-    body = {**_fields(properties), "additionalProperties": False}
-    return _named("event", "RecordedEvent", {**body, "allOf": [_data_of(t) for t in VERSIONS]})
+    body = {**_build_object_schema(properties), "additionalProperties": False}
+    return name_schema("event", "RecordedEvent", {**body, "allOf": [_data_of(t) for t in VERSIONS]})
 
 
 def _data_of(type_: str) -> Document:
-    """Return what says that an event of a type, in its newest version, has that type's data."""
+    """Return the schema which requires that an event of a type has the data of that type."""
     version = VERSIONS[type_]
     kind = {"type": {"const": type_}, "schema_version": {"const": version}}
     return {
@@ -101,7 +106,7 @@ def _data_of(type_: str) -> Document:
     }
 
 
-def _state() -> Document:
+def _build_state_schema() -> Document:
     known = {
         **dict.fromkeys(WORKFLOW_FIELDS, _OPTIONAL),
         "workflow_id": _TEXT,
@@ -110,12 +115,14 @@ def _state() -> Document:
         "session_config": _OBJECT,
         "default_backend": _TEXT,
         "backend_profiles": {"type": "object", "additionalProperties": _OBJECT},
-        "stages": {"type": "array", "items": _stage()},
+        "stages": {"type": "array", "items": _build_stage_schema()},
     }
-    return _named("state", "WorkflowState", _fields(known, ["workflow_id", "stages"]))
+    return name_schema(
+        "state", "WorkflowState", _build_object_schema(known, ["workflow_id", "stages"])
+    )
 
 
-def _stage() -> Document:
+def _build_stage_schema() -> Document:
     known = {
         **dict.fromkeys(STAGE_FIELDS, _OPTIONAL),
         **dict.fromkeys(("id", "name", "success_criteria"), _TEXT),
@@ -126,65 +133,64 @@ def _stage() -> Document:
         "running_process": {"type": ["object", "null"]},
         "checkpoint": True,
     }
-    return _fields(known, ["id", "name", "status"])
+    return _build_object_schema(known, ["id", "name", "status"])
 
 
-def _plan() -> Document:
-    """Return the schema of a plan: what `wfctl init` takes, and what each field is for."""
+def _build_plan_schema() -> Document:
+    """Return the schema of a plan for `wfctl init`, with a description of each field."""
     from lifecycle.plan.fields import WORDS_OF_STAGE, WORDS_OF_WORKFLOW
 
-    stage = _described(WORDS_OF_STAGE, _stage()["properties"], ["id", "name"])
-    known = {**_state()["properties"], "purpose": _TEXT, "stages": {"type": "array", "minItems": 1}}
-    whole = _described(WORDS_OF_WORKFLOW, known, ["workflow_id", "stages"])
+    stage = _build_closed_schema(
+        WORDS_OF_STAGE, _build_stage_schema()["properties"], ["id", "name"]
+    )
+    known = {
+        **_build_state_schema()["properties"],
+        "purpose": _TEXT,
+        "stages": {"type": "array", "minItems": 1},
+    }
+    whole = _build_closed_schema(WORDS_OF_WORKFLOW, known, ["workflow_id", "stages"])
     whole["properties"]["stages"]["items"] = stage
-    return _named("plan", "Plan", whole)
+    return name_schema("plan", "Plan", whole)
 
 
-def _definition() -> Document:
-    """Return the schema of the definition of a machine, as `wfctl machine init` takes it."""
-    from lifecycle.machines.definition import Definition
-
-    body = Definition.model_json_schema(by_alias=True)
-    return _named("definition", body.pop("title"), body)
-
-
-def _described(words: dict[str, str], known: Document, needed: list[str]) -> Document:
-    """Return an object of these fields alone, and of those that begin with x-."""
+def _build_closed_schema(words: dict[str, str], known: Document, needed: list[str]) -> Document:
+    """Return an object schema that allows only these fields and fields that start with x-."""
     properties = {
         name: {**known.get(name, {}), "description": text} for name, text in words.items()
     }
     closed = {"patternProperties": {"^x-": True}, "additionalProperties": False}
-    return {**_fields(properties, needed), **closed}
+    return {**_build_object_schema(properties, needed), **closed}
 
 
-def _answer() -> Document:
-    """Return the schema of what `-o json` prints: a success or a failure."""
+def _build_answer_schema() -> Document:
+    """Return the schema of the output of `-o json`: a success or a failure."""
     whole = {"type": ["integer", "null"]}
-    action = _fields(
+    action = _build_object_schema(
         {"command": _TEXT, "reason": _TEXT, "needs": _TEXTS, "person": {"type": "boolean"}},
         ["command", "reason"],
     )
     actions = {"type": "array", "items": action}
-    good = _fields(
+    good = _build_object_schema(
         {
             "success": {"const": True},
             "data": True,
             "next_actions": actions,
-            "_meta": _fields({"workflow": _OPTIONAL, "version": whole, "position": whole}),
+            "_meta": _build_object_schema(
+                {"workflow": _OPTIONAL, "version": whole, "position": whole}
+            ),
         }
     )
-    error = _fields({"code": _TEXT, "message": _TEXT, "data": _OBJECT})
-    bad = _fields(
+    error = _build_object_schema({"code": _TEXT, "message": _TEXT, "data": _OBJECT})
+    bad = _build_object_schema(
         {"success": {"const": False}, "error": error, "next_actions": actions}, ["success", "error"]
     )
-    return _named("answer", "Answer", {"oneOf": [good, bad]})
+    return name_schema("answer", "Answer", {"oneOf": [good, bad]})
 
 
-#: What is no event's data: what makes it, and what it is for.
+#: Name of a schema that is not event data → its builder and its purpose.
 _WHOLES: dict[str, tuple[Callable[[], Document], str]] = {
-    "event": (_event, "a recorded event, as `wfctl events` prints it"),
-    "state": (_state, "the state, as workflow-state.json holds it"),
-    "answer": (_answer, "the answer of a command with -o json"),
-    "plan": (_plan, "what `wfctl init` takes"),
-    "definition": (_definition, "what `wfctl machine init --definition` takes"),
+    "event": (_build_event_schema, "a recorded event, as `wfctl events` prints it"),
+    "state": (_build_state_schema, "the state, as in workflow-state.json"),
+    "answer": (_build_answer_schema, "the answer of a command with -o json"),
+    "plan": (_build_plan_schema, "the plan for `wfctl init`"),
 }

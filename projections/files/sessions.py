@@ -1,4 +1,4 @@
-"""The sessions of a workflow: when they ran, what they cost, what came of them."""
+"""The sessions of a workflow: their times, costs and results."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lifecycle.state.workflow import Workflow
 
 @dataclass(slots=True)
 class SessionRecord:
-    """One session. Times are UTC; ``end`` is its reason, ``died`` or ``open``."""
+    """One session. Times are UTC. ``end`` is its exit reason, ``died`` or ``open``."""
 
     number: int
     started_at: str
@@ -34,8 +34,8 @@ class SessionRecord:
         return asdict(self)
 
 
-def sessions(steps: Iterable[tuple[RecordedEvent, Workflow]]) -> list[SessionRecord]:
-    """Return every session of a history that wfctl kept, the oldest first."""
+def list_sessions(steps: Iterable[tuple[RecordedEvent, Workflow]]) -> list[SessionRecord]:
+    """Return every session of a history that wfctl recorded, oldest first."""
     found: list[SessionRecord] = []
     for event, state in steps:
         take_session(found, event, state)
@@ -43,16 +43,16 @@ def sessions(steps: Iterable[tuple[RecordedEvent, Workflow]]) -> list[SessionRec
 
 
 def take_session(found: list[SessionRecord], event: RecordedEvent, state: Workflow) -> None:
-    """Take into ``found`` what an event says of a session; ``state`` is the one after it."""
+    """Update ``found`` with a session event. ``state`` is the state after the event."""
     if event.type == "session.started":
         if found and found[-1].end == "open":
             found[-1].end = "died"
-        found.append(_started(event, state))
+        found.append(_start_record(event, state))
     elif found and found[-1].end == "open":
         _take_in(found[-1], event)
 
 
-def _started(event: RecordedEvent, state: Workflow) -> SessionRecord:
+def _start_record(event: RecordedEvent, state: Workflow) -> SessionRecord:
     return SessionRecord(
         number=event.data["number"],
         started_at=event.occurred_at,

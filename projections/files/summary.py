@@ -1,6 +1,6 @@
-"""What a report begins with: what was asked, what came out, how sure it is, what people decided.
+"""The beginning of a report: question, answers, reliability and decisions.
 
-Facts alone, from the state and the log; the report as Markdown and the one as HTML spell them.
+It contains only facts from the state and the log, which the Markdown and HTML reports format.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Stage, Workflow
-from projections.words.account import Seen, account
-from projections.words.amendments import summary as changes_of
-from projections.words.answers import answers
-from projections.words.came_about import decided, is_taken_over, missing
+from projections.words.account import Seen, list_items
+from projections.words.amendments import summarise_changes as changes_of
+from projections.words.answers import list_answers
+from projections.words.came_about import describe_decision, describe_missing_outputs, is_taken_over
 
 if TYPE_CHECKING:
     from projections.files.facts import StageResult, WorkflowFacts
@@ -32,20 +32,20 @@ FIGURES = {
 
 
 def is_figure(path: str) -> bool:
-    """Whether a path is that of a figure, by its suffix."""
+    """Return whether a path is that of a figure, by its suffix."""
     return PurePosixPath(path).suffix.lower() in FIGURES
 
 
 def figures_of(state: Workflow) -> list[str]:
     """Return the paths of the results that are figures on record."""
     known = {str(one["path"]) for stage in state.stages.values() for one in stage.results}
-    paths = (one.path for one in answers(state) if one.number is None)
+    paths = (one.path for one in list_answers(state) if one.number is None)
     return [path for path in paths if path in known and is_figure(path)]
 
 
 @dataclass(frozen=True, slots=True)
 class StageSummary:
-    """What came out of a completed stage, in whose words, by which checks."""
+    """The results of a completed stage, the source of the judgement, and its checks."""
 
     stage: Stage
     said: str
@@ -56,22 +56,22 @@ class StageSummary:
 
     @property
     def trust(self) -> str:
-        """On what it is called verified."""
+        """The reason why the stage is called verified."""
         if self.gone:
-            return f"taken over from an imported record, {missing(self.gone)}"
+            return f"taken over from an imported record, {describe_missing_outputs(self.gone)}"
         if is_taken_over(self.stage):
-            return "taken over from an imported record, and verified by nothing"
+            return "taken over from an imported record, and not verified"
         if self.checks:
             return f"{self.checks} checks passed" if self.checks > 1 else "1 check passed"
-        return f"on the word of {self.judged_by or 'anyone who completed it'}"
+        return f"as stated by {self.judged_by or 'anyone who completed it'}"
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The beginning of a report; ``outcomes`` has those first on which no other stage rests.
+    """The beginning of a report; ``outcomes`` starts with the stages that no other stage needs.
 
-    ``answers`` are the results that the plan names, a line each; ``figures`` are the paths of those
-    that are figures.
+    ``answers`` are the results that the plan names, a line each; ``figures`` are the paths of the
+    figures among them.
     """
 
     standing: str
@@ -84,51 +84,55 @@ class Summary:
 
     @property
     def undecided(self) -> str:
-        """What is said where no decision is told."""
+        """The sentence for a workflow without decisions."""
         if self.waits:
-            return "Nothing was decided yet; what waits for a person stands above."
-        return "Nothing was for a person to decide."
+            return "Nothing was decided yet. The list above shows what waits for a person."
+        return "No decision of a person was needed."
 
 
-def summarised(facts: WorkflowFacts, seen: Seen | None = None) -> Summary:
-    """Return what the facts and a look at the files come to."""
+def build_summary(facts: WorkflowFacts, seen: Seen | None = None) -> Summary:
+    """Return the summary of the facts and of a check of the files."""
     state = facts.state
     needed = {id_ for stage in state.stages.values() for id_ in stage.depends_on}
     done = [stage for stage in state.stages.values() if stage.status is Status.COMPLETED]
     last = [stage for stage in done if stage.id not in needed]
     rest = [stage for stage in done if stage.id in needed]
     gone = (seen or Seen()).gone
-    found = account(state, seen)
+    found = list_items(state, seen)
     return Summary(
-        standing=_standing(state, len(done), gone),
+        standing=_describe_progress(state, len(done), gone),
         outcomes=[
-            _outcome(stage, facts.result(stage), gone.get(stage.id, ())) for stage in [*last, *rest]
+            _build_stage_summary(stage, facts.result(stage), gone.get(stage.id, ()))
+            for stage in [*last, *rest]
         ],
-        doubts=[*map(str, found), *_doubts(facts)],
-        decisions=[*_decisions(state), *_judged(facts)],
+        doubts=[*map(str, found), *_list_doubts(facts)],
+        decisions=[*_list_decisions(state), *_list_judged_stages(facts)],
         waits=any(one.person for one in found),
-        answers=[str(one) for one in answers(state, seen) if one.number or one.lacking],
+        answers=[str(one) for one in list_answers(state, seen) if one.number or one.lacking],
         figures=figures_of(state),
     )
 
 
-def _standing(state: Workflow, done: int, gone: Mapping[str, Sequence[str]]) -> str:
+def _describe_progress(state: Workflow, done: int, gone: Mapping[str, Sequence[str]]) -> str:
     every = len(state.stages)
     if gone:
-        lacking = "; ".join(f"{id_}: {missing(paths)}" for id_, paths in gone.items())
+        lacking = "; ".join(
+            f"{id_}: {describe_missing_outputs(paths)}" for id_, paths in gone.items()
+        )
         return f"{done - len(gone)} of {every} stages are completed; taken over, {lacking}."
     if state.is_finished:
         skipped = every - done
         left_out = f", {skipped} skipped" if skipped else ""
         taken = sum(is_taken_over(stage) for stage in state.stages.values())
         verified = f", {taken} of them taken over and not verified" if taken else " and verified"
-        return f"All {done} stages are completed{verified}{left_out}."
+        all_done = "The only stage is" if every == 1 else f"All {done} stages are"
+        return f"{all_done} completed{verified}{left_out}."
     failed = [stage.id for stage in state.stages.values() if stage.status is Status.FAILED]
     told = f"; failed: {', '.join(failed)}" if failed else ""
     return f"Not finished: {done} of {every} stages are completed{told}."
 
 
-def _outcome(stage: Stage, result: StageResult, gone: Sequence[str]) -> StageSummary:
+def _build_stage_summary(stage: Stage, result: StageResult, gone: Sequence[str]) -> StageSummary:
     found = result.completed
     made = StageSummary(
         stage,
@@ -141,8 +145,8 @@ def _outcome(stage: Stage, result: StageResult, gone: Sequence[str]) -> StageSum
     return replace(made, said="") if made.said == made.trust else made
 
 
-def _doubts(facts: WorkflowFacts) -> Iterator[str]:
-    """Yield why a reader should look twice, beside the account of where the workflow stands."""
+def _list_doubts(facts: WorkflowFacts) -> Iterator[str]:
+    """Yield further reasons for doubt, in addition to the items of `list_items`."""
     for id_, result in facts.results.items():
         for _, kind, text in result.troubles:
             if kind == "adopted":
@@ -151,16 +155,16 @@ def _doubts(facts: WorkflowFacts) -> Iterator[str]:
         yield f"version {aside['version']} of the log is ignored: {aside['why']}"
 
 
-def _decisions(state: Workflow) -> Iterator[str]:
+def _list_decisions(state: Workflow) -> Iterator[str]:
     if state.consent == "trust" and not state.is_plan_agreed:
-        yield "nobody agreed to the plan: consent is by trust"
+        yield "nobody approved the plan (consent policy: trust)"
     for amendment in state.amendments.values():
         if amendment.status != "proposed":
-            yield f"{amendment.id} {decided(amendment)}: {changes_of(amendment)}"
+            yield f"{amendment.id} {describe_decision(amendment)}: {changes_of(amendment)}"
 
 
-def _judged(facts: WorkflowFacts) -> Iterator[str]:
-    """Yield which stages are completed on somebody's word, and which word it was."""
+def _list_judged_stages(facts: WorkflowFacts) -> Iterator[str]:
+    """Yield the stages that were completed on a person's or agent's claim, with that claim."""
     for stage in facts.state.stages.values():
         found = facts.result(stage).completed
         if stage.status is Status.COMPLETED and found.get("judged_by"):

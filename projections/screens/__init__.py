@@ -1,1 +1,1 @@
-"""What is shown now: next actions, what waits for a person, the live view."""
+"""The current view: next actions, items that wait for a person, and the live display."""

@@ -1,9 +1,9 @@
-"""What `wfctl watch` shows: graph, counts, running attempts, decisions, the log's last lines."""
+"""The live view: counts, stages, running attempts, decisions and the last lines of the log."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from types import MappingProxyType
 from typing import NamedTuple
@@ -12,11 +12,21 @@ from rich.text import Text
 
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Stage, Workflow
-from projections.drawing.terminal import SIGNS, drawn
-from projections.words.account import waits
+from projections.words.account import list_waiting_items
 from projections.words.came_about import line_of
-from projections.words.text import marked, seconds, told_span, waiting_told
+from projections.words.text import compute_seconds, mark_unseen, told_span, waiting_told
 
+SIGNS = {
+    Status.PENDING: "·",
+    Status.READY: "○",
+    Status.PREPARING: "◐",
+    Status.RUNNING: "▶",
+    Status.POST_PROCESSING: "◑",
+    Status.COMPLETED: "✓",
+    Status.FAILED: "✗",
+    Status.INVALIDATED: "↺",
+    Status.SKIPPED: "»",
+}
 STYLES = {
     Status.READY: "cyan",
     Status.PREPARING: "blue",
@@ -31,10 +41,8 @@ STYLES = {
 _AT_WORK = frozenset({Status.PREPARING, Status.RUNNING, Status.POST_PROCESSING, Status.FAILED})
 
 
-#: Lines that running attempts, decisions and the log get at most where not all fits.
+#: Maximum lines for running attempts, decisions and the log if the window is too small.
 _SHARE = 5
-#: Stages that are drawn as a graph; more are listed.
-_DRAWN = 300
 
 
 class View(NamedTuple):
@@ -44,78 +52,70 @@ class View(NamedTuple):
     bottom: int
 
 
-def graph(state: Workflow, width: int) -> list[Text]:
-    """Return the lines that show the stages; it takes a while where there are many."""
-    if len(state.stages) > _DRAWN:
-        every = state.stages.values()
-        return [Text(f"{SIGNS[s.status]} {s.id} {s.name}", STYLES[s.status]) for s in every]
-    return [
-        Text.assemble(
-            *((part.text, STYLES[part.status] if part.status else "dim") for part in line)
-        )
-        for line in drawn(state, width)
-    ]
-
-
-def frame(
+def render_frame(
     state: Workflow,
-    stages: Sequence[Text],
     log: Sequence[str],
     now: datetime,
     size: tuple[int, int],
     scrolled: int | None = None,
     told: Mapping[str, Mapping[str, int]] = MappingProxyType({}),
 ) -> View:
-    """Return what a window of ``size`` (columns, lines) shows.
+    """Return the frame for a window of ``size`` (columns, lines).
 
-    ``stages`` are the lines of `graph`; ``log`` holds the newest messages, oldest first; ``told``
-    says by stage how many tasks stand where. ``scrolled`` is the first line of the stages that is
-    shown where not all fit; None follows what is at work. Equal frames look the same.
+    ``log`` holds the newest messages, oldest first. ``told`` has the number of tasks in each
+    status, by stage. ``scrolled`` is the first visible line of the stages if they do not all fit;
+    None follows the stages at work. Equal frames look the same.
     """
     width, height = size
     status = f"  {state.workflow_status or 'active'}, plan version {state.version}, "
     title = Text(state.id, style="bold").append(f"{status}log version {state.head}", "dim")
-    head = [title, _counts(state), Text()]
-    stages_ = state.stages.values()
+    head = [title, _format_counts(state), Text()]
+    every = state.stages.values()
+    stages = [Text(f"{SIGNS[s.status]} {s.id} {s.name}", STYLES[s.status]) for s in every]
     running = [
         line
-        for stage in stages_
+        for stage in every
         if stage.open_attempt is not None
-        for line in _attempt(stage, now, told.get(stage.id))
+        for line in _format_attempt(stage, now, told.get(stage.id))
     ]
-    waiting = [Text(str(wait), "yellow") for wait in waits(state)]
-    below = _section("running", running) + _section("waits for a person", waiting)
+    waiting = [Text(str(wait), "yellow") for wait in list_waiting_items(state)]
+    below = _format_section("running", running) + _format_section("waits for a person", waiting)
     logged = [Text(" ".join(line.split())) for line in log]
     bottom = 0
     if len(head) + len(stages) + len(below) > height:
-        below = _section("running", _few(running)) + _section("waits for a person", _few(waiting))
+        below = _format_section("running", _limit_lines(running)) + _format_section(
+            "waits for a person", _limit_lines(waiting)
+        )
         room = max(height - len(head) - len(below) - _SHARE, 3)
         bottom = max(len(stages) - room, 0)
-        first = _first_at_work(state, stages) if scrolled is None else scrolled
-        stages = _window(stages, min(max(first, 0), bottom), room)
+        first = _first_at_work(every) if scrolled is None else scrolled
+        stages = _select_window(stages, min(max(first, 0), bottom), room)
     lines = [*head, *stages, *below]
     room = height - len(lines) - 2
     if room > 0:
-        lines += _section("log", logged[-room:])
-    return View(tuple(_fitted(line, width) for line in lines[:height]), bottom)
+        lines += _format_section("log", logged[-room:])
+    return View(tuple(_fit_line(line, width) for line in lines[:height]), bottom)
 
 
-def _fitted(line: Text, width: int) -> Text:
-    """Return a line in which nobody's words paint over what waits for a person."""
+def _fit_line(line: Text, width: int) -> Text:
+    """Return a line cut to the width, with invisible characters replaced."""
     line = line.copy()
-    line.plain = marked(line.plain)
+    line.plain = mark_unseen(line.plain)
     line.truncate(width, overflow="ellipsis")
     return line
 
 
-def _few(lines: list[Text]) -> list[Text]:
+def _limit_lines(lines: list[Text]) -> list[Text]:
     if len(lines) <= _SHARE:
         return lines
     return [*lines[: _SHARE - 1], Text(f"and {len(lines) - _SHARE + 1} more", "dim")]
 
 
-def _window(stages: Sequence[Text], first: int, room: int) -> list[Text]:
-    """Return so many lines from ``first`` on, the outer ones counting what is hidden."""
+def _select_window(stages: Sequence[Text], first: int, room: int) -> list[Text]:
+    """Return ``room`` lines from ``first`` on.
+
+    The outer lines show the number of hidden lines.
+    """
     shown = list(stages[first : first + room])
     below = len(stages) - first - len(shown)
     if first:
@@ -125,14 +125,13 @@ def _window(stages: Sequence[Text], first: int, room: int) -> list[Text]:
     return shown
 
 
-def _first_at_work(state: Workflow, stages: Sequence[Text]) -> int:
-    """Return the line before the first stage that is at work or failed, else the first."""
-    wanted = {stage.id for stage in state.stages.values() if stage.status in _AT_WORK}
-    found = (n for n, line in enumerate(stages) if wanted & set(line.plain.split()))
-    return max(next(found, 0) - 2, 0)
+def _first_at_work(stages: Iterable[Stage]) -> int:
+    """Return the line two above the first running or failed stage, else the first line."""
+    at_work = (n for n, stage in enumerate(stages) if stage.status in _AT_WORK)
+    return max(next(at_work, 0) - 2, 0)
 
 
-def _counts(state: Workflow) -> Text:
+def _format_counts(state: Workflow) -> Text:
     counts = Counter(stage.status for stage in state.stages.values())
     text = Text(f"{len(state.stages)} stages: ", "dim")
     told = [(status, counts[status]) for status in Status if counts[status]]
@@ -142,15 +141,17 @@ def _counts(state: Workflow) -> Text:
     return text
 
 
-def _section(title: str, lines: Sequence[Text]) -> list[Text]:
-    """Return lines under a heading; nothing if there are no lines."""
+def _format_section(title: str, lines: Sequence[Text]) -> list[Text]:
+    """Return lines under a heading, or nothing if there are no lines."""
     return [Text(), Text(title, style="bold"), *lines] if lines else []
 
 
-def _attempt(stage: Stage, now: datetime, counts: Mapping[str, int] | None) -> Iterator[Text]:
+def _format_attempt(
+    stage: Stage, now: datetime, counts: Mapping[str, int] | None
+) -> Iterator[Text]:
     attempt = stage.attempts[-1]
     line = Text(f"{stage.id} {attempt.id}", style=STYLES[stage.status])
-    line.append(f"  {elapsed(attempt.started_at, now)}")
+    line.append(f"  {format_elapsed(attempt.started_at, now)}")
     jobs = f", jobs {', '.join(attempt.job_ids)}" if attempt.job_ids else ""
     verdict = f", {attempt.verdict}" if attempt.verdict else ""
     yield line.append(f"  {stage.status.value}, {attempt.mode}{jobs}{verdict}", "dim")
@@ -160,9 +161,9 @@ def _attempt(stage: Stage, now: datetime, counts: Mapping[str, int] | None) -> I
         yield Text(f"  {line_of(counts)}")
 
 
-def elapsed(since: str, now: datetime) -> str:
-    """Return the time from one of the log's until now: ``4 s``, ``3 min 20 s``, ``5 h 12 min``."""
-    found = seconds(since, now.isoformat())
+def format_elapsed(since: str, now: datetime) -> str:
+    """Return the time since a time of the log: ``4 s``, ``3 min 20 s``, ``5 h 12 min``."""
+    found = compute_seconds(since, now.isoformat())
     if found is None:
-        return "since an unknown time"  # typed by hand in an imported file
+        return "since an unknown time"  # typed by a person in an imported file
     return told_span(max(int(found), 0))

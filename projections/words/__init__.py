@@ -1,1 +1,1 @@
-"""How amendments, times and the text of others are said."""
+"""Texts for amendments, times, results and foreign text."""

@@ -1,6 +1,6 @@
-"""The one account of a workflow: what is stale, changed, undecided, failed, waits, came about how.
+"""The account of a workflow: stale, changed, undecided, failed and waiting items, and their origin.
 
-Made of the state and of what a look at the root found; anyone who tells of any of it reads it here.
+It is derived from the state and from a check of the root, and all outputs about these items use it.
 """
 
 from __future__ import annotations
@@ -10,10 +10,17 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from lifecycle.state.conditions import downstream, has_refused_points, reason
+from lifecycle.state.conditions import (
+    downstream,
+    has_blocked_on_due_round,
+    is_refuted,
+    lies_in_plan,
+    pending_answers,
+    reason,
+)
 from lifecycle.state.status import Status, retry_limit
 from lifecycle.state.workflow import Stage, Workflow
-from projections.words.came_about import Item, came_about, decided_edits
+from projections.words.came_about import Item, came_about, decided_edits, with_answer
 from projections.words.text import utc_seconds
 
 _PAST = {"changed": "has changed", "missing": "is missing", "touched": "was touched"}
@@ -21,10 +28,9 @@ _PAST = {"changed": "has changed", "missing": "is missing", "touched": "was touc
 
 @dataclass(frozen=True, slots=True)
 class Deviation:
-    """A file that is not what the log holds of it.
+    """A file that differs from its record in the log.
 
-    ``what``: result, input. ``kind``: changed, missing, or touched, which a quick look leaves to
-    a deep one.
+    ``what``: result, input. ``kind``: changed, missing, or touched (only a deep check can tell).
     """
 
     stage: str
@@ -33,12 +39,12 @@ class Deviation:
     path: str
     kind: str
     since: str
-    #: Seconds after that at which the file was last touched; None if it is not there.
+    #: Seconds between that time and the last change of the file, or None for a missing file.
     after: float | None = None
 
     @property
     def is_changed_input(self) -> bool:
-        """Whether its stage is stale for it."""
+        """Return whether the deviation makes its stage stale."""
         return self.what == "input" and self.kind != "touched"
 
     def to_dict(self) -> dict[str, Any]:
@@ -51,36 +57,37 @@ class Deviation:
 
     @property
     def said(self) -> str:
-        """What happened, without the stage that it happened to."""
+        """The description of the deviation, without its stage."""
+        if self.kind == "deleted":
+            return f"{self.path} was recorded as deleted on {utc_seconds(self.since)}"
         how = f"{self.stage} left it" if self.what == "result" else f"{self.attempt} read it"
         what = f"{_PAST[self.kind]} since"
         if self.after is not None and self.kind != "missing":
             kind = self.kind if self.kind == "changed" else "was touched"
-            what = f"{kind} {_span(self.after)} after"
+            what = f"{kind} {_format_span(self.after)} after"
         return f"{self.path} {what} {how} ({utc_seconds(self.since)})"
 
 
-def _span(seconds: float) -> str:
-    """Return how long it was, in its largest unit: ``2 h``."""
+def _format_span(seconds: float) -> str:
+    """Return a time span in its largest unit: ``2 h``."""
     for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60)):
         if seconds >= length:
             return f"{seconds // length:.0f} {unit}"
     return f"{max(seconds, 0):.0f} s"
 
 
-#: Characters of a failure's reason that are shown.
+#: Maximum number of characters of a failure's reason.
 _REASON = 400
-#: What is said of a file that somebody else changed.
-EDITED = "was changed by somebody else; `wfctl drift show` says how"
+#: Descriptions of files that another program changed.
+EDITED = "was changed by hand or by another program; `wfctl drift show` prints the change"
 
 
 class Seen(NamedTuple):
-    """What a look at the root found beside the log.
+    """The findings of a check of the root.
 
-    ``files``: a file that wfctl writes and that is not as the log says → what is said of it.
-    ``verdicts``: a stage that would be judged by other scripts than those it failed by → why not.
-    ``gone``: a stage that was taken over → outputs that are not there.
-    ``times``: a result of which nothing was taken at the end of its job → when it was written.
+    ``files``: a generated file that differs from the log → description. ``verdicts``: a stage whose
+    judging scripts changed since it failed → reason. ``gone``: an adopted stage → its missing
+    outputs. ``times``: a result without a record at the end of its job → its modification time.
     """
 
     deviations: Sequence[Deviation] = ()
@@ -90,89 +97,106 @@ class Seen(NamedTuple):
     gone: Mapping[str, Sequence[str]] = MappingProxyType({})
     #: A failed sweep with finished tasks → its inputs that changed since its newest attempt.
     changed_inputs: Mapping[str, Sequence[str]] = MappingProxyType({})
-    #: What speaks against the log itself.
+    #: Scripts that have changed since their approval or since the start of an attempt.
+    scripts: Sequence[Item] = ()
+    #: Evidence against the log itself, and a full file system of the root.
     log: Sequence[Item] = ()
 
     @property
     def edited(self) -> list[str]:
-        """The files that others changed, if nobody recorded it yet."""
+        """The generated files with unrecorded edits."""
         return [file for file, text in self.files.items() if text == EDITED]
 
 
-def account(state: Workflow, seen: Seen | None = None) -> list[Item]:
-    """Return all of it, decisions first; without a look, as far as the log tells it."""
-    found = recorded(state) if seen is None else seen.deviations
+def list_items(state: Workflow, seen: Seen | None = None) -> list[Item]:
+    """Return all items, decisions first.
+
+    Without ``seen``, return only items that the log records.
+    """
+    found = list_recorded_deviations(state) if seen is None else seen.deviations
     seen = seen or Seen()
     return [
         *seen.log,
-        *_decisions(state, seen.edited),
+        *_list_decisions(state, seen.edited),
         *(
             Item(f"{one.kind} result", one.path, one.said, one.stage, one.kind != "touched")
             for one in found
             if one.what == "result"
         ),
-        *_stale(state, found),
+        *_list_stale(state, found),
         *(Item("verdict", id_, why, id_) for id_, why in seen.verdicts.items()),
         *_of_stages(state),
         *_of_loops(state),
-        *came_about(state, seen.times, seen.gone),
+        *list_origins(state, seen),
         *decided_edits(state.edits),
     ]
 
 
-def waits(state: Workflow, seen: Seen | None = None) -> list[Item]:
-    """Return what of the account waits for a person."""
-    return [one for one in account(state, seen) if one.person]
+def list_origins(state: Workflow, seen: Seen) -> list[Item]:
+    """Return the items about results whose origin differs from the record."""
+    found = [*came_about(state, seen.times, seen.gone), *seen.scripts]
+    return [with_answer(one, state.agreed) for one in found]
+
+
+def list_waiting_items(state: Workflow, seen: Seen | None = None) -> list[Item]:
+    """Return the items that wait for a person."""
+    return [one for one in list_items(state, seen) if one.person]
 
 
 def to_dicts(items: Iterable[Item]) -> list[dict[str, Any]]:
     """Return plain JSON values."""
-    return [one._asdict() for one in items]
+    dicts = (one._asdict() for one in items)
+    return [{name: value for name, value in one.items() if name != "file_entry"} for one in dicts]
 
 
-def _decisions(state: Workflow, edited: Iterable[str]) -> Iterator[Item]:
+def _list_decisions(state: Workflow, edited: Iterable[str]) -> Iterator[Item]:
     for amendment in state.pending_amendments:
-        from projections.words.amendments import summary
+        from projections.words.amendments import summarise_changes
 
-        text = f"{amendment.kind}: {summary(amendment)}"
+        text = f"{amendment.kind}: {summarise_changes(amendment)}"
         if amendment.is_plan:
             waits = "was rejected" if amendment.status == "rejected" else "waits for a person"
             text = f"the plan {waits}; nothing starts before it is approved"
         yield Item("amendment", amendment.id, text, amendment.stage)
     for drift in state.drifts:
-        yield Item("drift", drift.file, f"{drift.kind}; adopt or revert it")
+        yield Item("drift", drift.file, f"{drift.kind}; adopt or revert the change")
     for file in edited:
-        yield Item("drift", file, "changed; adopt or revert it")
+        yield Item("drift", file, "changed; adopt or revert the change")
 
 
-def _stale(state: Workflow, found: Iterable[Deviation]) -> Iterator[Item]:
-    for id_, why in stale(state, found).items():
+def _list_stale(state: Workflow, found: Iterable[Deviation]) -> Iterator[Item]:
+    for id_, why in find_stale_stages(state, found).items():
         yield Item("stale", id_, ", ".join(why), id_)
     for stage in state.stages.values():
         loop = state.loops.get(state.loop_of(stage.id) or "")
-        # In a round it is computed again as the loop has it.
+        # In a later round, the loop decides that the stage is computed again.
         if stage.status is Status.INVALIDATED and (loop is None or loop.round.number == 1):
-            yield Item("stale", stage.id, "what it computed counts no longer", stage.id, False)
+            yield Item("stale", stage.id, "its results are no longer valid", stage.id, False)
 
 
 def _of_stages(state: Workflow) -> Iterator[Item]:
     stages = state.stages.values()
     for stage in stages:
-        # Only somebody's word can end it: its criteria are prose, and nothing checks them.
+        # Only a claim can complete the stage: its criteria are prose, and nothing checks them.
         prose = bool(stage.success_criteria) and not stage.parameters.get("verify")
         if stage.status is Status.POST_PROCESSING and prose:
             yield Item("judgement", stage.id, stage.success_criteria, stage.id)
     for stage in stages:
         if stage.attempts and stage.attempts[-1].is_to_stop:
-            text = f"{stage.attempts[-1].id} is over and not seen to be stopped"
+            text = f"{stage.attempts[-1].id} has ended, but nothing confirmed that its job stopped"
             yield Item("stop", stage.id, text, stage.id)
     for stage in (one for one in stages if one.status is Status.FAILED):
-        used = f"{stage.retry_count} of {retry_limit(state.backend_type(stage))} retries used"
-        yield Item("failure", stage.id, f"{reason(stage)[:_REASON]} ({used})", stage.id)
+        if pending_answers(state, stage):
+            continue  # the amendment's decision answers the failure
+        text = reason(stage)[:_REASON]
+        if not (is_refuted(stage) or lies_in_plan(state, stage)):
+            limit = retry_limit(state.backend_type(stage))
+            text = f"{text} ({stage.retry_count} of {limit} retries used)"
+        yield Item("failure", stage.id, text, stage.id)
 
 
 def _of_loops(state: Workflow) -> Iterator[Item]:
-    """Yield the loops that continue only after somebody acts."""
+    """Yield the loops that need an action to continue."""
     for name, loop in state.loops.items():
         definition = state.loop(name)
         if not loop.is_due or state.pending_amendments:
@@ -180,14 +204,14 @@ def _of_loops(state: Workflow) -> Iterator[Item]:
         text = f"waits for the points of round {loop.round.number + 1}"
         if definition.asks_somebody:
             yield Item("round", name, text)
-        elif has_refused_points(state, name):
-            yield Item("round", name, f"{text}; those in {definition.ask} were refused")
+        elif has_blocked_on_due_round(state, name):
+            yield Item("round", name, f"{text}; the points in {definition.ask} were refused")
 
 
-def stale(state: Workflow, found: Iterable[Deviation]) -> dict[str, list[str]]:
-    """Return the completed stages that a fresh computation would compute from something else.
+def find_stale_stages(state: Workflow, found: Iterable[Deviation]) -> dict[str, list[str]]:
+    """Return the completed stages whose inputs have changed since they were computed.
 
-    Stage → the reasons, by name: an input that changed, or a stage upstream that is stale itself.
+    The result maps a stage to its reasons, by name: a changed input, or a stale stage upstream.
     """
     reasons: dict[str, list[str]] = {}
     for one in found:
@@ -197,19 +221,21 @@ def stale(state: Workflow, found: Iterable[Deviation]) -> dict[str, list[str]]:
     for source in list(reasons):
         for id_ in downstream(graph, [source]):
             if state.stages[id_].status is Status.COMPLETED:
-                reasons.setdefault(id_, []).append(f"{source}, which it rests on, is stale")
+                reasons.setdefault(id_, []).append(
+                    f"{source}, on which the stage depends, is stale"
+                )
     return {id_: reasons[id_] for id_ in state.stages if id_ in reasons}
 
 
-def recorded(state: Workflow) -> list[Deviation]:
-    """Return the deviations that the log tells of: changed results, and who had read them."""
+def list_recorded_deviations(state: Workflow) -> list[Deviation]:
+    """Return the deviations in the log: changed results, and the attempts that read them."""
     gone = {one["path"]: one["kind"] for stage in state.stages.values() for one in stage.changed}
     if not gone:
         return []
-    return [one for stage in state.stages.values() for one in _recorded(stage, gone)]
+    return [one for stage in state.stages.values() for one in _list_stage_deviations(stage, gone)]
 
 
-def _recorded(stage: Stage, gone: dict[str, str]) -> Iterator[Deviation]:
+def _list_stage_deviations(stage: Stage, gone: dict[str, str]) -> Iterator[Deviation]:
     attempt = stage.source
     id_ = attempt.id if attempt is not None else None
     for one in stage.changed:

@@ -1,25 +1,32 @@
-"""How a result came about, in words."""
+"""Describe how a result came about."""
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
+from eventstore.chain import canonical_json, sha256_hex
+from lifecycle.state.run_files import find_files_of_jobs
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import PLAN, Amendment, Attempt, Stage, Workflow
-from lifecycle.sweeps.definition import count_of, is_sweep, table_of
+from lifecycle.sweeps.definition import count_range_numbers
+from lifecycle.words.scripts import MISSING
+from projections.words.text import name_approver, utc_seconds
 
 
 class Item(NamedTuple):
-    """One thing of the account.
+    """An item of the account.
 
-    ``kind``: log, amendment, unagreed, drift, verdict, judgement, stop, failure, stale, script,
-    input, environment, taken over, adopted, kept tasks, edit, rewritten, module, journal, or
-    changed, missing or touched result.
-    ``person``: it waits for somebody. ``stage`` is the one that it is about, if one is.
+    ``kind``: log, root, amendment, unagreed, drift, verdict, judgement, stop, failure, stale,
+    script, input, environment, program, taken over, adopted, deleted, kept tasks, edit, rewritten,
+    module, journal, or changed, missing or touched result.
+    ``person``: the item waits for a person. ``stage`` is its stage, if any. ``entry`` is the id
+    under which a person may agree to the item, ``agreed`` how a person did. If ``entry`` belongs to
+    an input folder, an answer to ``file_entry``, the entry of the file alone, is valid too.
     """
 
     kind: str
@@ -27,24 +34,28 @@ class Item(NamedTuple):
     text: str
     stage: str | None = None
     person: bool = True
+    entry: str | None = None
+    agreed: str | None = None
+    file_entry: str | None = None
 
     @property
     def is_of_files(self) -> bool:
-        """Whether it is about files that changed, and what was computed from them."""
+        """Return whether the item is about changed files, or results computed from them."""
         return self.kind in ("drift", "stale") or self.kind.endswith(" result")
 
     def __str__(self) -> str:
         return " ".join(f"{self.kind} {self.subject}: {self.text}".split())
 
 
-#: Seconds after the end of a job in which its files may still get their times: clocks differ.
+#: Seconds after the end of a job in which its files may still get their times, if clocks differ.
 _MARGIN = 2.0
 
 
-def rewritten(stage: Stage, times: Mapping[str, float]) -> Iterator[str]:
-    """Yield what of a completed stage's results is not what its job left, as far as is known.
+def find_rewritten_results(stage: Stage, times: Mapping[str, float]) -> Iterator[str]:
+    """Yield the results of a completed stage that are known to differ from the job's files.
 
-    ``times`` are those of the files of which the log holds none, in seconds since the epoch.
+    ``times`` are the modification times of files that are not in the log, in seconds since the
+    epoch.
     """
     attempt = stage.source
     if attempt is None:
@@ -52,16 +63,16 @@ def rewritten(stage: Stage, times: Mapping[str, float]) -> Iterator[str]:
     for one in stage.attempts:
         for late in (one.tasks or {}).get("late", []):
             yield f"{late['path']} was written {late['seconds']} s after its task ended"
-    own = table_of(stage.id) if is_sweep(stage.parameters) else ()  # written by wfctl, later
-    for one in _sources(stage, attempt):
-        left = _left(one)
+    own = stage.work.tables  # wfctl writes the tables later
+    for one in _list_sources(stage, attempt):
+        left = _map_files_at_end(one)
         for result in one.results:
             if result["path"] not in own:
                 yield from _of_result(one, result, left, times if one is attempt else {})
 
 
-def _sources(stage: Stage, newest: Attempt) -> list[Attempt]:
-    """Return the attempt behind the results of each earlier round, and the newest one."""
+def _list_sources(stage: Stage, newest: Attempt) -> list[Attempt]:
+    """Return the attempts behind the results of each earlier round, then the newest attempt."""
     last = {one.round: one for one in stage.attempts if one.results and one.round < newest.round}
     return [*(one for number, one in last.items() if number), newest]
 
@@ -72,38 +83,69 @@ def _of_result(
     left: Mapping[str, dict[str, Any]],
     times: Mapping[str, float],
 ) -> Iterator[str]:
-    path, end = result["path"], _end(attempt)
+    path, end = result["path"], _get_end_time(attempt)
     there = left.get(path, {})
     if there.get("sha256") not in (None, result["sha256"]):
-        yield f"{path} is not what {attempt.id} left: it was rewritten after its job ended"
+        yield (
+            f"{path} differs from the output of {attempt.id}: the file was rewritten after "
+            "the job ended"
+        )
         return
     written = there["mtime"] / 1e9 if there.get("mtime") else 0.0
     if there.get("sha256") is None:
         written = max(written, times.get(path, 0.0))
     if end is not None and written > end + _MARGIN:
-        yield f"{path} was written {written - end:.0f} s after its job ended"
+        yield f"{path} was written {written - end:.0f} s after the job ended"
+
+
+def _list_contributing_attempts(stage: Stage, newest: Attempt) -> list[Attempt]:
+    """Return the attempts whose jobs computed results. For a sweep, these are all attempts."""
+    return stage.attempts if newest.tasks_given is not None else _list_sources(stage, newest)
+
+
+def _find_exchanged_scripts(attempt: Attempt) -> Iterator[str]:
+    """Yield the scripts that were replaced in the folder of a job while the job ran."""
+    known = {**(attempt.beside or {}), **attempt.scripts}
+    for path in attempt.exchanged:
+        text = f"the copy of {path} in the folder of the job of {attempt.id} changed during the job"
+        if path not in known:
+            text = f"{path} appeared during the job of {attempt.id} and hid another module"
+        yield text
+
+
+def _find_unapproved_scripts(state: Workflow, attempt: Attempt) -> Iterator[tuple[str, str]]:
+    """Yield each script of an attempt that nobody approved, with a description."""
+    if not attempt.unapproved:
+        return
+    decisions = [one for one in state.amendments.values() if one.policy and one.mandate is None]
+    agreed = {item for one in decisions for item in one.scripts.items()} | find_files_of_jobs(state)
+    began = not any((one.decided_at or "") <= attempt.started_at for one in decisions)
+    when = "the workflow was created" if began else "the last approval"
+    for path in attempt.unapproved:
+        if (path, attempt.scripts.get(path)) not in agreed:
+            yield path, f"{attempt.id} ran {path}, which was created or changed after {when}"
 
 
 def _edited_journals(stage: Stage) -> Iterator[str]:
-    """Yield which files, by which the tasks of a sweep tell their ends, others have changed."""
+    """Yield descriptions of the task journals of a sweep that other programs changed."""
     for attempt in stage.attempts:
         for path in (attempt.tasks or {}).get("edited", []):
-            yield f"{path} was edited; by it tasks of {attempt.id} tell how they ended"
+            yield f"{path}, which records how tasks of {attempt.id} ended, was edited"
 
 
 def without_record(stage: Stage) -> list[str]:
-    """Return the results of a completed stage of which nothing was taken at the end of its job."""
+    """Return the results of a completed stage that were not recorded at the end of its job."""
     attempt = stage.source
     if attempt is None or attempt.ended_at is None or stage.reused is not None:
         return []
-    left = _left(attempt)
+    left = _map_files_at_end(attempt)
     return [one["path"] for one in attempt.results if "sha256" not in left.get(one["path"], {})]
 
 
-def _left(attempt: Attempt) -> dict[str, dict[str, Any]]:
-    """Return what was seen at the end of the job, by path: its outputs, or else all that it left.
+def _map_files_at_end(attempt: Attempt) -> dict[str, dict[str, Any]]:
+    """Return the recorded files at the end of the job, by path: its outputs, or all leftover files.
 
-    What the log of an earlier program holds has no digest.
+    Records of an earlier program have no digests.
     """
     seen = attempt.evidence or {} if attempt.action == "succeeded" else {}
     outputs = {one["path"]: one for one in seen.get("outputs", [])}
@@ -111,8 +153,8 @@ def _left(attempt: Attempt) -> dict[str, dict[str, Any]]:
     return {one["path"]: one for one in attempt.left if not one.get("at")} | known
 
 
-def _end(attempt: Attempt) -> float | None:
-    """Return when the job ended and was collected, by the latest word, in seconds."""
+def _get_end_time(attempt: Attempt) -> float | None:
+    """Return the latest known time at which the job ended and was collected, in seconds."""
     seen = attempt.evidence or {}
     said = [job.get("ended_at") for job in seen.get("jobs", [])]
     said += [(seen.get(name) or {}).get("mtime") for name in ("exit_marker", "done_marker")]
@@ -122,101 +164,166 @@ def _end(attempt: Attempt) -> float | None:
     return max(ends, default=None)
 
 
-#: What decides which program runs, by the beginnings of the names of variables.
+#: Prefixes of the names of variables that decide which program runs.
 _INTERPRETER = ("PATH", "PYTHON", "python3", "LD_", "CONDA_", "VIRTUAL_ENV")
-#: Modules that come with Python, and those that it imports before any script.
+#: Modules that come with Python, and modules that Python imports before any script.
 _OWN = sys.stdlib_module_names | {"sitecustomize", "usercustomize"}
-_LIES = "lies where a script imports from"
-#: Missing outputs that are named.
+_LIES = "is in a folder from which a script imports"
+_NOBODY = "without the approval of a person"
+#: Maximum number of missing outputs that are named.
 _NAMED = 5
-#: How each policy gives the name of the person who approved.
+#: Policy → how it determines the name of the person who approved.
 _POLICIES = {
-    "terminal": "at a terminal, as {by} by the caller's own word: this policy proves no person",
-    "trust": "by {by}, on trust: this policy asks for no person",
+    "terminal": "at a terminal by {by} (name not verified)",
+    "trust": "by {by} (policy trust: anyone can approve)",
     "signature": "signed by {by}",
-    "mandate": "by {by}, which was granted beforehand",
+    "mandate": "by the mandate of {by}",
 }
 
 
 def came_about(
     state: Workflow, times: Mapping[str, float], gone: Mapping[str, Sequence[str]]
 ) -> Iterator[Item]:
-    """Yield what of each completed stage is not as its record alone would have it.
+    """Yield the facts about completed stages that their records alone do not show.
 
-    ``times`` are those of results of which nothing was taken at the end of their job, ``gone`` are
-    outputs of stages that were taken over, where they are not there.
+    ``times`` are those of results without a record at the end of their job. ``gone`` are missing
+    outputs of stages that were taken over.
     """
-    if state.plan is None and state.consent != "trust":  # which says it of itself
-        text = "nobody agreed to it: nobody was asked when the workflow began"
+    if state.plan is None and state.consent != "trust":  # the policy `trust` states this itself
+        text = "nobody approved the script, because nobody was asked when the workflow was created"
         yield Item("unagreed", PLAN, text, person=False)
     for stage in state.stages.values():
         if stage.status is not Status.COMPLETED:
             continue
-        yield from (_item("kept tasks", stage, text) for text in describe_kept_tasks(stage))
-        for one in stage.adopted:
-            how = agreement(one["policy"], one["by"]) or "and nobody agreed to it"
-            text = f"{', '.join(one['paths'])}: changed by hand and taken as it is, {how}"
-            yield _item("adopted", stage, text)
+        yield from _list_kept_tasks(stage)
+        yield from _decided_results(stage)
         if stage.source is None:
-            text = "completed by an imported record; nothing verified it"
-            if paths := gone.get(stage.id):
-                text = f"{missing(paths)}; an imported record alone calls it completed"
-            yield _item("taken over", stage, text)
-            continue
-        yield from (_item("rewritten", stage, text) for text in rewritten(stage, times))
-        yield from (_item("journal", stage, text) for text in _edited_journals(stage))
-        yield from (_item("module", stage, text) for text in _shadowing(stage.source))
-        for failed in _failed_before(stage):
-            yield from _since(state, stage, failed, stage.source)
+            yield _taken_over(stage, gone.get(stage.id))
+        else:
+            yield from _list_computation_items(state, stage, stage.source, times)
+
+
+def _taken_over(stage: Stage, gone: Sequence[str] | None) -> Item:
+    text = "completed by an imported record; nothing verified it"
+    if gone:
+        text = (
+            f"{describe_missing_outputs(gone)}; only an imported record states that the stage "
+            "is completed"
+        )
+    return _build_item("taken over", stage, text)
+
+
+def _list_computation_items(
+    state: Workflow, stage: Stage, source: Attempt, times: Mapping[str, float]
+) -> Iterator[Item]:
+    """Yield the facts about a stage that differ from the record of its results' attempt."""
+    yield from (
+        _build_item("rewritten", stage, text) for text in find_rewritten_results(stage, times)
+    )
+    yield from (_build_item("journal", stage, text) for text in _edited_journals(stage))
+    for one in _list_contributing_attempts(stage, source):
+        for path, text in _find_unapproved_scripts(state, one):
+            yield _file_item("script", stage, one, path, one.scripts.get(path), text)
+        yield from (_build_item("script", stage, text) for text in _find_exchanged_scripts(one))
+    yield from _list_shadowing_files(stage, source)
+    yield from _describe_changed_checks(state, stage, source)
+    for failed in _failed_before(stage):
+        yield from _list_changes_since(state, stage, failed, source)
+    yield from _of_surroundings(stage, source, state.agreed)
+
+
+def _decided_results(stage: Stage) -> Iterator[Item]:
+    """Yield the changed results that a person adopted, and the results recorded as deleted."""
+    for one in stage.adopted:
+        how = describe_agreement(one["policy"], approver_of(one))
+        text = f"{', '.join(one['paths'])}: changed by hand and adopted, {how or _NOBODY}"
+        yield _build_item("adopted", stage, text)._replace(agreed=_describe_answer(one))
+    for one in stage.deleted:
+        how = describe_agreement(one["policy"], approver_of(one))
+        text = f"{describe_deleted(one)}, {how or _NOBODY}: {one['reason']}"
+        yield _build_item("deleted", stage, text)._replace(agreed=_describe_answer(one))
+
+
+def describe_deleted(result: Mapping[str, Any]) -> str:
+    """Describe when a result was recorded as deleted, and which digest stays valid."""
+    at, digest = utc_seconds(result["at"]), result["sha256"]
+    return f"{result['path']}: recorded as deleted on {at}, SHA-256 {digest}"
+
+
+def _list_kept_tasks(stage: Stage) -> Iterator[Item]:
+    for one in stage.kept_tasks:
+        how = describe_agreement(one["policy"], approver_of(one))
+        text = _describe_kept(one, how)
+        yield _build_item("kept tasks", stage, text)._replace(agreed=_describe_answer(one))
 
 
 def describe_kept_tasks(stage: Stage) -> Iterator[str]:
     """Yield each decision that finished tasks of a stage count although their inputs changed."""
     for one in stage.kept_tasks:
-        how = agreement(one["policy"], one["by"]) or "and nobody agreed to it"
-        yield f"tasks finished by {one['attempt']} were kept although their inputs changed, {how}"
+        yield _describe_kept(one, describe_agreement(one["policy"], approver_of(one)))
+
+
+def _describe_kept(one: Mapping[str, Any], how: str | None) -> str:
+    kept = f"tasks finished by {one['attempt']} were kept although their inputs changed"
+    return f"{kept}, {how or _NOBODY}"
 
 
 def decided_edits(edits: Iterable[Mapping[str, Any]]) -> Iterator[Item]:
-    """Yield the hand edits of files that were decided, and how anybody agreed to it."""
+    """Yield the manual edits of files that were decided, with the person's consent."""
     for one in edits:
-        how = agreement(one["policy"], one["by"]) or "and nobody agreed to it"
-        text = f"a hand edit was dismissed, {how}"
+        how = describe_agreement(one["policy"], approver_of(one)) or _NOBODY
+        text = f"a manual edit was discarded, {how}"
         if one["how"] == "adopted":
-            text = "a hand edit was adopted as far as the rules allow; no person is asked for that"
+            text = "the part of a manual edit that the rules allow was adopted"
         yield Item("edit", one["file"], text, person=False)
 
 
 def is_taken_over(stage: Stage) -> bool:
-    """Whether a stage is completed by the word of an imported record alone: it has no attempt."""
+    """Return whether only an imported record states that a stage is completed, without attempt."""
     return stage.status is Status.COMPLETED and stage.source is None
 
 
-def missing(gone: Sequence[str]) -> str:
-    """Say which outputs are missing, the first of them by name."""
+def describe_missing_outputs(gone: Sequence[str]) -> str:
+    """Return which outputs are missing, naming the first of them."""
     more = f" and {len(gone) - _NAMED} more" if len(gone) > _NAMED else ""
     return f"outputs missing: {', '.join(gone[:_NAMED])}{more}"
 
 
-def decided(amendment: Amendment) -> str:
-    """Return how an amendment was decided: the status, and what is known of who did it."""
-    by = amendment.approved_by
-    how = agreement(amendment.policy, by) or (f"by {by}" if by else "")
+def describe_decision(amendment: Amendment) -> str:
+    """Return how an amendment was decided: its status, and who decided if known."""
+    by = name_approver(amendment.approved_by, amendment.database_user)
+    how = describe_agreement(amendment.policy, by) or (f"by {by}" if by else "")
     return f"{amendment.status} {how}".rstrip()
 
 
-def decisions(state: Workflow) -> dict[str, list[str]]:
-    """Return how the plan and the amendments were decided: the words → the amendments."""
+def group_decisions(state: Workflow) -> dict[str, list[str]]:
+    """Return how the plan and the amendments were decided: text → the amendments."""
     found: dict[str, list[str]] = {}
     for one in state.amendments.values():
         if one.status != "proposed":
-            found.setdefault(decided(one), []).append(one.id)
+            found.setdefault(describe_decision(one), []).append(one.id)
     return found
 
 
-def agreement(policy: str | None, by: str | None) -> str | None:
-    """Return how somebody agreed under a policy; None if nobody's agreement is recorded."""
+def approver_of(decision: Mapping[str, Any]) -> str | None:
+    """Return the name of the person who approved a decision about a stage or a file."""
+    return name_approver(decision["by"], decision.get("database_user"))
+
+
+def describe_agreement(policy: str | None, by: str | None) -> str | None:
+    """Return how a person agreed under a policy, or None if no agreement is recorded."""
     return None if by is None or policy not in _POLICIES else _POLICIES[policy].format(by=by)
+
+
+def _describe_answer(one: Mapping[str, Any]) -> str | None:
+    """Return how a person made a decision, or None for an agent (only under ``trust``)."""
+    return answer_of(one["policy"], approver_of(one))
+
+
+def answer_of(policy: str | None, by: str | None) -> str | None:
+    """Return how a person agreed, or None if no person did."""
+    is_agent = policy == "trust" and by is not None and by.startswith("agent:")
+    return None if is_agent else describe_agreement(policy, by)
 
 
 def _failed_before(stage: Stage) -> Iterator[Attempt]:
@@ -227,110 +334,313 @@ def _failed_before(stage: Stage) -> Iterator[Attempt]:
             yield attempt
 
 
-def _since(state: Workflow, stage: Stage, failed: Attempt, now: Attempt) -> Iterator[Item]:
-    """Yield what differs from an attempt that failed, unless a person agreed to it since."""
+def _completed_before(stage: Stage, agreed: Mapping[str, Mapping[str, Any]]) -> Iterator[Attempt]:
+    """Yield the earlier attempts whose results were verified, newest first.
+
+    The last one is the newest attempt whose environment a person agreed to.
+    """
+    earlier = itertools.takewhile(lambda one: one is not stage.source, stage.attempts)
+    for attempt in reversed(list(earlier)):
+        if attempt.results and not attempt.is_refuted:
+            yield attempt
+            if describe_answer(agreed.get(_entry_of_environment(attempt))) is not None:
+                return
+
+
+def _list_changes_since(
+    state: Workflow, stage: Stage, failed: Attempt, now: Attempt
+) -> Iterator[Item]:
+    """Yield the changes since a failed attempt that no person has agreed to."""
 
     for path in sorted(now.scripts.keys() | failed.scripts.keys()):
         old, new = failed.scripts.get(path), now.scripts.get(path)
         if old != new and not _was_agreed_to(state, path, new, failed, now):
-            yield _item("script", stage, _was_another(path, failed))
-    yield from (_item("input", stage, text) for text in _inputs(state, failed, now))
-    if failed.beside is not None and now.beside is not None:
-        for path in sorted(now.beside.keys() | failed.beside.keys()):
-            if not _was_agreed_to(state, path, now.beside.get(path), failed, now):
-                yield from _of_module(stage, path, now.beside.get(path), failed)
-    for line in changes(now.environment, failed.environment, failed.id):
+            yield _file_item("script", stage, now, path, new, _was_another(path, failed))
+    for path, new in _other_inputs(state, failed, now):
+        yield _file_item("input", stage, now, path, new, _was_another(path, failed))
+    yield from _added_files(state, stage, failed, now)
+    yield from _other_modules(state, stage, failed, now)
+    for line in compare_environments(now.environment, failed.environment, failed.id):
         if line.startswith(_INTERPRETER):
-            yield _item("environment", stage, f"{line}, which failed")
+            yield _environment_item("environment", stage, now, f"{line}, which failed")
 
 
-def _of_module(stage: Stage, path: str, new: str | None, failed: Attempt) -> Iterator[Item]:
-    old = (failed.beside or {}).get(path)
+def _of_surroundings(
+    stage: Stage, now: Attempt, agreed: Mapping[str, Mapping[str, Any]]
+) -> Iterator[Item]:
+    """Yield the variables and programs that differ from failed and completed attempts.
+
+    Of the completed attempts with the same differences, only the newest is named.
+    """
+    before = [(one, "failed") for one in _failed_before(stage)]
+    named = set[tuple[str, ...]]()
+    completed = ((one, "was completed") for one in _completed_before(stage, agreed))
+    for one, how in itertools.chain(before, completed):
+        names = other_variables(now, one)
+        programs = other_programs(now, one)
+        key = (*names, "", *programs)
+        if how != "failed" and key in named:
+            continue
+        named |= {key} if how != "failed" else set()
+        if names:
+            text = f"another value than in {one.id}, which {how}: {', '.join(names)}"
+            yield _environment_item("environment", stage, now, text)
+        for path in programs:
+            text = f"{path} was another program in {one.id}, which {how}"
+            yield _environment_item("program", stage, now, text)
+
+
+def other_programs(now: Attempt, before: Attempt) -> list[str]:
+    """Return the programs that had other contents under the same name in an earlier attempt."""
+    here, there = ([*filter(None, (one.program, *one.programs))] for one in (now, before))
+    earlier: dict[str, set[str]] = {}
+    for one in there:
+        earlier.setdefault(PurePosixPath(one["path"]).name, set()).add(one["sha256"])
+    names = ((one, earlier.get(PurePosixPath(one["path"]).name)) for one in here)
+    return [one["path"] for one, known in names if known and one["sha256"] not in known]
+
+
+def other_variables(now: Attempt, before: Attempt) -> list[str]:
+    """Return the variables whose values differ between two attempts.
+
+    Leave out interpreter variables whose values the log holds: `compare_environments` has them.
+    """
+    if now.variables_key is None or now.variables_key != before.variables_key:
+        return []
+    environments = (now.environment or {}, before.environment or {})
+    readable = {name for one in environments for name in one.get("values", {})}
+    known = {name for name in readable if name.startswith(_INTERPRETER)}
+    names = now.variables.keys() | before.variables.keys()
+    differ = {one for one in names if now.variables.get(one) != before.variables.get(one)}
+    return sorted(differ - known)
+
+
+def _describe_changed_checks(state: Workflow, stage: Stage, now: Attempt) -> Iterator[Item]:
+    """Yield the files of the check that have changed since the attempt started."""
+    known = {**(now.beside or {}), **now.scripts}
+    for path, sha256 in now.check_files.items():
+        new = None if sha256 == MISSING else sha256
+        if not _was_agreed_to(state, path, new, now, None):
+            text = f"{path} changed between the start of {now.id} and its check"
+            if new is None:
+                text = f"{path} existed at the start of {now.id} and was missing at its check"
+            elif path not in known:
+                text = f"{path} was missing at the start of {now.id} and existed at its check"
+            kind = "script" if path in now.scripts else "module"
+            yield _file_item(kind, stage, now, path, new, text)
+
+
+def _added_files(state: Workflow, stage: Stage, failed: Attempt, now: Attempt) -> Iterator[Item]:
+    """Yield the files in the stage's folder that only one of two attempts was sent.
+
+    A file that the stage names itself is left out: a person approved the definition.
+    """
+    made = {path for one in state.stages.values() for path in one.outputs}
+    given = stage.parameters.get("forward_files")
+    named = {*stage.inputs, *(f"{stage.id}/{one}" for one in given or ())}
+    sent, earlier = ({one["path"]: one["sha256"] for one in it.inputs} for it in (now, failed))
+    for path in sorted(sent.keys() ^ earlier.keys() if given is None else sent.keys() - earlier):
+        known = path in made or path in named or path in {**now.scripts, **(now.beside or {})}
+        if path.startswith(f"{stage.id}/") and not known and not failed.taken_over:
+            what = "was sent to the job, and was not in" if path in sent else "was sent only in"
+            text = f"{path} {what} {failed.id}, which failed"
+            yield _file_item("input", stage, now, path, sent.get(path), text)
+
+
+def _other_modules(state: Workflow, stage: Stage, failed: Attempt, now: Attempt) -> Iterator[Item]:
+    if failed.beside is None or now.beside is None:
+        return
+    here, there = _modules_of(now), _modules_of(failed)
+    for path in sorted(here.keys() | there.keys()):
+        if not _was_agreed_to(state, path, here.get(path), failed, now):
+            yield from _of_module(stage, path, now, failed)
+
+
+def _modules_of(attempt: Attempt) -> dict[str, str]:
+    """Return the modules that an attempt or its check could import, in their last known version."""
+    known = {**(attempt.beside or {}), **attempt.check_files}
+    return {path: one for path, one in known.items() if path not in attempt.scripts}
+
+
+def _of_module(stage: Stage, path: str, now: Attempt, failed: Attempt) -> Iterator[Item]:
+    new, old = _modules_of(now).get(path), _modules_of(failed).get(path)
     if old is None:
-        yield _item("module", stage, f"{path} {_LIES}, and did not in {failed.id}, which failed")
-    elif old != new:
-        yield _item("module", stage, _was_another(path, failed))
+        text = f"{path} {_LIES}, and did not exist in {failed.id}, which failed"
+        yield _file_item("module", stage, now, path, new, text)
+    elif new is not None and old != new:
+        yield _file_item("module", stage, now, path, new, _was_another(path, failed))
+    elif new is None and now.scripts == failed.scripts:
+        # A changed script is reported itself, and may simply no longer import the module.
+        yield _file_item("module", stage, now, path, new, f"{path} is missing since {failed.id}")
 
 
-def _inputs(state: Workflow, failed: Attempt, now: Attempt) -> Iterator[str]:
-    """Yield the inputs from outside that are other files than those of the failed attempt."""
+def _other_inputs(
+    state: Workflow, failed: Attempt, now: Attempt
+) -> Iterator[tuple[str, str | None]]:
+    """Yield the inputs from outside that differed in the failed attempt, with their digests."""
     made = {path for one in state.stages.values() for path in one.outputs}
     before = {one["path"]: one["sha256"] for one in failed.inputs}
     for one in now.inputs:
         path = one["path"]
         is_told = path not in made and path not in now.scripts  # a stage's result, or a script
         if is_told and before.get(path, one["sha256"]) != one["sha256"]:
-            yield _was_another(path, failed)
+            yield path, one["sha256"]
 
 
 def _was_another(path: str, failed: Attempt) -> str:
-    return f"{path} was another file in {failed.id}, which failed"
+    return f"{path} has changed since {failed.id}, which failed"
 
 
-def _shadowing(attempt: Attempt) -> Iterator[str]:
-    """Yield the files that Python would take for its own modules, or run before any script."""
-    for path in attempt.beside or ():
-        file = PurePosixPath(path)
-        name = file.parent.name if file.name == "__init__.py" else file.name.partition(".")[0]
-        if name in _OWN:
-            yield f"{path} {_LIES}, and has the name of a module of Python's own"
+def _list_shadowing_files(stage: Stage, attempt: Attempt) -> Iterator[Item]:
+    """Yield files that Python would import instead of its own modules, or run before any script."""
+    for path, sha256 in (attempt.beside or {}).items():
+        if module_of(path) in _OWN:
+            text = f"{path} {_LIES}, and has the name of a module of Python's own"
+            yield _file_item("module", stage, attempt, path, sha256, text)
+
+
+def module_of(path: str) -> str:
+    """Return the name under which a script in the same folder imports a Python file."""
+    file = PurePosixPath(path)
+    return file.parent.name if file.name == "__init__.py" else file.name.partition(".")[0]
 
 
 def _was_agreed_to(
-    state: Workflow, path: str, digest: str | None, failed: Attempt, now: Attempt
+    state: Workflow, path: str, digest: str | None, earlier: Attempt, now: Attempt | None
 ) -> bool:
-    """Whether somebody approved the file as it is, between the two attempts."""
+    """Return whether a person approved the file between two attempts, or since the first."""
     return any(
         one.policy is not None
         and one.mandate is None
-        and failed.started_at < (one.decided_at or "") <= now.started_at
+        and earlier.started_at < (one.decided_at or "")
+        and (now is None or (one.decided_at or "") <= now.started_at)
         and one.scripts.get(path) == digest
         for one in state.amendments.values()
     )
 
 
-def _item(kind: str, stage: Stage, text: str) -> Item:
-    return Item(kind, stage.id, text, stage.id, person=False)
+def _build_item(kind: str, stage: Stage, text: str) -> Item:
+    source = stage.source
+    basis = [source.id, *(one["sha256"] for one in source.results)] if source is not None else []
+    entry = entry_of(kind, stage.id, text, basis)
+    return Item(kind, stage.id, text, stage.id, person=False, entry=entry)
 
 
-#: What stands for a value that the log does not hold.
+def _file_item(
+    kind: str, stage: Stage, attempt: Attempt, path: str, sha256: str | None, text: str
+) -> Item:
+    """Return an item about a file of an attempt."""
+    entry, own = entry_of_folder(attempt, path), entry_of_file(path, sha256)
+    return Item(kind, stage.id, text, stage.id, False, entry or own, file_entry=own)
+
+
+def entry_of_folder(attempt: Attempt, path: str) -> str | None:
+    """Return the id that all items about files in one input folder of an attempt share.
+
+    None if no input of the attempt is a folder that holds the path.
+    """
+    folders = [one for one in attempt.inputs if path.startswith(f"{one['path']}/")]
+    top = min(folders, key=lambda one: len(one["path"]), default=None)
+    return None if top is None else entry_of_file(top["path"], top["sha256"])
+
+
+def _environment_item(kind: str, stage: Stage, now: Attempt, text: str) -> Item:
+    """Return an item about an attempt's environment. All such items have the same id."""
+    entry = _entry_of_environment(now)
+    return Item(kind, stage.id, text, stage.id, person=False, entry=entry)
+
+
+def _entry_of_environment(attempt: Attempt) -> str:
+    """Return the id that all items about the environment of an attempt share."""
+    variables = (attempt.environment or {}).get("sha256"), sorted(attempt.variables.items())
+    programs = [(attempt.program or {}).get("sha256")]
+    programs += [one["sha256"] for one in attempt.programs]
+    return entry_of("environment", "", "", [*variables, *programs])
+
+
+def entry_of_file(path: str, sha256: str | None) -> str:
+    """Return the id that all entries of the audit about this content of a file share."""
+    return entry_of("file", path, "", sha256)
+
+
+def entry_of(kind: str, subject: str, text: str, basis: object) -> str:
+    """Return the id of an entry of the audit. A different text or basis gives a different id.
+
+    ``basis`` contains the further data on which the entry depends, as JSON values.
+    """
+    return sha256_hex(canonical_json([kind, subject, text, basis]))[:_ENTRY]
+
+
+def with_answer(item: Item, agreed: Mapping[str, Mapping[str, Any]]) -> Item:
+    """Return the item with the statement of the person who accepted it, if any."""
+    answers = (describe_answer(agreed.get(one or "")) for one in (item.entry, item.file_entry))
+    how = next((one for one in answers if one is not None), None)
+    return item if how is None else item._replace(text=f"{item.text}; {how}", agreed=how)
+
+
+def describe_answer(answer: Mapping[str, Any] | None) -> str | None:
+    """Return who accepted an audit entry, how and why, or None if no person did."""
+    how = _describe_answer(answer) if answer is not None else None
+    return None if answer is None or how is None else f"agreed {how}: {answer['reason']}"
+
+
+#: Number of characters of an entry's id, which is 60 bits.
+_ENTRY = 15
+#: Variables that list folders separated by colons.
+_FOLDER_LISTS = frozenset({"PATH", "PYTHONPATH", "LD_LIBRARY_PATH"})
+#: Placeholder for a value that the log does not contain.
 SET = "set"
 
 
 def variables_of(environment: Mapping[str, Any]) -> dict[str, str]:
-    """Return each variable with its value, or with `SET`; and the python3 that it finds."""
+    """Return each variable with its value or `SET`, and the path of python3."""
     found = dict.fromkeys(environment["names"], SET) | environment["values"]
     python = environment["python3"]
     return {**found, "python3": python} if python else found
 
 
 def told_code(code: Mapping[str, Any]) -> str:
-    """Return of which commit the files of an attempt were, and which were not as it has them."""
-    commit, others = code["commit"], differing(code)
-    return f"{commit}, and not as it is there: {others}" if others else str(commit)
+    """Return the commit of an attempt's files, and the files that differ from the commit."""
+    commit, others = code["commit"], describe_uncommitted_files(code)
+    return f"{commit}, but with local changes: {others}" if others else str(commit)
 
 
-def differing(code: Mapping[str, Any]) -> str:
-    """Return the files of an attempt that were not as their commit has them, empty if all were."""
+def describe_uncommitted_files(code: Mapping[str, Any]) -> str:
+    """Return the files of an attempt that differ from their commit, or "" if none does."""
     return ", ".join(code["files"]) or ("other files of the repository" if code["dirty"] else "")
 
 
-def changes(
+def compare_environments(
     now: Mapping[str, Any] | None, before: Mapping[str, Any] | None, attempt: str
 ) -> Iterator[str]:
-    """Yield what differs from the environment of an earlier attempt, a line a variable."""
+    """Yield a line for each variable that differs from an earlier attempt."""
     if now is None or before is None or now["sha256"] == before["sha256"]:
         return
     here, there = variables_of(now), variables_of(before)
     names = [
         name for name in sorted(here.keys() | there.keys()) if here.get(name) != there.get(name)
     ]
-    yield from (_change(name, here.get(name), there.get(name), attempt) for name in names)
+    for name in names:
+        if name in _FOLDER_LISTS and name in here and name in there:
+            yield from _change_of_folders(name, here[name], there[name], attempt)
+        else:
+            yield _describe_change(name, here.get(name), there.get(name), attempt)
     if not names:
-        yield f"a variable has another value than in {attempt}; the log does not hold which"
+        yield f"a variable has another value than in {attempt}; the log does not record its name"
 
 
-def _change(name: str, now: str | None, before: str | None, attempt: str) -> str:
+def _change_of_folders(name: str, now: str, before: str, attempt: str) -> Iterator[str]:
+    """Yield the differences between two lists of folders. Duplicates are not a difference."""
+    here, there = (list(dict.fromkeys(one.split(":"))) for one in (now, before))
+    more = [f"has {folder or 'an empty entry'}" for folder in here if folder not in there]
+    less = [f"lacks {folder or 'an empty entry'}" for folder in there if folder not in here]
+    if more or less:
+        yield f"{name} {', '.join([*more, *less])}, unlike in {attempt}"
+    elif here != there:
+        yield f"{name} has its folders in another order than in {attempt}"
+
+
+def _describe_change(name: str, now: str | None, before: str | None, attempt: str) -> str:
     was = "was not set" if before is None else f"was {before}"
     if now is None:
         return f"{name} is not set; in {attempt} it {was}"
@@ -340,9 +650,12 @@ def _change(name: str, now: str | None, before: str | None, attempt: str) -> str
 _BAR = 20
 
 
-def counts_of(seen: Mapping[str, Any]) -> dict[str, int]:
-    """Return how many tasks stand where, by an attempt's ``tasks`` as the log has them."""
-    found = {name: count_of(seen.get(name, "")) for name in ("done", "failed", "lost", "running")}
+def count_tasks_by_state(seen: Mapping[str, Any]) -> dict[str, int]:
+    """Return the number of tasks in each state, from an attempt's ``tasks`` in the log."""
+    found = {
+        name: count_range_numbers(seen.get(name, ""))
+        for name in ("done", "failed", "lost", "running")
+    }
     found["waiting"] = max(0, seen["total"] - sum(found.values()))
     return found
 

@@ -1,4 +1,4 @@
-"""Amendments with who proposed and who decided them, from the events that did."""
+"""Amendments with their proposers and deciders, from the recorded events."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from eventstore.event import RecordedEvent
-from lifecycle.fold.evolve import proposed_in
+from lifecycle.fold.evolve import find_proposed_id
 from lifecycle.state.workflow import Amendment, Workflow
 from lifecycle.words.document import rewired_fields
-from projections.words.amendments import told
+from projections.words.amendments import describe_amendment
 
 
 @dataclass(frozen=True, slots=True)
 class AmendmentRecord:
     """An amendment with who proposed and who decided it. Times are UTC.
 
-    ``change`` says what it changes, and behind it what its proposer calls it (`told`). Nobody is
-    known to have proposed one of an earlier record.
+    ``change`` is the text of `describe_amendment`. The proposer of an amendment from an earlier
+    record is unknown.
     """
 
     id: str
@@ -37,6 +37,8 @@ class AmendmentRecord:
     signer: str | None
     version: int | None
     affected: list[str]
+    #: Account of the database server behind a claimed name.
+    database_user: str | None
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
@@ -51,65 +53,69 @@ class AmendmentFold:
     decided: dict[str, RecordedEvent] = field(default_factory=dict)
 
     def add(self, event: RecordedEvent, state: Workflow) -> None:
-        """Take in an event and the state after it."""
-        if (proposes := proposed_in(event)) is not None:
+        """Record an event and the state after it."""
+        if (proposes := find_proposed_id(event)) is not None:
             self.proposed.setdefault(proposes, event)
         elif event.type in ("amendment.approved", "amendment.rejected"):
             amendment = state.amendments.get(str(event.data.get("amendment")))
             if amendment is not None and event.type.endswith(amendment.status):
-                self._decide(amendment, event)
+                self._keep_first_decision(amendment, event)
 
-    def _decide(self, amendment: Amendment, event: RecordedEvent) -> None:
-        """Keep the first decision, unless another one took its place: a plan may be both."""
+    def _keep_first_decision(self, amendment: Amendment, event: RecordedEvent) -> None:
+        """Keep the first decision, unless a later one replaced it.
+
+        A plan may be rejected, then approved.
+        """
         before = self.decided.get(amendment.id)
         if before is None or before.type != event.type:
             self.decided[amendment.id] = event
 
     def records(self, state: Workflow) -> list[AmendmentRecord]:
         """Return every amendment of a state in the order of its proposal."""
-        return [self._record(one) for one in state.amendments.values()]
+        return [self._build_record(one) for one in state.amendments.values()]
 
     def answer(self, amendment: str) -> str | None:
         """Return the reason of the person who decided, if one was given."""
         decided = self.decided.get(amendment)
         return decided.data.get("reason") if decided is not None else None
 
-    def _record(self, amendment: Amendment) -> AmendmentRecord:
+    def _build_record(self, amendment: Amendment) -> AmendmentRecord:
         proposed, decided = self.proposed.get(amendment.id), self.decided.get(amendment.id)
         proof = (decided.data.get("proof") or {}) if decided is not None else {}
         return AmendmentRecord(
             id=amendment.id,
             type=amendment.kind,
             stage=amendment.stage,
-            fields=_fields(amendment),
-            change=told(amendment),
+            fields=_list_fields(amendment),
+            change=describe_amendment(amendment),
             state=amendment.status,
             description=amendment.description,
             reason=amendment.reason,
             proposed_at=amendment.proposed_at,
-            proposed_by=who(proposed),
+            proposed_by=get_actor(proposed),
             decided_at=amendment.decided_at,
-            decided_by=amendment.approved_by if amendment.mandate else who(decided),
+            decided_by=amendment.approved_by if amendment.mandate else get_actor(decided),
             policy=proof.get("policy"),
             signer=proof.get("signer"),
             version=amendment.version,
             affected=amendment.invalidated_stages,
+            database_user=proof.get("database_user"),
         )
 
 
-def _fields(amendment: Amendment) -> list[str]:
-    found = list(_named(amendment.changes))
+def _list_fields(amendment: Amendment) -> list[str]:
+    found = list(_list_changed_names(amendment.changes))
     for stage, change in amendment.rewired.items():
-        found += [f"{stage}.{name}" for name in _named(rewired_fields(change))]
+        found += [f"{stage}.{name}" for name in _list_changed_names(rewired_fields(change))]
     return found
 
 
-def _named(changes: dict[str, Any]) -> Iterator[str]:
+def _list_changed_names(changes: dict[str, Any]) -> Iterator[str]:
     for name, change in changes.items():
         keyed = isinstance(change, dict) and not {"old", "new"} & set(change)
         yield from (f"{name}.{key}" for key in change) if keyed else (name,)
 
 
-def who(event: RecordedEvent | None) -> str | None:
-    """Return the actor of an event, None without one."""
+def get_actor(event: RecordedEvent | None) -> str | None:
+    """Return the actor of an event, or None without an event."""
     return str(event.actor) if event is not None else None

@@ -1,4 +1,4 @@
-"""What a person allowed beforehand, and what is left of it, in words."""
+"""Describe the mandates of a workflow and their remaining limits."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from typing import Any
 
 from lifecycle.state.effort import Used, used
 from lifecycle.state.workflow import Workflow
-from lifecycle.words.mandates import Bounds, Mandate, mandates_of, spelling
-from projections.words.text import spelled
+from lifecycle.words.mandates import Bounds, Mandate, canonical_text, mandates_of
+from projections.words.text import spell_unseen
 
 _HOUR = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
 class MandateStanding:
-    """A mandate, and what was used of it so far."""
+    """A mandate, and the used part of its limits."""
 
     mandate: Mandate
     used: Used
 
     @property
     def limits(self) -> dict[str, tuple[float, float]]:
-        """What is limited by a number: what was used, and the most."""
+        """The numeric limits: the used amount, and the maximum."""
         one, so_far = self.mandate, self.used
         hours = round(so_far.core_seconds / _HOUR, 4)
         found: dict[str, tuple[float, float]] = {
@@ -47,9 +47,9 @@ class MandateStanding:
         }
 
     def __str__(self) -> str:
-        return "; ".join(self._parts())
+        return "; ".join(self._format_parts())
 
-    def _parts(self) -> Iterator[str]:
+    def _format_parts(self) -> Iterator[str]:
         one = self.mandate
         told = (
             f"{used:g} of {most:g} {name}" for name, (used, most) in self.limits.items() if most
@@ -57,21 +57,21 @@ class MandateStanding:
         yield f"{one.name}: {', '.join(told)} used"
         yield from (f"{path} {range_told(bounds)}" for path, bounds in one.values.items())
         if one.by:
-            yield f"for {', '.join(map(spelled, one.by))}"
+            yield f"for {', '.join(map(spell_unseen, one.by))}"
         if one.until:
             yield f"until {one.until}"
 
 
 def range_told(bounds: Bounds) -> str:
-    """Return bounds in words: ``0.1 to 0.5 in steps of 0.1``."""
+    """Return bounds as text: ``0.1 to 0.5 in steps of 0.1``."""
     if isinstance(bounds, list):
-        return f"one of {', '.join(map(spelling, bounds))}"
-    steps = f" in steps of {spelling(bounds['step'])}" if "step" in bounds else ""
-    return f"{spelling(bounds['from'])} to {spelling(bounds['to'])}{steps}"
+        return f"one of {', '.join(map(canonical_text, bounds))}"
+    steps = f" in steps of {canonical_text(bounds['step'])}" if "step" in bounds else ""
+    return f"{canonical_text(bounds['from'])} to {canonical_text(bounds['to'])}{steps}"
 
 
-def standings(state: Workflow) -> list[MandateStanding]:
-    """Return the mandates of a workflow as they stand, in the order of the definition."""
+def list_mandates(state: Workflow) -> list[MandateStanding]:
+    """Return the mandates of a workflow with their current use, in the order of the definition."""
     if not state.mandates:
         return []
     found = mandates_of(state.mandates)

@@ -1,4 +1,4 @@
-"""Loops in words: where each is, the best so far, and what a proposer is asked for."""
+"""Describe loops: their progress, their best value, and the data for a proposer of points."""
 
 from __future__ import annotations
 
@@ -6,23 +6,22 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from lifecycle.fold.rounds import better_of, counting_rounds
-from lifecycle.rules.rounds import points_before
+from lifecycle.fold.rounds import better_direction, counting_rounds, points_before
 from lifecycle.state.loops import LoopState, Round
 from lifecycle.state.workflow import Attempt, Workflow
 from lifecycle.sweeps.definition import table_of
 from lifecycle.words.rounds import LoopDefinition
 from projections.words.answers import with_error
 from projections.words.mandates import range_told
-from projections.words.text import spelled
+from projections.words.text import name_approver, spell_unseen
 
 
 @dataclass(frozen=True, slots=True)
 class LoopTold:
-    """A loop as it is defined and as it stands.
+    """A loop: its definition and its current state.
 
-    ``last`` is what its metric came to in the last round; ``best`` is the best so far, where it is
-    said whether lower or higher is better.
+    ``last`` is the value of its metric in the last round; ``best`` is the best value so far, if the
+    loop says whether lower or higher is better.
     """
 
     loop: LoopDefinition
@@ -62,12 +61,12 @@ class LoopTold:
 
 
 def loops_told(state: Workflow) -> list[LoopTold]:
-    """Return the loops of a workflow as they stand."""
+    """Return the loops of a workflow with their current state."""
     return [loop_told(state, name) for name in state.loops]
 
 
 def loop_told(state: Workflow, name: str) -> LoopTold:
-    """Return a loop as it stands; raises KeyError."""
+    """Return the current state of a loop. Raises KeyError."""
     loop, standing = state.loop(name), state.loops[name]
     best, last = _best_and_last(state, loop, standing) if loop.until else (None, None)
     return LoopTold(loop, standing, best, last, len(points_before(state, loop, standing)))
@@ -81,7 +80,7 @@ def _best_and_last(
     found = [one.numbers[until.metric] for one in counting if until.metric in one.numbers]
     told = [f"{until.metric} = {number_told(one)}" for one in found]
     last = told[-1] if told else None
-    better = until.better or better_of(state, until.metric)
+    better = until.better or better_direction(state, until.metric)
     if not better or not found:
         return None, last
     choose = max if better == "higher" else min
@@ -100,11 +99,11 @@ def _round_told(one: Round) -> dict[str, Any]:
 
 
 RoundRow = tuple[str, str, str, str]
-"""A round in words: its number, its points, their proposer, and the numbers that it came to."""
+"""The texts of a round: its number, its points, their proposer, and its results."""
 
 
 def points_of_round(state: Workflow, name: str, number: int) -> list[dict[str, Any]]:
-    """Return the points that a round of a loop added; of the first one, those of the map."""
+    """Return the points that a round of a loop added, or for the first round those of the map."""
     standing = state.loops[name]
     if number > 1:
         return standing.rounds[number - 1].points
@@ -131,13 +130,14 @@ def round_rows(state: Workflow, name: str) -> list[RoundRow]:
 
 
 def origin_told(found: dict[str, Any]) -> Iterator[str]:
-    """Yield the lines that say where the point of a task comes from."""
+    """Yield lines about the origin of a task's point."""
     name, proposed = found["loop"], found["proposed"]
     of = f"a point of round {found['round']} of {name}" if name else "a point of the map"
     why = f" ({found['why']})" if found["why"] else ""
     yield f"{found['task']} of {found['stage']} is {found['state']}{why}: {of}"
     if proposed is None:
-        yield f"  map       {found['map']}.parameters.map, {_agreed_told(found['agreed'])}"
+        agreed = _agreed_told(found["agreed"], "lists it since")
+        yield f"  map       {found['map']}.parameters.map {agreed}"
     else:
         yield from _proposed_told(proposed)
     if name:
@@ -155,23 +155,24 @@ def _envelope_told(envelope: dict[str, Any]) -> Iterator[str]:
 
 def _proposed_told(proposed: dict[str, Any]) -> Iterator[str]:
     of = f" in {proposed['source']} {proposed['sha256']}" if proposed["source"] else ""
-    yield f"  proposed  by {spelled(proposed['by'])}{of}"
-    yield f"  event     v{proposed['version']} {proposed['at']} ({spelled(proposed['actor'])})"
+    yield f"  proposed  by {spell_unseen(proposed['by'])}{of}"
+    yield f"  event     v{proposed['version']} {proposed['at']} ({spell_unseen(proposed['actor'])})"
     yield from [f"  reason    {proposed['reason']}"] if proposed["reason"] else []
     of = f" by {proposed['attempt']}" if proposed["attempt"] else ""
     yield from (f"  read{of}  {path} {digest}" for path, digest in proposed["read"].items())
 
 
-def _agreed_told(agreed: dict[str, Any]) -> str:
-    since = f"as it stands since v{agreed['version']}"
+def _agreed_told(agreed: dict[str, Any], since: str = "unchanged since") -> str:
+    since = f"{since} v{agreed['version']}"
     if agreed["by"] is None:
-        return f"{since}; nobody agreed to it (consent by {agreed['policy']})"
-    by = f"agreed to by {spelled(agreed['by'])} ({agreed['policy']})"
+        return f"{since}; nobody approved it (consent by {agreed['policy']})"
+    who = name_approver(agreed["by"], agreed["database_user"])
+    by = f"approved by {spell_unseen(str(who))} ({agreed['policy']})"
     return f"{since}; {by}, {agreed['amendment']}"
 
 
 def asked_of(state: Workflow, name: str) -> dict[str, Any]:
-    """Return what a proposer of a loop's next points is given; raises KeyError."""
+    """Return the data that a proposer of a loop's next points needs. Raises KeyError."""
     loop, standing = state.loop(name), state.loops[name]
     as_csv, as_json = table_of(loop.points)
     counting = counting_rounds(state, standing)

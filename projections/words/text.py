@@ -1,4 +1,4 @@
-"""Text of others, times, cells and identifiers as they are shown."""
+"""Format foreign text, times, table cells and identifiers for display."""
 
 from __future__ import annotations
 
@@ -13,69 +13,70 @@ from urllib.parse import quote
 if TYPE_CHECKING:
     from lifecycle.state.workflow import Attempt
 
-#: Printable by its class in Unicode, and yet nothing to see: fillers, joiners, selectors, blanks.
+#: Printable characters in Unicode that are invisible: fillers, joiners, selectors and blanks.
 _UNSEEN = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0"
     "\U000e0100-\U000e01ef]"
 )
 _MARK = "\N{REPLACEMENT CHARACTER}"
-#: What steers whatever shows it, but for tabs and the ends of lines.
+#: Control characters, except tab and newline.
 _STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
-def spelled(text: str) -> str:
-    """Return ``text`` on one line, with what cannot be seen spelled as Python does: ``\\u202e``.
+def spell_unseen(text: str) -> str:
+    """Return ``text`` on one line, with invisible characters escaped like Python: ``\\u202e``.
 
-    That is control characters (also those above ASCII), what turns the direction of writing, and
-    what has no width.
+    These are control characters (also those above ASCII), characters that change the writing
+    direction, and characters without width.
     """
-    return _with(text, lambda letter: letter.encode("unicode_escape").decode())
+    return _replace_unseen(text, lambda letter: letter.encode("unicode_escape").decode())
 
 
-def marked(text: str) -> str:
-    """Return ``text`` on one line, with one sign for each character that cannot be seen."""
-    return _with(text, lambda _: _MARK)
+def mark_unseen(text: str) -> str:
+    """Return ``text`` on one line, with a sign for each invisible character."""
+    return _replace_unseen(text, lambda _: _MARK)
 
 
-def uncontrolled(text: str) -> str:
-    """Return ``text`` with one sign for each control character that is no tab or end of a line.
+def mark_controls(text: str) -> str:
+    """Return ``text`` with a sign for each control character except tab and newline.
 
-    No text that leaves wfctl holds one; what is shown to a person passes `marked` or `spelled` too.
+    All output of wfctl passes this function. Text for a person also passes `mark_unseen` or
+    `spell_unseen`.
     """
     return _STEERING.sub(_MARK, text.replace("\r\n", "\n"))
 
 
 def without_controls(document: str) -> str:
-    """Return JSON of the same value; it spells those control characters that JSON need not."""
-    return _STEERING.sub(lambda found: _json(found[0]), document)
+    """Return JSON of the same value in which control characters are escaped."""
+    return _STEERING.sub(lambda found: _escape_letter(found[0]), document)
 
 
 def in_lines(text: str) -> str:
-    """Return ``text`` in its own lines, tabs as spaces, each line as `marked` has it."""
+    """Return ``text`` with its lines kept, tabs as spaces, and `mark_unseen` for each line."""
     if text.isprintable() and text.isascii():
         return text
     lines = text.replace("\r\n", "\n").replace("\t", "    ").split("\n")
-    return "\n".join(map(marked, lines))
+    return "\n".join(map(mark_unseen, lines))
 
 
 def on_one_line(text: str) -> str:
-    """Return ``text`` on one line, every run of blanks and ends of lines as one space."""
-    return marked(" ".join(text.split()))
+    """Return ``text`` on one line, with each run of whitespace as one space."""
+    return mark_unseen(" ".join(text.split()))
 
 
-def clipped(text: str, most: int) -> str:
-    """Return ``text`` on one line, cut to so many characters; 0: to no number of them."""
+def clip_text(text: str, most: int) -> str:
+    """Return ``text`` on one line, cut to ``most`` characters. 0 means no limit."""
     line = " ".join(text.split())
     return line if not most or len(line) <= most else f"{line[: most - 1]}…"
 
 
 def spelled_json(document: str) -> str:
-    """Return JSON of the same value in which every character can be seen."""
-    # What cannot be seen stands inside of strings alone, but for the ends of lines.
-    return "\n".join(_with(line, _json) for line in document.split("\n"))
+    """Return JSON of the same value in which every character is visible."""
+    # Invisible characters occur only inside strings, except line ends.
+    return "\n".join(_replace_unseen(line, _escape_letter) for line in document.split("\n"))
 
 
-def _with(text: str, sign: Callable[[str], str]) -> str:
+def _replace_unseen(text: str, sign: Callable[[str], str]) -> str:
     if text.isprintable() and _UNSEEN.search(text) is None:
         return text
     return "".join(
@@ -84,7 +85,7 @@ def _with(text: str, sign: Callable[[str], str]) -> str:
     )
 
 
-def _json(letter: str) -> str:
+def _escape_letter(letter: str) -> str:
     code = ord(letter)
     if code <= 0xFFFF:
         return f"\\u{code:04x}"
@@ -93,12 +94,12 @@ def _json(letter: str) -> str:
 
 
 _NUMBER = re.compile(r"[+-]?[\d.]+(?:e[+-]?\d+)?", re.ASCII)
-#: How a formula begins, also where the letter is a full-width or a small one.
+#: First characters of a spreadsheet formula, also in full width or small form.
 _FORMULA = "=+-@\N{MINUS SIGN}"
 
 
-def shown(value: Any) -> str:
-    """Return a value for a cell: nothing for null, text as it is, the rest as JSON."""
+def format_cell(value: Any) -> str:
+    """Return a value for a cell: null as empty, a string unchanged, the rest as JSON."""
     if value is None:
         return ""
     if isinstance(value, str):
@@ -106,10 +107,11 @@ def shown(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def inert(text: str) -> str:
-    """Return the text led by an apostrophe where a spreadsheet might take it for a formula.
+def escape_formula(text: str) -> str:
+    """Return the text with a leading apostrophe if a spreadsheet might read it as a formula.
 
-    One that begins with a line end or a tab is split or trimmed first, whatever comes behind it.
+    Text that starts with a newline or tab always gets the apostrophe, because spreadsheets may
+    split or trim it first.
     """
     if not text or _NUMBER.fullmatch(text):
         return text
@@ -118,7 +120,7 @@ def inert(text: str) -> str:
     return f"'{text}" if is_formula or text[0] in "\t\r\n" else text
 
 
-#: Characters of a time in the log's form.
+#: Number of characters of a time in the log's format.
 _LOG_FORM = 27
 _UNITS = (
     ("year", 31_556_952),
@@ -132,14 +134,16 @@ _UNITS = (
 
 
 def waiting_told(attempt: Attempt | None) -> str:
-    """Return why an attempt under way does not continue, and since when; nothing if it does."""
-    if attempt is None or attempt.waiting is None or attempt.ended_at is not None:
+    """Return why a running attempt does not continue, and since when, or an empty string."""
+    if attempt is None or attempt.ended_at is not None:
         return ""
+    if attempt.waiting is None:
+        return attempt.obstacle or ""
     return f"{attempt.waiting['reason']} (since {utc_seconds(attempt.waiting['since'])})"
 
 
 def utc_seconds(moment: str | None) -> str | None:
-    """Return a UTC time of the log cut to seconds; what has another form stays as it is."""
+    """Return a UTC time of the log cut to seconds. Other strings stay unchanged."""
     if moment is None or len(moment) != _LOG_FORM or not moment.endswith("Z"):
         return moment
     return moment[:19] + "Z"
@@ -155,7 +159,7 @@ def local_seconds(moment: str, offset: str) -> str:
     return datetime.fromisoformat(moment[:19] + "+00:00").astimezone(zone).isoformat()
 
 
-def ago(moment: str, now: str) -> str:
+def format_age(moment: str, now: str) -> str:
     """Return how long before ``now`` a UTC time of the log was: ``2 hours ago``, ``just now``."""
     before = int((datetime.fromisoformat(now) - datetime.fromisoformat(moment)).total_seconds())
     for unit, length in _UNITS:
@@ -166,40 +170,40 @@ def ago(moment: str, now: str) -> str:
     return "just now"
 
 
-def age(moment: str, now: str) -> int:
+def compute_age(moment: str, now: str) -> int:
     """Return the whole seconds from one UTC time (``…Z``) to another, at least 0."""
     passed = datetime.fromisoformat(now) - datetime.fromisoformat(moment)
     return max(int(passed.total_seconds()), 0)
 
 
-#: Seconds by which two clocks that tell of one thing may differ.
+#: Maximum difference in seconds between two clocks for the same event.
 _PRECISION = 1.0
 
 
-def seconds(start: str | None, end: str | None) -> float | None:
-    """Return the seconds between two times, None if one is unknown or typed another way.
+def compute_seconds(start: str | None, end: str | None) -> float | None:
+    """Return the seconds between two times, or None if a time is unknown or invalid.
 
-    An end that lies before the start by no more than two clocks differ is 0. By more a clock was
-    set back in between, and nobody knows how long it took.
+    If the end is slightly before the start, clocks differ, and the result is 0. If it is much
+    earlier, a clock was set back, and the result is None.
     """
     try:
         found = datetime.fromisoformat(end or "") - datetime.fromisoformat(start or "")
     except (TypeError, ValueError):
         return None
-    return lasting(found.total_seconds())
+    return round_span(found.total_seconds())
 
 
-def lasting(span: float) -> float | None:
-    """Return a span of seconds as it is told: never negative, None if it cannot be so."""
+def round_span(span: float) -> float | None:
+    """Return a rounded span of seconds, at least 0, or None if it is clearly negative."""
     return None if span < -_PRECISION else round(max(span, 0.0), 6)
 
 
-#: Unit → how many of it a larger one holds, the smallest first.
+#: Unit → its number in the next larger unit, smallest unit first.
 _BYTES = (("B", 1024), ("kB", 1024), ("MB", 1024), ("GB", 1024), ("TB", 1 << 62))
 
 
 def told_used(resources: Mapping[str, float]) -> str:
-    """Return what jobs used, in words: ``1.9 s of processors, at most 305 MB of memory``."""
+    """Return the resources that jobs used: ``1.9 s of processors, at most 305 MB of memory``."""
     told = []
     if "cpu_seconds" in resources:
         told.append(f"{told_seconds(resources['cpu_seconds'])} of processors")
@@ -211,12 +215,12 @@ def told_used(resources: Mapping[str, float]) -> str:
 
 
 def told_seconds(span: float) -> str:
-    """Return seconds, above two hours in hours."""
+    """Return a duration in seconds as text, or in hours if above two hours."""
     return f"{span:.1f} s" if span < 7200 else f"{span / 3600:.1f} h"
 
 
 def told_bytes(count: float) -> str:
-    """Return bytes in the largest unit of which there is one."""
+    """Return a number of bytes in its largest fitting unit."""
     for unit, times in _BYTES:
         if count < times:
             return f"{count:.3g} {unit}" if count < 1000 else f"{count:.0f} {unit}"
@@ -237,9 +241,9 @@ def told_span(span: float) -> str:
 _LENGTHS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
 
-def duration(start: str | None, end: str | None) -> str:
-    """Return the time between two in its two largest units, a dash if one is unknown."""
-    found = seconds(start, end)
+def format_duration(start: str | None, end: str | None) -> str:
+    """Return the time between two times in its two largest units, or a dash if unknown."""
+    found = compute_seconds(start, end)
     if found is None:
         return "-"
     if found < 60:
@@ -251,18 +255,18 @@ def duration(start: str | None, end: str | None) -> str:
     return " ".join(parts[:2])
 
 
-def epoch(moment: str | None) -> float | None:
-    """Return a time in seconds since the epoch; None for what is no time, as people may type it."""
+def parse_epoch(moment: str | None) -> float | None:
+    """Return a time in seconds since the epoch, or None if the string is not a time."""
     try:
         return datetime.fromisoformat(moment or "").timestamp()
     except (ValueError, OverflowError):
         return None
 
 
-def passed(moment: str, now: str) -> float | None:
-    """Return the seconds from a time to ``now`` (UTC), negative where it is yet to come.
+def seconds_since(moment: str, now: str) -> float | None:
+    """Return the seconds from a time to ``now`` (UTC), negative for a future time.
 
-    A time that was typed without an offset is local; None for what is no time.
+    A time without an offset is local. Return None if the string is not a time.
     """
     try:
         then = datetime.fromisoformat(moment).astimezone()
@@ -273,24 +277,24 @@ def passed(moment: str, now: str) -> float | None:
 
 def workflow_uri(workflow: str) -> str:
     """Return the URN of a workflow."""
-    return f"urn:wfctl:workflow:{quoted(workflow)}"
+    return f"urn:wfctl:workflow:{percent_encode(workflow)}"
 
 
 def schema_uri(name: str, version: int) -> str:
-    """Return the URN of a JSON Schema: an event type's at a schema version, or another's."""
-    return f"urn:wfctl:schema:{quoted(name)}:{version}"
+    """Return the URN of a JSON Schema for an event type, at its version, or for a document."""
+    return f"urn:wfctl:schema:{percent_encode(name)}:{version}"
 
 
-def quoted(value: str) -> str:
-    """Return ``value`` with everything percent-encoded that a URI cannot hold as it is."""
+def percent_encode(value: str) -> str:
+    """Return ``value`` with all characters percent-encoded that are not allowed in a URI."""
     return quote(value, safe="-._~")
 
 
 class NextAction(NamedTuple):
-    """A command and why one would call it.
+    """A command and the reason to call it.
 
-    ``needs`` names what is to be put in place of the words in capitals, or to be there first;
-    ``person``: only a person decides it. ``verb`` and ``target`` are what it does to what.
+    ``needs`` lists the placeholders of the command, and files that must exist first. ``person``:
+    only a person can decide. ``verb`` and ``target`` name the action and its object.
     """
 
     command: str
@@ -301,7 +305,7 @@ class NextAction(NamedTuple):
     target: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values; what does not hold is left out."""
+        """Return plain JSON values without the empty fields."""
         found: dict[str, Any] = {"command": self.command, "reason": self.reason}
         if self.verb is not None:
             found |= {"verb": self.verb, "target": self.target}
@@ -310,6 +314,15 @@ class NextAction(NamedTuple):
         return {**found, "person": True} if self.person else found
 
     def __str__(self) -> str:
-        notes = [f"give {', '.join(self.needs)}"] if self.needs else []
-        notes += ["a person decides"] if self.person else []
+        # The placeholders of the command need no explanation.
+        missing = [one for one in self.needs if one not in self.command]
+        notes = [f"needs {', '.join(missing)}"] if missing else []
+        notes += ["only a person can decide; an agent waits"] if self.person else []
         return f"{self.command}  ({'; '.join([self.reason, *notes])})"
+
+
+def name_approver(by: str | None, database_user: str | None) -> str | None:
+    """Return the name of a person who agreed, with the database account if it has another name."""
+    if by is None or database_user is None or by.partition(":")[2] == database_user:
+        return by
+    return f"{by} (as the database user {spell_unseen(str(database_user))})"

@@ -1,1 +1,1 @@
-"""What an attempt is on the disk: its paths, markers, machine and forwarded files."""
+"""The data of an attempt on the disk: paths, markers, machine and forwarded files."""

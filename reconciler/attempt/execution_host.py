@@ -1,26 +1,31 @@
-"""Where an attempt's jobs run, and the environment that they run in."""
+"""The machine on which an attempt's jobs run, and the environment of these jobs."""
 
 from __future__ import annotations
 
+import hmac
 import json
 import os
 import re
+import secrets
 import shutil
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
-from hashlib import sha256
+from hashlib import file_digest, sha256
 from pathlib import Path
+from pwd import getpwuid
 from typing import Any
 
 from eventstore.private import read_regular
 from lifecycle.payload import models as p
+from lifecycle.words.commands import find_programs
 from reconciler.attempt import paths as genuine
 from reconciler.attempt.paths import AttemptPaths
 from reconciler.errors import DamagedAttempt, UnusableSubmission
-from service.root.disk import replaced, seen_from
+from service.root.disk import open_replacement, resolve_words
+from service.root.entries import is_file
 
-#: Batch types that can be passed through; those without a scheduler that is asked by name too.
+#: Batch types that wfctl passes through, including types whose scheduler is queried by job name.
 _SHELL, _SLURM = "shell", "slurm"
 _BATCH_TYPES = frozenset({_SHELL, _SLURM, "pbs", "torque", "lsf", "sge"})
 _CONTEXTS = {
@@ -33,9 +38,9 @@ _CONTEXTS = {
 
 @dataclass(frozen=True, slots=True)
 class ExecutionHost:
-    """Where an attempt's jobs run, without anything that lets one in.
+    """The machine on which an attempt's jobs run, without credentials.
 
-    ``scratch`` is the folder below which its scratch copies are made, on that machine.
+    ``scratch`` is the folder on that machine in which the scratch copies are created.
     """
 
     batch_type: str
@@ -44,65 +49,71 @@ class ExecutionHost:
 
     @property
     def is_far(self) -> bool:
-        """Whether the files of the jobs lie on another machine."""
+        """Return whether the files of the jobs are on another machine."""
         return self.context_type == "SSHContext"
 
     @property
     def has_scheduler(self) -> bool:
-        """Whether jobs wait in a queue."""
+        """Return whether jobs wait in a queue."""
         return self.batch_type.lower() != _SHELL
 
     @property
     def has_slurm(self) -> bool:
-        """Whether the scheduler is one that can be asked."""
+        """Return whether the scheduler is Slurm, which wfctl can query."""
         return self.batch_type.lower() == _SLURM
 
     def to_text(self) -> str:
-        """Return the description as it is kept in the attempt's folder."""
+        """Return the text of the description for the attempt's folder."""
         return json.dumps(asdict(self), indent=2) + "\n"
 
 
-def checked(given: Mapping[str, Any]) -> tuple[str, str]:
-    """Return batch type and context type of a machine; raises UnusableSubmission."""
+def check_machine(given: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the batch type and context type of a machine. Raises UnusableSubmission."""
     context = _CONTEXTS.get(str(given.get("context_type")).lower())
     if context is None:
         raise UnusableSubmission(
             "machine.context_type",
             "LocalContext or SSHContext",
             given.get("context_type"),
-            "A lazy context would skip what an earlier attempt finished; others keep no files.",
+            "wfctl does not support other contexts, because a lazy context would skip jobs that "
+            "an earlier attempt finished.",
         )
     batch = given.get("batch_type")
     if str(batch).lower() not in _BATCH_TYPES:
         known = "Shell, Slurm, PBS, Torque, LSF or SGE"
-        remedy = "Name one of these, each task a job of its own in place of a job array."
+        remedy = (
+            "Name one of these types. wfctl runs each task as a separate job, so job arrays are "
+            "not supported."
+        )
         raise UnusableSubmission("machine.batch_type", known, batch, remedy)
     return str(batch), context
 
 
-def of(attempt: AttemptPaths) -> ExecutionHost:
-    """Return the machine of a prepared attempt; a local shell if nothing is written down.
+def load_execution_host(attempt: AttemptPaths) -> ExecutionHost:
+    """Return the machine of a prepared attempt, or a local shell if no machine is recorded.
 
-    Raises DamagedAttempt where what is written down cannot be read, and no copy is left.
+    Raises DamagedAttempt if the record cannot be read and no copy exists.
     """
-    known = (_machine(text) for text in genuine.machine_text(attempt))
+    known = (_parse_machine(text) for text in genuine.machine_text(attempt))
     where = next((one for one in known if one is not None), None)
     given = (genuine.submission_of(attempt) or {}).get("machine") if where is None else None
     if isinstance(given, dict) and "remote_root" in given and "batch_type" in given:
-        # It is as the attempt's submission names it, unless that refers to a file.
-        where = ExecutionHost(*checked(given), str(given["remote_root"]))
+        # Use the machine that the attempt's submission names, unless it refers to a file.
+        where = ExecutionHost(*check_machine(given), str(given["remote_root"]))
     if where is None:
         if os.path.lexists(attempt.machine_record):
-            raise DamagedAttempt(attempt.stage, attempt.machine_record, "it names no machine")
+            raise DamagedAttempt(
+                attempt.stage, attempt.machine_record, "the file does not name a machine"
+            )
         return ExecutionHost("Shell", "LocalContext", str(attempt.work))
     own = attempt.work.relative_to(attempt.root)
     if not where.is_far and where.scratch.endswith(f"/{own}"):
-        # It moves with the root.
+        # The scratch folder moves with the root.
         return replace(where, scratch=str(attempt.work))
     return where
 
 
-def _machine(text: str) -> ExecutionHost | None:
+def _parse_machine(text: str) -> ExecutionHost | None:
     try:
         found = ExecutionHost(**json.loads(text))
     except (ValueError, TypeError, RecursionError):
@@ -110,43 +121,86 @@ def _machine(text: str) -> ExecutionHost | None:
     return found if all(isinstance(value, str) for value in asdict(found).values()) else None
 
 
-def reference(machine: Mapping[str, Any], folder: Path) -> Path | None:
-    """Return the file that a machine is taken from, seen from ``folder``; None without one."""
-    return seen_from(folder, str(machine["$ref"])) if "$ref" in machine else None
+def why_unmakable(scratch: str, attempt: AttemptPaths) -> str | None:
+    """Return why this user cannot create an attempt's folder on this machine, or None.
+
+    A full disk is not a reason, because space may become free. `probe.sh` uses the same rule.
+    """
+    at = next(one for one in (Path(scratch), *Path(scratch).parents) if os.path.lexists(one))
+    if at.is_dir() and os.access(at, os.W_OK | os.X_OK):
+        return None
+    user = f"user {os.geteuid()}"
+    with suppress(KeyError):
+        user = getpwuid(os.geteuid()).pw_name
+    why = f"{user} may not write to {at}" if at.is_dir() else f"{at} is not a folder"
+    return (
+        f"the folder {scratch.removesuffix(f'/{attempt.tag}')} (remote_root) cannot be used: {why}"
+    )
 
 
-#: What a shell says of itself, and what of wfctl is said to one call; no job has it of us.
+def find_machine_file(machine: Mapping[str, Any], folder: Path) -> Path | None:
+    """Return the file that defines a machine, relative to ``folder``, or None without a file."""
+    return resolve_words(folder, str(machine["$ref"])) if "$ref" in machine else None
+
+
+#: Variables of the shell itself and of wfctl that belong to one call and are not passed to a job.
 _OF_THE_CALL = re.compile(r"PWD|OLDPWD|SHLVL|_|TMUX|TMUX_PANE|WFCTL_(?!PATIENCE$).*")
-#: What belongs to a login or a terminal: an older one is of no use, so that of the call counts.
+#: Variables of a login or a terminal. Old values are useless, so the values of this call are used.
 _OF_THE_LOGIN = re.compile(
     r"SSH_.*|XDG_SESSION_.*|XDG_RUNTIME_DIR|DBUS_SESSION_BUS_ADDRESS|KRB5CCNAME|DISPLAY|XAUTHORITY"
     r"|TERM|TERM_PROGRAM.*|WINDOWID|COLUMNS|LINES|TMUX_TMPDIR|WFCTL_PATIENCE"
 )
-#: Variables that Slurm, or a launcher of MPI, sets for a job. No default of a user has such a name.
+#: Variables that Slurm or an MPI launcher sets for a job. No user default has such a name.
 _OF_A_SLURM_JOB = re.compile(
     r"SLURMD_.*|PMI2?_.*|PMIX_.*|SLURM_(JOBID|NODEID|LOCALID|PROCID|STEPID|NPROCS|NNODES|NODELIST"
     r"|GTIDS|TASK_PID|TASKS_PER_NODE|CLUSTER_NAME|EXPORT_ENV|DISTRIBUTION|OVERCOMMIT|PRIO_PROCESS"
     r"|RESTART_COUNT|THREADS_PER_CORE|UMASK|LAUNCH_NODE_IPADDR|NODE_ALIASES|TOPOLOGY_.*|(ARRAY|CPU"
     r"|CPUS|GPU|GPUS|HET|JOB|MEM|NTASKS|PACK|SHARDS|SRUN|STEP|SUBMIT|TRES)_.*)",
 )
+#: Variables of terminals, desktops, editors, agents and test runs, which influence no result.
+_OF_THE_DESK = re.compile(
+    r"XDG_.*|GNOME_.*|KDE_.*|DESKTOP_.*|SESSION_MANAGER|VTE_.*|KONSOLE_.*|ITERM_.*|WT_.*|COLORTERM"
+    r"|LS_COLORS|GPG_.*|HIST.*|INVOCATION_ID|JOURNAL_STREAM|MAIL|PS1|PROMPT.*|EDITOR|VISUAL|PAGER"
+    r"|LESS.*|SUDO_.*|VSCODE_.*|CLAUDE.*|AI_AGENT|CODEX_.*|CURSOR_.*|GEMINI_CLI|TMPDIR"
+    r"|PYTEST_CURRENT_TEST|PYTEST_XDIST_.*|SLURM_.*|PBS_.*|LSB_.*|KITTY_.*|WEZTERM_.*|ALACRITTY_.*"
+    r"|GHOSTTY_.*|TERMINATOR_.*|TILIX_.*|ZELLIJ.*|STY|WINDOW|(TERM|SHELL)_SESSION_ID|(INSIDE_)?EMACS.*"
+    r"|NVIM.*|JPY_.*|JUPYTER_.*"
+)
+#: Maximum number of programs of an attempt whose digests are recorded.
+_PROGRAMS = 30
+#: Maximum size in bytes of a program whose digest is recorded.
+_PROGRAM_BYTES = 256 * 10**6
+#: Number of hexadecimal digits of a variable's digest.
+_DIGITS = 12
+#: Names of variables that may hold a password, because they contain one of these words.
+#: The pattern excludes AUTHOR, TOKENIZERS, KEYBOARD and similar words.
+#: PWD and OLDPWD are never recorded.
 _SECRET = re.compile(
-    r"(.*_)?(PASS|PASSWORD|PASSWD|PASSPHRASE|SECRETS?|TOKENS?|CREDENTIALS?|(API|ACCESS|PRIVATE)?_?KEY)(_.*)?",
+    r".*(PASS|PHRASE|PWD|COOKIE|CRED|SECRET|JWT|WEBHOOK|CONN(ECTION)?_?STR|AUTH(?!OR(?!I))"
+    r"|TOKEN(?!IZ)|KEY(?!BOARD|MAP)).*|(?!I_MPI_)(.*_)?(PAT|SAS|PEM|OTP|PIN|DSN)(_.*)?",
     re.IGNORECASE,
 )
-#: What holds no secret and decides how a program runs.
+#: Values that may contain a password.
+#: Examples are a proxy address, a connection string, a signed URL, a header and a private key.
+_WITH_PASSWORD = re.compile(
+    r"[a-z][a-z0-9+.-]*://[^/@\s]+@|bearer\s|-----BEGIN|private_key"
+    r"|(account|access)key=|[?&;\s](sig|signature|token|password|pwd|secret|access_token)=",
+    re.IGNORECASE,
+)
+#: Variables that hold no secret and influence how a program runs.
 _READABLE = re.compile(
     r"PATH|LD_LIBRARY_PATH|LD_PRELOAD|PYTHON[A-Z0-9]+|VIRTUAL_ENV|CONDA_PREFIX|CONDA_DEFAULT_ENV"
     r"|LOADEDMODULES|(OMP|MKL|OPENBLAS)_[A-Z_]+|CUDA_VISIBLE_DEVICES|LANG|LC_[A-Z]+|TZ|TMPDIR"
 )
-#: For the wrapper: become the command that follows, in the environment that the file holds.
+#: Shell code of the wrapper: run the given command in the environment that the file contains.
 TAKE_UP = (
     "import os, sys; held = open(sys.argv[1], 'rb').read().split(b'\\0')[:-1]; "
     "own = {one: os.environb[one] for one in held if one in os.environb}; "
     "kept = dict(one.split(b'=', 1) for one in held if b'=' in one); "
     "os.execve(sys.argv[2], sys.argv[2:], own | kept)"
 )
-#: For a session of tmux, whose server has another environment: become the command that follows, in
-#: the environment that the caller holds open.
+#: Shell code for a tmux session: run the given command in the environment that the caller provides.
+#: The tmux server has a different environment.
 BECOME = (
     "import os, sys\n"
     "try: held = open(sys.argv[1], 'rb').read().split(b'\\0')[:-1]\n"
@@ -158,8 +212,8 @@ BECOME = (
 
 
 @contextmanager
-def held(environ: Mapping[str, str]) -> Iterator[str]:
-    """Hold an environment open in memory; yield the path by which a login's processes read it."""
+def hold_environment(environ: Mapping[str, str]) -> Iterator[str]:
+    """Hold an environment in memory, and yield the path at which other processes can read it."""
     descriptor = os.memfd_create("environment")
     try:
         for name, value in environ.items():
@@ -170,59 +224,135 @@ def held(environ: Mapping[str, str]) -> Iterator[str]:
 
 
 def environment_of(attempt: AttemptPaths | None, environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of what is run for an attempt, by a call that has ``environ``.
+    """Return the environment of an attempt's processes, for a call that has ``environ``.
 
-    It is the one that was kept; where none was, or no attempt is known, that of the call.
+    This is the recorded environment, or ``environ`` if no environment or no attempt is known.
     """
     own = {name: value for name, value in environ.items() if not _OF_THE_CALL.fullmatch(name)}
-    if "SLURM_JOB_ID" in own and attempt is not None and of(attempt).has_slurm:
-        # The job that this call runs in is another one than the job that it submits.
+    if "SLURM_JOB_ID" in own and attempt is not None and load_execution_host(attempt).has_slurm:
+        # The job in which this call runs is not the job that this call submits.
         own = {name: value for name, value in own.items() if not _OF_A_SLURM_JOB.fullmatch(name)}
-    kept = None if attempt is None else _kept(attempt)
+    kept = None if attempt is None else _read_kept_environment(attempt)
     if kept is None:
         return own
-    lasting = {name: value for name, value in kept.items() if _is_lasting(name)}
-    return lasting | {name: value for name, value in own.items() if not _is_lasting(name)}
+    lasting = {n: value for n, value in kept.items() if value is not None and _is_lasting(n)}
+    hidden = {name for name, value in kept.items() if value is None}
+    others = {n: value for n, value in own.items() if n in hidden or not _is_lasting(n)}
+    return lasting | others
 
 
-def keep(attempt: AttemptPaths, environ: Mapping[str, str]) -> None:
-    """Put the attempt's environment where its wrapper takes it up."""
-    held = "".join(map(_entry, environment_of(attempt, environ).items()))
-    with replaced(attempt.environment_record, 0o600) as file:
+def write_environment(attempt: AttemptPaths, environ: Mapping[str, str]) -> None:
+    """Write the attempt's environment into the file that its wrapper reads."""
+    held = "".join(map(_format_entry, environment_of(attempt, environ).items()))
+    with open_replacement(attempt.environment_record, 0o600) as file:
         file.write(os.fsencode(held))
 
 
-def environment_told(attempt: AttemptPaths) -> p.JobEnvironment:
-    """Return what the log may hold of the environment that was kept."""
-    held = _kept(attempt) or {}
+def describe_environment(attempt: AttemptPaths) -> p.JobEnvironment:
+    """Return the part of the recorded environment that the log may contain."""
+    held = _read_kept_environment(attempt) or {}
     lasting = {n: held[n] for n in sorted(held) if not _OF_THE_LOGIN.fullmatch(n)}
-    whole = "".join(map(_entry, lasting.items()))
-    python = shutil.which("python3", path=lasting.get("PATH", os.defpath))
+    whole = "".join(map(_format_entry, lasting.items()))
+    python = shutil.which("python3", path=lasting.get("PATH") or os.defpath)
     return p.JobEnvironment(
-        names=[_text(name) for name in lasting],
+        names=[_escape_text(name) for name in lasting],
         sha256=sha256(os.fsencode(whole)).hexdigest(),
-        values={_text(n): _text(lasting[n]) for n in lasting if _READABLE.fullmatch(n)},
-        python3=None if python is None else _text(python),
+        values={
+            _escape_text(n): _escape_text(v or "")
+            for n, v in lasting.items()
+            if _READABLE.fullmatch(n)
+        },
+        python3=None if python is None else _escape_text(python),
     )
 
 
-def _kept(attempt: AttemptPaths) -> dict[str, str] | None:
+def digests_of_variables(attempt: AttemptPaths, environ: Mapping[str, str]) -> dict[str, Any]:
+    """Return a keyed digest of each variable of the jobs, and the id of the key.
+
+    Without the key, nobody can guess a short value by trying values. Returns an empty result if the
+    key belongs to another user account.
+    """
+    try:
+        key = _key_of_root(attempt.root)
+    except PermissionError:
+        return {}
+    given = environment_of(attempt, environ)
+    names = sorted(name for name in given if not _is_left_out(name))
+    return {
+        "variables": {
+            _escape_text(name): _compute_keyed_digest(key, f"{name}={given[name]}")
+            for name in names
+        },
+        "variables_key": _compute_keyed_digest(key, ""),
+    }
+
+
+def find_programs_of(
+    attempt: AttemptPaths, commands: Iterable[object], environ: Mapping[str, str]
+) -> list[p.FileDigest]:
+    """Return the programs that commands start, as a shell finds them on the PATH of the jobs.
+
+    Omits files that are not regular, that are larger than `_PROGRAM_BYTES`, or that cannot be read.
+    """
+    path = environment_of(attempt, environ).get("PATH", os.defpath)
+    names = [name for one in commands if isinstance(one, str) for name in find_programs(one)]
+    names = [name for name in dict.fromkeys(names) if "/" not in name or name.startswith("/")]
+    places = (shutil.which(name, path=path) for name in names[:_PROGRAMS])
+    found = (_digest_of_program(place) for place in dict.fromkeys(filter(None, places)))
+    return [one for one in found if one is not None]
+
+
+def _digest_of_program(place: str) -> p.FileDigest | None:
+    with suppress(OSError):
+        if is_file(Path(place)) and Path(place).stat().st_size <= _PROGRAM_BYTES:
+            with Path(place).open("rb") as stream:
+                digest = file_digest(stream, "sha256").hexdigest()
+            size = Path(place).stat().st_size
+            return p.FileDigest(path=_escape_text(place), size=size, sha256=digest)
+    return None
+
+
+def _is_left_out(name: str) -> bool:
+    """Return whether a variable differs between user sessions, jobs or terminals."""
+    matches = [kind.fullmatch(name) for kind in (_OF_THE_LOGIN, _OF_A_SLURM_JOB, _OF_THE_DESK)]
+    return any(matches)
+
+
+def _compute_keyed_digest(key: bytes, text: str) -> str:
+    return hmac.digest(key, os.fsencode(text), "sha256").hex()[:_DIGITS]
+
+
+def _key_of_root(root: Path) -> bytes:
+    """Return the root's key, which only its owner can read.
+
+    Write a random key if none exists.
+    """
+    place = root / ".wfctl" / "environment.key"
+    if not place.exists():
+        with open_replacement(place, 0o600) as file:
+            file.write(secrets.token_bytes(32))
+    return read_regular(place)
+
+
+def _read_kept_environment(attempt: AttemptPaths) -> dict[str, str | None] | None:
+    """Return the recorded variables, secrets without their values, or None if none are recorded."""
     try:
         held = os.fsdecode(read_regular(attempt.environment_record))
     except (FileNotFoundError, PermissionError):
-        return None  # of an older wfctl; of another login, whose home is not ours
-    pairs = (one.partition("=") for one in held.split("\0")[:-1])
-    return {name: value for name, _, value in pairs}
+        return None  # recorded by an older wfctl, or by another user with another home
+    pairs = [one.partition("=") for one in held.split("\0")[:-1]]
+    return {name: value if is_set else None for name, is_set, value in pairs}
 
 
 def _is_lasting(name: str) -> bool:
     return not (_OF_THE_LOGIN.fullmatch(name) or _SECRET.fullmatch(name))
 
 
-def _entry(variable: tuple[str, str]) -> str:
+def _format_entry(variable: tuple[str, str | None]) -> str:
     name, value = variable
-    return f"{name}\0" if _SECRET.fullmatch(name) else f"{name}={value}\0"
+    is_secret = value is None or _SECRET.fullmatch(name) or _WITH_PASSWORD.search(value)
+    return f"{name}\0" if is_secret else f"{name}={value}\0"
 
 
-def _text(value: str) -> str:
+def _escape_text(value: str) -> str:
     return os.fsencode(value).decode(errors="replace")

@@ -1,8 +1,8 @@
-"""Markers and files of a stage: what they say, and making room for a new attempt.
+"""Read the markers and files of a stage, and move old ones out of the way of a new attempt.
 
-A bound marker's first line is the monitor's exit code alone, its second the full tag of the attempt
-and the time in UTC. ``DPDISP_EXIT_CODE`` is a number and nothing else, as its readers compare it
-with one; the bound record beside it, in the attempt's folder, tells whose it is.
+The first line of a bound marker contains only the monitor's exit code, the second line the full tag
+of the attempt and the time in UTC. ``DPDISP_EXIT_CODE`` contains only a number, because its readers
+compare it with a number. The bound record in the attempt's folder names the attempt.
 """
 
 from __future__ import annotations
@@ -26,13 +26,14 @@ from reconciler.attempt.paths import (
 )
 from reconciler.errors import EmptyInput, MissingInput
 from reconciler.host import small_files as plain
+from service.root.entries import find_files, is_file, is_folder
 from service.root.root import MARKER
 
 MARKERS = (EXIT_CODE, DONE)
 
 
 class SeenMarker(StrEnum):
-    """What was found where a marker may lie."""
+    """The kinds of content that a marker may have."""
 
     NONE = "none"
     OWN = "own"
@@ -42,7 +43,7 @@ class SeenMarker(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """A marker as found; ``tag`` and ``code`` only where it could be read, ``mtime`` in ns."""
+    """A marker. ``tag`` and ``code`` are set only if they could be read; ``mtime`` is in ns."""
 
     seen: SeenMarker
     code: int | None = None
@@ -51,16 +52,16 @@ class Marker:
 
 
 def read(path: Path, tag: str) -> Marker:
-    """Read a marker and say whether it belongs to the attempt of this tag."""
+    """Read a marker, and check whether it belongs to the attempt with this tag."""
     try:
-        content = plain.content(path)
+        content = plain.read_content(path)
         mtime = None if content is None else path.stat().st_mtime_ns
     except OSError:
         return Marker(SeenMarker.UNREADABLE)
     if content is None or mtime is None:
         return Marker(SeenMarker.NONE)
     lines = content.decode(errors="replace").split("\n")
-    code = plain.number(lines[0])
+    code = plain.parse_number(lines[0])
     found = lines[1].split(" ")[0] if len(lines) > 2 else None
     if code is None or not found:
         return Marker(SeenMarker.UNREADABLE, code, found, mtime)
@@ -68,16 +69,17 @@ def read(path: Path, tag: str) -> Marker:
 
 
 def exit_code(attempt: AttemptPaths) -> Marker:
-    """Read the monitor's exit code; a number alone is the attempt's own where its record says so.
+    """Read the monitor's exit code.
 
-    Earlier versions of wfctl bound the marker itself.
+    A number without a tag belongs to the attempt if the attempt's record says so. Earlier versions
+    of wfctl wrote the tag into the marker itself.
     """
     marker = read(attempt.exit_code_marker, attempt.tag)
     record = read(attempt.exit_code_record, attempt.tag)
     if marker.seen is SeenMarker.NONE:
         return record
-    text = plain.text(attempt.exit_code_marker)
-    is_number = text.count("\n") <= 1 and plain.number(text) is not None
+    text = plain.read_text(attempt.exit_code_marker)
+    is_number = text.count("\n") <= 1 and plain.parse_number(text) is not None
     if not (marker.seen is SeenMarker.UNREADABLE and is_number):
         return marker
     if record.seen is SeenMarker.OWN and record.code == marker.code:
@@ -86,7 +88,7 @@ def exit_code(attempt: AttemptPaths) -> Marker:
 
 
 def check_inputs(root: Path, inputs: Sequence[str]) -> tuple[p.FileDigest, ...]:
-    """Return digest and size (bytes) of each input; raises MissingInput, EmptyInput."""
+    """Return digest and size (bytes) of each input. Raises MissingInput or EmptyInput."""
     found = digests(root, inputs)
     empty = [one.path for one in found if one.size == 0]
     if empty:
@@ -95,22 +97,22 @@ def check_inputs(root: Path, inputs: Sequence[str]) -> tuple[p.FileDigest, ...]:
 
 
 def digests(root: Path, paths: Sequence[str]) -> tuple[p.FileDigest, ...]:
-    """Return digest and size (bytes) of files and folders; raises MissingInput.
+    """Return digest and size (bytes) of files and folders. Raises MissingInput.
 
-    A folder's digest covers names and contents.
+    The digest of a folder covers names and contents.
     """
     found = ((path, *digest_below(root / path, path)) for path in paths)
     return tuple(p.FileDigest(path=path, size=n, sha256=sha256) for path, n, sha256 in found)
 
 
 def file_digest(root: Path, path: Path, content: bytes) -> p.FileDigest:
-    """Return path (relative to the root), size and digest of a file that holds the content."""
+    """Return path (relative to the root), size and digest of a file with the given content."""
     digest = hashlib.sha256(content).hexdigest()
     return p.FileDigest(path=str(path.relative_to(root)), size=len(content), sha256=digest)
 
 
 def make_folders(attempt: AttemptPaths, *below: Path) -> None:
-    """Make the attempt's folder, with others in it, as private as the log."""
+    """Create the attempt's folder and its subfolders, with the access mode of the log."""
     attempt.stage_folder.mkdir(parents=True, exist_ok=True)
     for folder in (attempt.folder.parent, attempt.folder, *below):
         make_folder(folder, attempt.root / MARKER)
@@ -123,9 +125,9 @@ def digest_of(file: Path) -> str:
 
 
 def is_as(place: Path, recorded: Mapping[str, Any]) -> bool:
-    """Whether a file or folder has the ``size`` (bytes) and ``sha256`` that were recorded of it."""
+    """Return whether a file or folder has the recorded ``size`` (bytes) and ``sha256``."""
     try:
-        if place.is_file() and place.stat().st_size != recorded["size"]:
+        if is_file(place) and place.stat().st_size != recorded["size"]:
             return False
         found = digest_below(place, place.name)
     except (MissingInput, OSError):
@@ -134,12 +136,15 @@ def is_as(place: Path, recorded: Mapping[str, Any]) -> bool:
 
 
 def digest_below(place: Path, path: str) -> tuple[int, str]:
-    """Return size (bytes) and digest of a file or folder; raises MissingInput with its ``path``."""
+    """Return size (bytes) and digest of a file or folder.
+
+    Raises MissingInput with its ``path``.
+    """
     digest, size = hashlib.sha256(), 0
-    if not (place.is_file() or place.is_dir()):
+    if not (is_file(place) or is_folder(place)):
         raise MissingInput(path)
-    files = [place] if place.is_file() else sorted(place.rglob("*"))
-    for file in (one for one in files if one.is_file()):
+    files = [place] if is_file(place) else find_files(place)
+    for file in files:
         if file != place:
             name = str(file.relative_to(place))
             digest.update(name.encode("utf-8", "surrogateescape") + b"\0")
@@ -153,11 +158,12 @@ def digest_below(place: Path, path: str) -> tuple[int, str]:
 def clear_stale(
     root: Path, stage: str, outputs: Sequence[str], previous: str | None
 ) -> tuple[str, ...]:
-    """Move old outputs and markers out of a new attempt's way; return the paths moved.
+    """Move old outputs and markers out of the way of a new attempt, and return the moved paths.
 
-    They go to the earlier attempt's folder (``none`` where no attempt is known) below ``kept/``,
-    as relative to the root, and nothing is deleted or overwritten: a stale output would hide a
-    missing one, and a stale marker would speak for the new attempt.
+    The files move to ``kept/`` in the folder of the earlier attempt (``none`` if no attempt is
+    known) and keep their path relative to the root. No file is deleted or overwritten. An old
+    output would hide a missing one, and an old marker would be taken for a marker of the new
+    attempt.
     """
     markers = [f"{stage}/{name}" for name in MARKERS]
     logs = [f"{stage}/log", f"{stage}/err"]
@@ -166,7 +172,7 @@ def clear_stale(
 
 
 def set_aside(root: Path, stage: str, path: str, previous: str | None) -> bool:
-    """Move a file out of a new attempt's way, as `clear_stale` does; False if there is no file."""
+    """Move a file out of the way of a new attempt, like `clear_stale`; False if none exists."""
     source = root / path
     if not os.path.lexists(source):
         return False

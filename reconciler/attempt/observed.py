@@ -1,24 +1,25 @@
-"""What was seen of an attempt, here or where its jobs run."""
+"""Observations of an attempt, on this machine or on the machine of its jobs."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from reconciler.attempt.paths import FAULTS, SIGNALLED, UNTOLD
 from reconciler.host.processes import Tenant
 from reconciler.host.program import Queue
 
-#: DPDispatcher's word for a job whose task has ended well.
+#: State number of DPDispatcher for a job whose task has finished successfully.
 _STATE_FINISHED = 5
 
 
 @dataclass(frozen=True, slots=True)
 class ObservedJob:
-    """What is known of one job.
+    """Observations of one job.
 
-    ``started``, ``exit_code`` and ``ended_at`` (ns) are the job's own records, ``tag``,
-    ``failed_flag`` and ``state`` DPDispatcher's. ``id_alive`` goes by start time, not id alone.
+    ``started``, ``exit_code`` and ``ended_at`` (ns) come from the job's own records, ``tag``,
+    ``failed_flag`` and ``state`` from DPDispatcher. ``id_alive`` compares the start time too, not
+    only the process id.
     """
 
     name: str
@@ -32,38 +33,38 @@ class ObservedJob:
     failed_flag: bool | None = None
     state: int | None = None
     fail_count: int | None = None
-    #: The command's own exit code where that was not 0: the job's is 1 for any of them.
+    #: Exit code of the command if it was not 0. The exit code of the job is then always 1.
     command_code: int | None = None
-    #: Whether it was seen to compute on after its shells were killed, so that nobody was left to
-    #: write down how it ended; what it was to bring back tells.
+    #: Whether the command kept running after its shells were killed.
+    #: No shell recorded its end, so the expected output files decide whether the command succeeded.
     alone: bool = False
-    #: What its commands used, as `used_in` has it; None if nothing tells.
+    #: Resources that the commands used, in the form that `used_in` returns, or None if unknown.
     used: Mapping[str, float] | None = None
-    #: What the scheduler calls it, or called it last where it had ended it; else None.
+    #: The current or last state of the job in the scheduler, or None.
     queued: str | None = None
 
     @property
     def is_over(self) -> bool:
-        """Whether it wrote of its own accord that it is through, well or badly."""
+        """Return whether the job itself recorded its end, with success or failure."""
         code = self.exit_code
         if code in FAULTS:
-            # Its command may live on where a fault ended the shell alone.
+            # The command may still run if a fault ended only its shell.
             return self.lock_held is False
         return code is not None and code <= SIGNALLED
 
     @property
     def is_untold(self) -> bool:
-        """Whether its command ran on without its shells, and nothing says how it ended."""
+        """Return whether the command outlived its shells and its result is unknown."""
         return self.alone and self.exit_code in UNTOLD
 
     @property
     def told_code(self) -> int | None:
-        """The exit code to tell people: the command's own where it is known."""
+        """The exit code to show to users: the exit code of the command if it is known."""
         return self.exit_code if self.command_code is None else self.command_code
 
     @property
     def is_finished(self) -> bool:
-        """Whether it ended well, by its own record or else by DPDispatcher's."""
+        """Return whether the job succeeded, by its own record or otherwise by DPDispatcher's."""
         if self.exit_code is not None:
             return self.exit_code == 0
         return self.tag or self.state == _STATE_FINISHED
@@ -71,11 +72,11 @@ class ObservedJob:
 
 @dataclass(frozen=True, slots=True)
 class Far:
-    """What the machine of the jobs answered, where that is another one.
+    """The answer of the machine of the jobs, if it is another machine.
 
-    ``asked_at`` is in ns since the epoch by its own clock, ``error`` says why there was no
-    answer, ``errors`` holds the end of what the jobs wrote on stderr. ``refusal`` is the mistake
-    that a person must correct: the connection is refused, or no folder can be made for the jobs.
+    ``asked_at`` is in ns since the epoch by the clock of that machine, ``error`` is the reason why
+    it did not answer, and ``errors`` the end of the jobs' stderr. ``refusal`` is a mistake that a
+    person must correct: the connection is refused, or no folder can be created for the jobs.
     """
 
     asked_at: int
@@ -83,16 +84,18 @@ class Far:
     host: str | None = None
     boot_id: str | None = None
     errors: tuple[str, ...] = ()
-    #: Whether the attempt's folder exists there.
+    #: Whether the folder of the attempt exists on that machine.
     has_folder: bool = True
     refusal: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ObservedAttempt:
-    """What the files, processes and the queue tell, wherever they are.
+    """Observations of an attempt from files, processes and the queue, on any machine.
 
-    ``complete`` names the jobs of which every file to bring back was written since their start.
+    ``scratch_refusal`` is the reason why no folder for the jobs can be created on this machine.
+    ``complete`` names the jobs whose files to download were all written after their start. ``ends``
+    maps the ids of jobs that Slurm ended to the states that Slurm printed into their output.
     """
 
     jobs: tuple[ObservedJob, ...] = ()
@@ -103,4 +106,6 @@ class ObservedAttempt:
     queue: Queue | None = None
     far: Far | None = None
     awaited: tuple[str, ...] = ()
+    scratch_refusal: str | None = None
     complete: frozenset[str] = frozenset()
+    ends: Mapping[str, str] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Where an attempt keeps its files. Paths alone: nothing here looks at the disk."""
+"""The paths of an attempt's files. This module computes paths and rarely reads the disk."""
 
 from __future__ import annotations
 
@@ -20,97 +20,104 @@ from eventstore.private import read_regular
 from lifecycle.words.values import is_id
 from reconciler.errors import DamagedAttempt, MissingInput, UnusableName
 from service.root.disk import write_whole
+from service.root.entries import exists, is_file
 
 if TYPE_CHECKING:
     from lifecycle.state.workflow import Attempt as Recorded
 
 
-#: In the folder of a stage.
+#: Names of files in the folder of a stage.
 PREPARED, WRAPPER = "submission.json", "dpdisp-run.sh"
 MONITOR_LOCK = ".monitor.lock"
 EXIT_CODE, DONE = "DPDISP_EXIT_CODE", "DPDISP_DONE"
 ATTEMPTS = ".attempts"
 
-#: In the folder of an attempt; `AttemptPaths` names what else lies there.
+#: Names of files in the folder of an attempt. `AttemptPaths` names the other files.
 LAUNCH_RECORD = "launch.json"
-#: The environment of its jobs, for its owner alone: NAME=VALUE, each ended by
-#: a NUL; of what is named as a secret the NAME alone.
+#: File with the environment of the jobs, readable only by its owner.
+#: Each entry is NAME=VALUE and ends with a NUL byte.
+#: For secrets and for addresses with a password, the file contains only the NAME.
 ENVIRONMENT_RECORD = "environment"
-#: Where outputs of earlier attempts are kept.
+#: Folder that keeps the outputs of earlier attempts.
 KEPT = "kept"
 
-#: In the folder of the log: a claim that the attempt's own folder does not have is of one that was
-#: removed while its job ran, and nothing of such an attempt is submitted again.
+#: Folder, next to the log, with the claims of job starts.
+#: If a claim is missing in the attempt's own folder, that folder was removed while its job ran.
+#: wfctl submits nothing again for such an attempt.
 STARTS = "starts"
-#: What git is to leave alone in a folder, this file too.
+#: Name and content of a file that makes git ignore its folder and the file itself.
 IGNORE, IGNORE_ALL = ".gitignore", b"*\n"
 
-#: A job is named by the hash that DPDispatcher gives it.
+#: Prefix of a job's files. DPDispatcher's hash of the job follows.
 JOB = "job-"
 
 
 class OfJob(StrEnum):
-    """What follows the name of a job in the names of the files in which it tells of itself."""
+    """Suffixes of the files in which a job records its own status.
 
-    #: A folder: the start was claimed, once for ever. Its ``record`` says where and by which shell.
+    The name of the job precedes them.
+    """
+
+    #: Folder that claims the start of a job, once only.
+    #: Its ``record`` names the host and the shell.
     STARTED = ".started"
-    #: Held by the command and by all that it starts.
+    #: Lock file that the command and all its child processes hold.
     LOCK = ".lock"
-    #: The file system knows no locks, or one was not to be had in time.
+    #: Marks that the file system has no locks, or that the lock was not available in time.
     UNLOCKED = ".unlocked"
-    #: A task is at work, or was killed while it was; a number follows.
+    #: Marks a task that is running or was killed while running. A number follows.
     TASK = ".task"
     #: The exit code of the first command that failed.
     CODE = ".code"
-    #: A command was ended by SIGKILL.
+    #: Marks that SIGKILL ended a command.
     KILLED = ".killed"
-    #: The exit code with which a task's command came to its end; removed when its shell goes on.
+    #: Exit code with which a task's command ended. Removed when its shell continues.
     REACHED = ".reached"
-    #: The job's own exit code, with the tag and the time.
+    #: Exit code of the job, with the tag of the attempt and the time.
     EXIT = ".exit"
-    #: What its commands used; a number follows.
+    #: Resources that the commands used. A number follows.
     USED = ".used"
-    #: All its shells are gone and its command is still at work, as the monitor saw.
+    #: Marks that the monitor saw the command running after all its shells had ended.
     ALONE = ".alone"
-    #: Processes that a command which ended well has left at work; a number follows.
+    #: Processes that a successful command left running. A number follows.
     AWAITED = ".awaited"
-    #: Which software the command found.
+    #: Names of the software that the command found.
     ENVIRONMENT = ".environment"
 
 
-#: Exit codes above this one tell the signal that ended a shell, not what its command said.
+#: Exit codes above this number name the signal that ended a shell, not the result of the command.
 SIGNALLED = 128
-#: That of a command whose time is over, as timeout(1) has it.
+#: Exit code of a command that timeout(1) ended.
 TIMED_OUT = 124
-#: That of SIGKILL, which no program sends itself: it ended the command, or a shell.
+#: Exit code for SIGKILL. No program sends itself SIGKILL, so something else ended the command.
 KILLED = SIGNALLED + 9
-#: So a job that has no other code has not told how its command ended.
+#: Exit codes from which it is unknown how the command of a job ended.
 UNTOLD = (None, KILLED)
-#: Those of the signals by which a program ends itself: SIGILL, SIGABRT, SIGBUS, SIGFPE, SIGSEGV.
+#: Exit codes for the signals by which a program crashes: SIGILL, SIGABRT, SIGBUS, SIGFPE, SIGSEGV.
 FAULTS = frozenset(SIGNALLED + signal for signal in (4, 6, 7, 8, 11))
 
 
 class ScriptEnd(IntEnum):
-    """Exit codes by which our own scripts say how they ended, after `sysexits.h` where one fits."""
+    """Exit codes of wfctl's own scripts, taken from `sysexits.h` if a code fits."""
 
     #: The attempt's files were removed while its job ran (EX_NOINPUT).
     REMOVED = 66
-    #: The submission is not what was recorded (EX_DATAERR).
+    #: The submission differs from the recorded submission (EX_DATAERR).
     CHANGED = 65
     #: A machine or scheduler gave no answer (EX_UNAVAILABLE).
     SILENT = 69
-    #: The monitor itself failed, or its machine refused what a job needs there (EX_SOFTWARE).
+    #: The monitor itself failed, or the machine refused something that the job needs (EX_SOFTWARE).
     BROKEN = 70
-    #: No room was left for what DPDispatcher writes (EX_CANTCREAT).
+    #: The disk has no space for the files of DPDispatcher (EX_CANTCREAT).
     NO_ROOM = 73
     #: The files of the attempt cannot be written (EX_IOERR).
     UNWRITABLE = 74
-    #: Another one is at work (EX_TEMPFAIL).
+    #: Another monitor is already running (EX_TEMPFAIL).
     TAKEN = 75
 
 
 class Watched(IntEnum):
-    """What watching an attempt came to; exit codes of the watching process."""
+    """Results of watching an attempt, used as exit codes of the watching process."""
 
     OVER = 0
     NOTHING = 10
@@ -120,26 +127,26 @@ class Watched(IntEnum):
     BROKEN = ScriptEnd.BROKEN
 
 
-#: The variable that names the attempt in the environment of its command and of all that it starts.
+#: Environment variable that names the attempt for its command and for all child processes.
 ATTEMPT = "WFCTL_ATTEMPT"
-#: The variable that names one run of a command in the environment of all that it starts.
+#: Environment variable that names one run of a command for all its child processes.
 RUN = "WFCTL_RUN"
-#: Bytes of a mark: enough that no two attempts of one id ever share one.
+#: Number of random bytes of a mark, enough to distinguish all attempts with the same id.
 _MARK = 4
 
 
 def new_mark() -> str:
-    """Return a mark that no attempt has yet."""
+    """Return a random mark for a new attempt."""
     return secrets.token_hex(_MARK)
 
 
-def _own(name: str) -> cached_property[Path]:
-    """Have a path in the attempt's folder."""
+def _attempt_path(name: str) -> cached_property[Path]:
+    """Return a cached property with a path in the attempt's folder."""
     return cached_property(lambda attempt: attempt.folder / name)
 
 
-def _of_stage(name: str) -> cached_property[Path]:
-    """Have a path in the folder of the attempt's stage."""
+def _stage_path(name: str) -> cached_property[Path]:
+    """Return a cached property with a path in the folder of the attempt's stage."""
     return cached_property(lambda attempt: attempt.stage_folder / name)
 
 
@@ -148,10 +155,10 @@ class AttemptPaths:
     """One submission and one run of a stage.
 
     ``root`` is the absolute workflow root, ``id`` looks like ``att-0001``, ``outputs`` are the
-    stage's outputs relative to the root. ``mark`` is what no other attempt of the same names has:
-    of an earlier life of the workflow, of a copy of its root. Attempts of old logs have none.
-    ``sha256`` is the digest of its submission as the log has it; empty if none is recorded.
-    ``number`` is the id in its folder's name where that is another: a log that was lost gave it.
+    stage's outputs relative to the root. ``mark`` distinguishes the attempt from attempts with the
+    same names in an earlier log or in a copy of the root. Attempts of old logs have no mark.
+    ``sha256`` is the recorded digest of the submission, or empty. ``number`` is the id in the name
+    of the folder, if it differs because a lost log assigned it.
     """
 
     root: Path
@@ -169,135 +176,136 @@ class AttemptPaths:
 
     @property
     def name(self) -> str:
-        """What its folder is called: its number and its mark."""
+        """The name of the attempt's folder: its number and its mark."""
         number = self.number or self.id
         return f"{number}-{self.mark}" if self.mark else number
 
     @property
     def tag(self) -> str:
-        """The name that no other attempt of any workflow has."""
+        """A name that is unique among all attempts of all workflows."""
         return f"{self.workflow}/{self.stage}/{self.name}"
 
     @property
     def session(self) -> str:
-        """The tmux session's name, spelled as tmux spells it."""
+        """The name of the tmux session, as tmux spells it."""
         marked = f"_{self.mark}" if self.mark else ""
         name = f"dpdisp_{self.stage}_{self.workflow}{marked}"
         return name.replace(".", "_").replace(":", "_")
 
     @cached_property
     def stage_folder(self) -> Path:
-        """The stage's job directory."""
+        """The job folder of the stage."""
         return self.root / self.stage
 
     @cached_property
     def folder(self) -> Path:
-        """What belongs to this attempt alone."""
+        """The folder of this attempt."""
         return self.stage_folder / ATTEMPTS / self.name
 
-    #: What is really submitted.
-    submission = _own("submission.json")
-    #: Where DPDispatcher makes the scratch copies unless the profile names a place.
-    work = _own("work")
-    #: Everything that DPDispatcher printed for this attempt, and what the wrapper itself did.
-    log, monitor_log = _own("dpdisp.log"), _own("monitor.log")
-    #: Where and with what the attempt was first launched; its age is the launch's.
-    launch_record = _own(LAUNCH_RECORD)
-    #: Where the attempt's jobs run, without anything that lets one in.
-    machine_record = _own("machine.json")
-    #: Which machine the attempt's folder was made on, where that is another one.
-    place_record = _own("place.json")
-    environment_record = _own(ENVIRONMENT_RECORD)
-    #: How the scheduler said that it ended jobs, by id.
-    last_words = _own("last-words.json")
-    #: Keeps every job that comes late from starting its command.
-    barrier = _own("stopped")
-    #: What the jobs wrote and has no other place yet.
-    kept = _own("left")
-    #: Markers of other attempts that lay in its way.
-    stale = _own("stale")
-    #: Every file that the attempt left, and where it is.
-    left_list = _own("left.json")
-    #: What it goes on from.
-    carried = _own("carry")
-    #: Which process is the monitor.
-    monitor_record = _own("monitor.json")
-    #: The monitor's exit code, bound to its attempt.
-    exit_code_record = _own("exit-code")
-    #: Held for as long as a monitor of this stage lives.
-    monitor_lock = _of_stage(MONITOR_LOCK)
-    #: The script that watches the attempt.
-    wrapper = _of_stage(WRAPPER)
-    #: The monitor's exit code alone, for those who compare it with a number.
-    exit_code_marker = _of_stage(EXIT_CODE)
-    #: Says that the monitor is through, bound to its attempt.
-    done_marker = _of_stage(DONE)
+    #: The submission that is actually sent.
+    submission = _attempt_path("submission.json")
+    #: Folder for the scratch copies of DPDispatcher, unless the profile names another folder.
+    work = _attempt_path("work")
+    #: Logs with all output of DPDispatcher for this attempt, and with the actions of the wrapper.
+    log, monitor_log = _attempt_path("dpdisp.log"), _attempt_path("monitor.log")
+    #: Record of the first launch: its host and its submission. The file's age is the launch time.
+    launch_record = _attempt_path(LAUNCH_RECORD)
+    #: Machine of the attempt's jobs, without any credentials.
+    machine_record = _attempt_path("machine.json")
+    #: Machine on which the attempt's folder was created, if it is not this machine.
+    place_record = _attempt_path("place.json")
+    environment_record = _attempt_path(ENVIRONMENT_RECORD)
+    #: How the scheduler reported the end of each job, by job id.
+    last_words = _attempt_path("last-words.json")
+    #: Prevents every job that starts late from running its command.
+    barrier = _attempt_path("stopped")
+    #: Files that the jobs wrote and that have no other place yet.
+    kept = _attempt_path("left")
+    #: Markers of other attempts that were in the way of this attempt.
+    stale = _attempt_path("stale")
+    #: List of all leftover files of the attempt, with their locations.
+    left_list = _attempt_path("left.json")
+    #: Copies of the attempt's scripts that had changed by the end of its job.
+    copies_record = _attempt_path("copies.json")
+    #: Files with which the attempt continues.
+    carried = _attempt_path("carry")
+    #: Process id of the monitor.
+    monitor_record = _attempt_path("monitor.json")
+    #: Exit code of the monitor, bound to its attempt.
+    exit_code_record = _attempt_path("exit-code")
+    #: Lock that a monitor of this stage holds while it runs.
+    monitor_lock = _stage_path(MONITOR_LOCK)
+    #: Script that watches the attempt.
+    wrapper = _stage_path(WRAPPER)
+    #: Only the exit code of the monitor, for programs that compare it with a number.
+    exit_code_marker = _stage_path(EXIT_CODE)
+    #: Marks that the monitor has finished, bound to its attempt.
+    done_marker = _stage_path(DONE)
 
-    #: Of a stage with a map, what lies in the folder of its tasks: what they are computed from and
-    #: which points they are; a line for each with number, folder, assignments of its values; a copy
-    #: of the file that names the points; what became of each, once the attempt is over.
-    tasks = _own("tasks")
-    task_head, task_list = _own("tasks/head.json"), _own("tasks/list")
-    task_points, task_record = _own("tasks/points"), _own("tasks/record.jsonl")
+    #: Files in the task folder of a stage with a map.
+    #: They are the definition, the tasks, a copy of the file with the points, and the results.
+    tasks = _attempt_path("tasks")
+    task_head, task_list = _attempt_path("tasks/head.json"), _attempt_path("tasks/list")
+    task_points, task_record = _attempt_path("tasks/points"), _attempt_path("tasks/record.jsonl")
 
     @property
     def starts(self) -> Path:
-        """Where its jobs claim their start once more, away from the stage's folder."""
+        """The folder of additional start claims of the jobs, outside the stage's folder."""
         return self.root / ".wfctl" / STARTS / f"{self.stage}.{self.name}"
 
     @property
     def logs(self) -> tuple[str, str]:
-        """What the jobs print on stdout and stderr, relative to the root."""
+        """The paths of the jobs' stdout and stderr, relative to the root."""
         return f"{self.stage}/log", f"{self.stage}/err"
 
     def of_job(self, job: str, what: OfJob) -> Path:
-        """Where a job of the attempt, by its name, tells this of itself."""
+        """Return the file in which the named job records the given status."""
         return self.folder / f"{JOB}{job}{what}"
 
 
 def of_recorded(
     root: Path, workflow: str, stage: str, known: Recorded, outputs: tuple[str, ...] = ()
 ) -> AttemptPaths:
-    """Return where an attempt that the log holds keeps its files."""
+    """Return the paths of an attempt that the log contains."""
     sha256, number = known.submission_sha256, known.number
     return AttemptPaths(root, workflow, stage, known.id, outputs, known.mark, sha256, number)
 
 
-def named(
+def parse_attempt_name(
     root: Path, workflow: str, stage: str, name: str, outputs: tuple[str, ...] = ()
 ) -> AttemptPaths:
-    """Return the attempt whose folder is called ``name``, with a mark or without one."""
+    """Return the attempt with the folder ``name``, with or without a mark."""
     number, _, mark = name.removeprefix("att-").partition("-")
     return AttemptPaths(root, workflow, stage, f"att-{number}", outputs, mark)
 
 
 def submission_of(attempt: AttemptPaths) -> dict[str, Any] | None:
-    """Return what the attempt submits; None if nothing that its digest names is left."""
+    """Return the submission of the attempt, or None if no file matches its digest."""
     return next((found for _, _, found in _genuine(attempt)), None)
 
 
 def digest_of(submission: str) -> str:
-    """Return the digest by which the log names a submission."""
+    """Return the digest that identifies a submission in the log."""
     return hashlib.sha256(submission.encode()).hexdigest()
 
 
 def keep(attempt: AttemptPaths, submission: str, machine: str) -> str:
-    """Keep a copy of both beside the log; return the digest of the submission."""
+    """Copy the submission and the machine next to the log, and return the submission's digest."""
     digest = digest_of(submission)
     for place, text in zip(_kept(attempt, digest), (submission, machine), strict=True):
         place.parent.mkdir(parents=True, exist_ok=True)
-        # Not synced to the disk: it is needed only where the attempt's own file is not.
+        # This copy is needed only without the attempt's own file, so it is not synced.
         place.write_text(text, encoding="utf-8")
     return digest
 
 
 def kept_submission(attempt: AttemptPaths) -> Path:
-    """Return where the copy of its submission lies."""
+    """Return the path of the kept copy of the submission."""
     return _kept(attempt, attempt.sha256)[0]
 
 
 def machine_text(attempt: AttemptPaths) -> Iterator[str]:
-    """Yield what is kept of the attempt's machine, the attempt's own record first."""
+    """Yield the recorded descriptions of the attempt's machine, the attempt's own record first."""
     places = [attempt.machine_record]
     places += [_kept(attempt, attempt.sha256)[1]] if attempt.sha256 else []
     for place in places:
@@ -307,9 +315,9 @@ def machine_text(attempt: AttemptPaths) -> Iterator[str]:
 
 
 def put_back(attempt: AttemptPaths) -> None:
-    """Have the attempt's submission be what its digest names.
+    """Restore the attempt's submission so that it matches its digest.
 
-    What lies there instead is kept aside. Raises `DamagedAttempt` where no copy is left.
+    A different file in its place is moved aside. Raises `DamagedAttempt` if no copy exists.
     """
     place, content, _ = next(_genuine(attempt), (None, b"", None))
     if place == attempt.submission:
@@ -318,7 +326,8 @@ def put_back(attempt: AttemptPaths) -> None:
         raise DamagedAttempt(
             attempt.stage,
             attempt.submission,
-            f"it is not what was submitted (SHA-256 {attempt.sha256[:12]}…), and no copy is left",
+            f"the file differs from the submitted file (SHA-256 {attempt.sha256[:12]}…), and no "
+            "copy of the submitted file exists",
         )
     if os.path.lexists(attempt.submission):
         keep_aside(attempt, attempt.submission)
@@ -327,16 +336,16 @@ def put_back(attempt: AttemptPaths) -> None:
 
 
 def keep_aside(attempt: AttemptPaths, path: Path) -> None:
-    """Move what is in the way of a file of the attempt below its folder ``stale``."""
+    """Move a file that is in the way of an attempt's file into the attempt's folder ``stale``."""
     aside = attempt.stale
     aside.mkdir(parents=True, exist_ok=True)
     path.rename(aside / f"{path.name}.{len(list(aside.iterdir()))}")
 
 
 def _genuine(attempt: AttemptPaths) -> Iterator[tuple[Path, bytes, dict[str, Any]]]:
-    """Yield each copy that is what the log names: where it lies, its bytes, what they say.
+    """Yield each copy of the submission that matches the log, with its path, bytes and content.
 
-    The log says nothing of one that is being prepared.
+    The log has no digest for an attempt that is being prepared.
     """
     for place in [attempt.submission, *([kept_submission(attempt)] if attempt.sha256 else [])]:
         content = _read(place)
@@ -351,7 +360,7 @@ def _genuine(attempt: AttemptPaths) -> Iterator[tuple[Path, bytes, dict[str, Any
 
 def _read(path: Path) -> bytes | None:
     try:
-        return read_regular(path) if path.is_file() else None
+        return read_regular(path) if is_file(path) else None
     except OSError:
         return None
 
@@ -361,14 +370,15 @@ def _kept(attempt: AttemptPaths, digest: str) -> tuple[Path, Path]:
     return folder / f"{digest}.json", folder / f"{digest}.machine.json"
 
 
-#: A character of a name that was escaped for a pattern.
+#: A character of a name that was escaped in a pattern.
 _ESCAPED = re.compile(r"\[([*?[])\]")
 
 
 def forwarded(own: Mapping[str, Any]) -> Iterator[Path]:
-    """Yield each file or folder that an attempt's own submission sends, patterns resolved.
+    """Yield each file or folder that an attempt's own submission sends, with resolved patterns.
 
-    Raises MissingInput for what is not there: DPDispatcher would find out only when it uploads.
+    Raises MissingInput for a missing file, because DPDispatcher would notice only during the
+    upload.
     """
     base = Path(own["machine"]["local_root"]) / str(own.get("work_base", "."))
     patterns = [*own.get("forward_common_files", [])]
@@ -376,6 +386,6 @@ def forwarded(own: Mapping[str, Any]) -> Iterator[Path]:
         patterns += (f"{task['task_work_path']}/{path}" for path in task.get("forward_files", []))
     for pattern in dict.fromkeys(patterns):
         found = sorted(base.glob(pattern)) if has_magic(pattern) else [base / pattern]
-        if not found or not found[0].exists():
+        if not found or not exists(found[0]):
             raise MissingInput(_ESCAPED.sub(r"\1", pattern))
         yield from found

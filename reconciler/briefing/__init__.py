@@ -1,1 +1,1 @@
-"""What somebody needs who comes back after a lost session."""
+"""Brief a user or an agent who returns after a lost session."""

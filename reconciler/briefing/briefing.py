@@ -1,9 +1,9 @@
-"""What somebody who knows nothing needs to go on: plain values, without the time of day.
+"""The data that a newcomer needs to continue a workflow, as plain values without the current time.
 
-The same log and the same disk give the same briefing: every time in it was recorded. It is told in
-fewer words until it fits, and what helps least goes first. Whatever is cut, the purpose, the first
-next command with its reason, every attempt in flight, every pending decision and every
-contradiction stay named.
+The same log and the same disk always give the same briefing, because it contains only recorded
+times. The briefing is shortened until it fits, least useful parts first. These parts always remain:
+the purpose, the first next command with its reason, every running attempt, every pending decision
+and every contradiction.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, TypeVar, cast
 
 from projections.words.text import NextAction
-from service.questions.meanwhile import Happened
+from service.questions.meanwhile import PastEvent
 
 _NUMBERED = re.compile(r"(.*-)([1-9][0-9]*)")
 
 
-def shortened(names: Iterable[str]) -> str:
-    """Return names in one line: those with a number under their prefix, as ranges.
+def shorten_names(names: Iterable[str]) -> str:
+    """Return names on one line. Names with the same prefix and a number are joined as ranges.
 
-    A name without a number stands as it is; groups are parted by a space.
+    Names without a number stay as they are, and a space separates the groups.
     """
     groups: dict[str, list[int]] = {}
     plain: list[str] = []
@@ -32,10 +32,12 @@ def shortened(names: Iterable[str]) -> str:
             plain.append(name)
         else:
             groups.setdefault(found[1], []).append(int(found[2]))
-    return " ".join([*(f"{key}{_ranges(numbers)}" for key, numbers in groups.items()), *plain])
+    return " ".join(
+        [*(f"{key}{_format_ranges(numbers)}" for key, numbers in groups.items()), *plain]
+    )
 
 
-def _ranges(numbers: Iterable[int]) -> str:
+def _format_ranges(numbers: Iterable[int]) -> str:
     runs: list[list[int]] = []
     for number in sorted(numbers):
         if runs and number == runs[-1][1] + 1:
@@ -48,7 +50,7 @@ def _ranges(numbers: Iterable[int]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class BriefVerdict:
-    """A verdict and the stages whose attempts of this id it was said of."""
+    """A verdict, and the stages whose attempts with this id have this verdict."""
 
     stages: tuple[str, ...]
     attempt: str
@@ -63,7 +65,7 @@ class BriefVerdict:
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """What was recorded or started again, and for which stages."""
+    """A recorded or restarted item, and the stages that it concerns."""
 
     stages: tuple[str, ...]
     text: str
@@ -71,7 +73,7 @@ class Repair:
 
 @dataclass(frozen=True, slots=True)
 class BriefItem:
-    """Things of one kind, stages or files, that do not fit or that wait for a person."""
+    """Things of one kind, stages or files, that contradict each other or wait for a person."""
 
     kind: str
     subjects: tuple[str, ...]
@@ -80,7 +82,7 @@ class BriefItem:
 
 @dataclass(frozen=True, slots=True)
 class BriefCriteria:
-    """By which words a stage that is under way, failed or due is judged; how far its tasks are."""
+    """The success criteria of a running, failed or due stage, and the progress of its tasks."""
 
     stage: str
     criteria: str
@@ -89,9 +91,11 @@ class BriefCriteria:
 
 @dataclass(frozen=True, slots=True)
 class Briefing:
-    """One screen for a new session. ``since`` is the last act of a person, an agent or a session,
-    ``meanwhile`` what followed; ``decided`` and ``noted`` are the last decision of a person and the
-    last note of anybody; ``left_out`` says what was cut for brevity.
+    """The briefing of a new session.
+
+    ``since`` is the last action of a person, an agent or a session, ``meanwhile`` the later events.
+    ``decided`` is the last decision of a person, ``noted`` the last note, and ``left_out`` names
+    omitted parts.
     """
 
     workflow: str
@@ -102,8 +106,8 @@ class Briefing:
     counts: dict[str, int]
     session: dict[str, Any]
     stages: tuple[dict[str, Any], ...]
-    since: Happened | None
-    meanwhile: tuple[Happened, ...]
+    since: PastEvent | None
+    meanwhile: tuple[PastEvent, ...]
     found: tuple[BriefVerdict, ...]
     contradictions: tuple[BriefItem, ...]
     repaired: tuple[Repair, ...]
@@ -114,40 +118,40 @@ class Briefing:
     mandates: tuple[str, ...] = ()
     loops: tuple[str, ...] = ()
     decided: str | None = None
-    noted: Happened | None = None
+    noted: PastEvent | None = None
     left_out: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values; the next actions stand beside them."""
+        """Return plain JSON values. The next actions are a separate field."""
         told = {name: _in_json(getattr(self, name)) for name in self.__slots__ if name != "actions"}
         return {**told, "stages": list(self.stages)}
 
 
 def _in_json(value: Any) -> Any:
-    """Return a part of a briefing as plain JSON values: stages and subjects in one line."""
+    """Return a part of a briefing as plain JSON values, with stages and subjects on one line."""
     if isinstance(value, tuple):
         return [_in_json(one) for one in value]
     if not is_dataclass(value):
         return value
     given = {field.name: getattr(value, field.name) for field in fields(value)}
     in_line = ("stages", "subjects")
-    return {n: shortened(v) if n in in_line else _in_json(v) for n, v in given.items()}
+    return {n: shorten_names(v) if n in in_line else _in_json(v) for n, v in given.items()}
 
 
-#: Bytes of UTF-8 that are counted as one token.
+#: Number of UTF-8 bytes that are counted as one token.
 TOKEN = 4
 
 Cut = Callable[[Briefing], Briefing]
 T = TypeVar("T")
 
 
-def tokens(text: str) -> int:
-    """Return how many tokens a text is counted as: a quarter of its bytes in UTF-8."""
+def count_tokens(text: str) -> int:
+    """Return the estimated number of tokens of a text: a quarter of its UTF-8 bytes."""
     return -(-len(text.encode()) // TOKEN)
 
 
-def fitted(full: Briefing, fits: Callable[[Briefing], bool]) -> Briefing:
-    """Return the fullest form that fits, the shortest where none does."""
+def fit_briefing(full: Briefing, fits: Callable[[Briefing], bool]) -> Briefing:
+    """Return the longest form of the briefing that fits, or the shortest form if none fits."""
     shown = shorter = full
     for cut in _CUTS:
         if fits(shown):
@@ -181,73 +185,75 @@ def _has_reasons(briefing: Briefing) -> bool:
     return any([one.reason for one in briefing.found] + [one.text for one in briefing.waiting])
 
 
-def _without(**empty: Any) -> Cut:
+def _cut_fields(**empty: Any) -> Cut:
     return lambda briefing: replace(briefing, **empty)
 
 
-def _newest(count: int) -> Cut:
+def _keep_newest_events(count: int) -> Cut:
     return lambda one: replace(one, meanwhile=one.meanwhile[max(0, len(one.meanwhile) - count) :])
 
 
-def _actions(count: int) -> Cut:
+def _keep_first_actions(count: int) -> Cut:
     return lambda briefing: replace(briefing, actions=briefing.actions[:count])
 
 
-def _with(thing: T, **values: Any) -> T:
+def _replace_fields(thing: T, **values: Any) -> T:
     return cast("T", replace(cast("Any", thing), **values))
 
 
 def _of_each(things: Iterable[T], **values: Any) -> tuple[T, ...]:
-    return tuple(_with(thing, **values) for thing in things)
+    return tuple(_replace_fields(thing, **values) for thing in things)
 
 
 def _without_evidence(briefing: Briefing) -> Briefing:
-    return _grouped(replace(briefing, found=_of_each(briefing.found, evidence=(), ended_at=None)))
-
-
-def _grouped(briefing: Briefing) -> Briefing:
-    """Say once what is the same of several."""
-    return replace(
-        briefing,
-        found=_joined(briefing.found, "stages"),
-        contradictions=_joined(briefing.contradictions, "subjects"),
-        repaired=_joined(briefing.repaired, "stages"),
-        waiting=_joined(briefing.waiting, "subjects"),
+    return _group_equal_items(
+        replace(briefing, found=_of_each(briefing.found, evidence=(), ended_at=None))
     )
 
 
-def _joined(things: Iterable[T], of: str) -> tuple[T, ...]:
-    """Return those that differ in nothing but what they are said of as one."""
+def _group_equal_items(briefing: Briefing) -> Briefing:
+    """Return the briefing with equal items joined into one item."""
+    return replace(
+        briefing,
+        found=_join_equal_items(briefing.found, "stages"),
+        contradictions=_join_equal_items(briefing.contradictions, "subjects"),
+        repaired=_join_equal_items(briefing.repaired, "stages"),
+        waiting=_join_equal_items(briefing.waiting, "subjects"),
+    )
+
+
+def _join_equal_items(things: Iterable[T], of: str) -> tuple[T, ...]:
+    """Join items that differ only in the stages or files that they concern."""
     groups: dict[T, list[str]] = {}
     for thing in things:
-        groups.setdefault(_with(thing, **{of: ()}), []).extend(getattr(thing, of))
-    return tuple(_with(thing, **{of: tuple(names)}) for thing, names in groups.items())
+        groups.setdefault(_replace_fields(thing, **{of: ()}), []).extend(getattr(thing, of))
+    return tuple(_replace_fields(thing, **{of: tuple(names)}) for thing, names in groups.items())
 
 
-def _clipped(length: int) -> Cut:
+def _cut_texts(length: int) -> Cut:
     def clipped(thing: T, name: str = "text") -> T:
-        return thing and _with(thing, **{name: _clip(getattr(thing, name), length)})
+        return thing and _replace_fields(thing, **{name: _cut_text(getattr(thing, name), length)})
 
-    return lambda full: _grouped(
+    return lambda full: _group_equal_items(
         replace(
             full,
-            purpose=_clip(full.purpose or "", 2 * length) or None,
+            purpose=_cut_text(full.purpose or "", 2 * length) or None,
             since=clipped(full.since),
             meanwhile=tuple(map(clipped, full.meanwhile)),
             waiting=tuple(map(clipped, full.waiting)),
             judged=tuple(clipped(one, "criteria") for one in full.judged),
-            decided=_clip(full.decided or "", length) or None,
+            decided=_cut_text(full.decided or "", length) or None,
             noted=clipped(full.noted),
         )
     )
 
 
-def _clip(text: str, length: int) -> str:
+def _cut_text(text: str, length: int) -> str:
     return text if len(text) <= length else f"{text[: length - 1]}…"
 
 
 def _without_reasons(briefing: Briefing) -> Briefing:
-    return _grouped(
+    return _group_equal_items(
         replace(
             briefing,
             found=_of_each(briefing.found, reason=None, row=None, steps=()),
@@ -257,22 +263,22 @@ def _without_reasons(briefing: Briefing) -> Briefing:
     )
 
 
-#: Each on what the one before it left; what helps least to go on is cut first.
+#: Cuts that shorten a briefing, least useful part first. Each works on the previous result.
 _CUTS: tuple[Cut, ...] = (
-    _without(stages=()),
-    _newest(20),
-    _actions(10),
-    _grouped,
-    _newest(8),
+    _cut_fields(stages=()),
+    _keep_newest_events(20),
+    _keep_first_actions(10),
+    _group_equal_items,
+    _keep_newest_events(8),
     _without_evidence,
-    _newest(3),
-    _clipped(120),
-    _newest(0),
-    _actions(3),
-    _without(repaired=()),
-    _without(since=None, session={}, decided=None, noted=None, results=()),
-    _clipped(60),
-    _without(judged=()),
-    _actions(1),
+    _keep_newest_events(3),
+    _cut_texts(120),
+    _keep_newest_events(0),
+    _keep_first_actions(3),
+    _cut_fields(repaired=()),
+    _cut_fields(since=None, session={}, decided=None, noted=None, results=()),
+    _cut_texts(60),
+    _cut_fields(judged=()),
+    _keep_first_actions(1),
     _without_reasons,
 )

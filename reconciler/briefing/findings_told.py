@@ -1,4 +1,4 @@
-"""How findings are told in a briefing; loaded only if something was found."""
+"""Format the findings of a briefing. This module is imported only if there are findings."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from reconciler.control.strangers import AttemptFinding
 from reconciler.evidence.evidence import Evidence, Presence
 from reconciler.verdict.table import Action
 
-#: Characters of why nothing answered that are shown.
+#: Maximum number of characters of the reason why a machine did not answer.
 _SILENCE = 400
 
 
 def found_of(finding: AttemptFinding) -> BriefVerdict:
-    """Return a finding as the briefing shows it."""
+    """Return a finding in the form of the briefing."""
     verdict = finding.verdict
     return BriefVerdict(
         stages=(finding.stage,),
@@ -31,15 +31,15 @@ def found_of(finding: AttemptFinding) -> BriefVerdict:
     )
 
 
-def repairs(finding: AttemptFinding) -> Iterator[Repair]:
-    """Yield what was done about a finding; to wait and to ask again is nothing."""
+def list_repairs(finding: AttemptFinding) -> Iterator[Repair]:
+    """Yield the repairs that followed a finding. Waiting and asking again are not repairs."""
     idle = finding.verdict.action in (Action.WAIT, Action.UNKNOWN)
     for step in finding.steps[:-1] if idle else finding.steps:
         yield Repair((finding.stage,), step)
 
 
-def contradictions(finding: AttemptFinding) -> Iterator[BriefItem]:
-    """Yield what does not fit together in the evidence on an attempt."""
+def find_contradictions(finding: AttemptFinding) -> Iterator[BriefItem]:
+    """Yield contradictions in the evidence on an attempt."""
     seen = finding.evidence
     code, done = seen.exit_marker, seen.done_marker
     states = {code.seen, done.seen}
@@ -67,46 +67,46 @@ def contradictions(finding: AttemptFinding) -> Iterator[BriefItem]:
 
 
 _WORDS = {
-    "elsewhere": "it was launched in another root or on another host",
-    "marker_of_another": "a marker of another attempt lies in its place",
-    "marker_unreadable": "a marker is empty or half-written",
-    "done_without_code": "it is marked as done without an exit code",
-    "marker_disagrees": "its monitor and its job ended differently",
-    "clock": "something of it ended before it was launched",
-    "output_missing": "it ended well, but an output is missing",
-    "output_old": "an output is older than its launch",
+    "elsewhere": "the attempt was launched in another root folder or on another host",
+    "marker_of_another": "a marker file of another attempt is in the stage's folder",
+    "marker_unreadable": "a marker file of the attempt is empty or incomplete",
+    "done_without_code": "the attempt is marked as done, but its exit code is missing",
+    "marker_disagrees": "the monitor and the job of the attempt recorded different exit codes",
+    "clock": "a recorded end of the attempt is earlier than its launch",
+    "output_missing": "the attempt ended with exit code 0, but an output is missing",
+    "output_old": "an output of the attempt is older than its launch",
 }
 
 
 def _in_brief(evidence: Evidence) -> Iterator[str]:
-    """Yield the evidence in a few words a source, without the time it was looked at."""
-    monitor = {None: "gives no answer", True: "at work", False: "gone"}[evidence.monitor_locked]
+    """Yield a short text for each source of evidence, without the time of the observation."""
+    monitor = {None: "does not answer", True: "is running", False: "gone"}[evidence.monitor_locked]
     yield f"monitor {monitor}"
-    yield from map(_job, evidence.jobs)
+    yield from map(_describe_job, evidence.jobs)
     if evidence.silence is not None:
-        yield f"no answer: {' '.join(evidence.silence.split())[:_SILENCE]}"
+        yield f"the machine does not answer: {' '.join(evidence.silence.split())[:_SILENCE]}"
     else:
         listed = (evidence.queue.listed if evidence.queue is not None else None) or ()
         yield from (f"{evidence.scheduler} lists {one.id} as {one.state}" for one in listed)
         if evidence.far is not None:
-            yield f"its files lie on {evidence.far.host}"
+            yield f"the files of the attempt are on {evidence.far.host}"
     marker = evidence.exit_marker
     if marker.seen is not SeenMarker.NONE:
         code = "" if marker.code is None else f" {marker.code}"
         yield f"exit code marker{code} ({marker.seen.value})"
     if evidence.boot_recorded not in (None, evidence.boot_now):
-        yield "the machine was started anew since"
+        yield "the machine was restarted since the launch"
     wanted = evidence.outputs
     missing = [output.path for output in wanted if output.presence is Presence.MISSING]
     if wanted:
-        there = f"{len(wanted) - len(missing)} of {len(wanted)} outputs there"
+        there = f"{len(wanted) - len(missing)} of {len(wanted)} outputs exist"
         yield there if not missing else f"{there}, {missing[0]} is missing"
 
 
-def _job(job: ObservedJob) -> str:
+def _describe_job(job: ObservedJob) -> str:
     name = f"job {job.id or 'without an id'}"
     if job.exit_code is not None:
         return f"{name} exited {job.exit_code}"
     if job.lock_held:
         return f"{name} computes"
-    return f"{name} {'left no end' if job.started else 'has not begun'}"
+    return f"{name} {'ended without an exit code' if job.started else 'has not started'}"

@@ -1,63 +1,75 @@
-"""After a lost session: what is so now, what was repaired, what comes next."""
+"""Recover after a lost session: report the current state, the repairs and the next steps."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lifecycle.payload import models as p
-from lifecycle.state.conditions import budget_of
-from lifecycle.state.status import ACTIVE, Status
+from lifecycle.state.conditions import budget_of, has_outdated_tasks
+from lifecycle.state.status import ACTIVE, FINISHED, Status
 from lifecycle.state.workflow import Workflow
 from projections.screens.next_actions import GO_ON, Surroundings, is_due, next_actions, session_bar
-from projections.words.account import account
-from projections.words.amendments import summary
-from projections.words.answers import answers
-from projections.words.came_about import Item, counts_of, line_of
-from projections.words.mandates import standings
+from projections.words.account import list_items
+from projections.words.amendments import summarise_changes
+from projections.words.answers import list_answers
+from projections.words.came_about import Item, count_tasks_by_state, line_of
+from projections.words.mandates import list_mandates
 from projections.words.text import NextAction
 from reconciler.briefing.briefing import BriefCriteria, Briefing, BriefItem, BriefVerdict, Repair
-from reconciler.files.freshness import deviations, look, unfit, unrecorded
-from service.files.surroundings import surroundings
-from service.questions.meanwhile import Happened, happened_since, last_note
+from reconciler.files.freshness import (
+    build_change_records,
+    find_deviations,
+    find_stages_to_correct,
+    inspect_results,
+)
+from service.files.surroundings import read_surroundings
+from service.questions.meanwhile import PastEvent, last_note, list_events_since_last_act
 
 if TYPE_CHECKING:
     from reconciler.context import Jobs
     from reconciler.control.strangers import AttemptFinding
 
 _WAITS = (Status.READY, Status.PREPARING)
-#: `reconciler.verdict.table.Action.WAIT`, whose module is only needed where there is a finding.
+#: Value of `reconciler.verdict.table.Action.WAIT`. That module is imported only for findings.
 _WAIT = "wait"
-_DIED = "record that its preparation died with its session"
+_DIED = "record that the preparation was interrupted when its session ended"
 _ALONE = Surroundings()
+
+#: Number of stages whose criteria are printed. Stages in progress are always among them.
+_MAX_STAGES = 8
 
 
 def rehydrate(jobs: Jobs, *, dry_run: bool = False) -> Briefing:
-    """Fold the log, look at everything in flight, repair what can be repaired."""
+    """Compute the state from the log, inspect all running attempts, and repair what is possible."""
     known = jobs.service.state().head
     if not dry_run:
         jobs.service.files.take_in()
     before = jobs.service.state()
-    findings = _reconciled(jobs, before, dry_run)
+    findings = _reconcile_if_needed(jobs, before, dry_run)
     now = before if dry_run else jobs.service.state()
-    died = [id_ for id_ in before.stages if _died(before, id_) and _died(now, id_)]
+    root = jobs.root
+    died = [
+        id_ for id_ in before.stages if _has_died(root, before, id_) and _has_died(root, now, id_)
+    ]
     if not dry_run:
-        news = unrecorded(jobs.service.root, now, deviations(jobs.root, now))
+        news = build_change_records(jobs.service.root, now, find_deviations(jobs.root, now))
         if news:
             jobs.acting_as("reconciler").record(*news)
         for id_ in died:
             with jobs.sole(id_):
-                if _died(jobs.service.state(), id_):
-                    failed = p.StageFailed(stage=id_, error="died while preparing")
+                if _has_died(root, jobs.service.state(), id_):
+                    failed = p.StageFailed(stage=id_, error="interrupted during preparation")
                     jobs.acting_as("reconciler").record(failed)
         jobs.service.files.bring_up_to_date()
-    history = happened_since(jobs.service.log, known, before.head)
+    history = list_events_since_last_act(jobs.service.log, known, before.head)
     state = jobs.service.state()
-    seen = look(jobs.service.root, jobs.service.log, state)
-    around = surroundings(jobs.service.root, state, jobs.service.log, seen)
-    around = replace(around, lacking={**unfit(jobs.root, state), **around.lacking})
+    seen = inspect_results(jobs.service.root, jobs.service.log, state)
+    around = read_surroundings(jobs.service.root, state, jobs.service.log, seen)
+    around = replace(around, lacking={**find_stages_to_correct(jobs.root, state), **around.lacking})
     briefing = briefing_of(before, state, findings, died, history, around)
     return replace(briefing, noted=last_note(jobs.service.log, known))
 
@@ -67,22 +79,23 @@ def briefing_of(
     state: Workflow,
     findings: Sequence[AttemptFinding],
     died: Sequence[str],
-    history: Sequence[Happened],
+    history: Sequence[PastEvent],
     around: Surroundings = _ALONE,
 ) -> Briefing:
-    """Return what there is to be told.
+    """Return the briefing.
 
-    ``before`` and ``state`` are those around the repairs, ``died`` the stages whose preparation
-    died, ``history`` the last act before and what followed it, ``around`` what no log tells.
+    ``before`` and ``state`` are the states before and after the repairs, ``died`` the stages whose
+    preparation crashed, ``history`` the last action and the later events, ``around`` the facts that
+    are not in the log.
     """
-    items, session, stages = account(state, around.seen), state.session, state.stages.values()
+    items, session, stages = list_items(state, around.seen), state.session, state.stages.values()
     found, denied, repaired = list[BriefVerdict](), list[BriefItem](), list[Repair]()
     if findings:
         from reconciler.briefing import findings_told
 
         found = [findings_told.found_of(one) for one in findings]
-        denied = [item for one in findings for item in findings_told.contradictions(one)]
-        repaired = [done for one in findings for done in findings_told.repairs(one)]
+        denied = [item for one in findings for item in findings_told.find_contradictions(one)]
+        repaired = [done for one in findings for done in findings_told.list_repairs(one)]
     denied += (BriefItem(one.kind, (one.subject,), one.text) for one in items if _is_unfit(one))
     waits = (one for one in items if one.person and not _is_unfit(one))
     return Briefing(
@@ -92,7 +105,7 @@ def briefing_of(
         version=state.head,
         last_recorded=before.updated,
         counts=dict(Counter(stage.status.value for stage in stages)),
-        session={  # open without an end it may have died
+        session={  # a session without a recorded end may have crashed
             "number": session.count,
             "started_at": session.id,
             "cost": session.cost,
@@ -106,56 +119,61 @@ def briefing_of(
         ),
         since=history[0] if history else None,
         meanwhile=tuple(history[1:]),
-        found=(*found, *_others(state, findings)),
+        found=(*found, *_find_unseen_attempts(state, findings)),
         contradictions=tuple(denied),
         repaired=(*repaired, *(Repair((id_,), _DIED) for id_ in died)),
         waiting=tuple(BriefItem(one.kind, (one.subject,), one.text) for one in waits),
-        actions=tuple(_actions(state, around)),
-        judged=tuple(_judged(state)),
-        results=tuple(str(one) for one in answers(state, around.seen) if one.number),
-        mandates=tuple(map(str, standings(state))),
-        loops=tuple(_loops(state)),
-        decided=_decision(state),
+        actions=tuple(_find_next_actions(state, around)),
+        judged=tuple(_list_criteria(state)),
+        results=tuple(str(one) for one in list_answers(state, around.seen) if one.number),
+        mandates=tuple(map(str, list_mandates(state))),
+        loops=tuple(_describe_loops(state)),
+        decided=_describe_last_decision(state),
     )
 
 
-def _loops(state: Workflow) -> Iterator[str]:
+def _describe_loops(state: Workflow) -> Iterator[str]:
     if state.loops:
-        from projections.words.rounds import loops_told  # only if there is one
+        from projections.words.rounds import loops_told  # imported only if a loop exists
 
         yield from map(str, loops_told(state))
 
 
 def _is_unfit(one: Item) -> bool:
-    """Whether it does not fit what was recorded: a result, and what rests on it."""
+    """Return whether a result, or a stage that uses a result, differs from the log."""
     return one.is_of_files and one.kind != "drift"
 
 
-def _judged(state: Workflow) -> Iterator[BriefCriteria]:
-    for stage in state.stages.values():
-        if stage.status not in (*ACTIVE, Status.FAILED) and not is_due(state, stage):
-            continue
+def _list_criteria(state: Workflow) -> Iterator[BriefCriteria]:
+    """Yield the success criteria of stages that are due or in progress, then of later stages."""
+    unfinished = [stage for stage in state.stages.values() if stage.status not in FINISHED]
+    current = [
+        one for one in unfinished if one.status in (*ACTIVE, Status.FAILED) or is_due(state, one)
+    ]
+    later = [one for one in unfinished if one not in current]
+    for stage in [*current, *later[: max(0, _MAX_STAGES - len(current))]]:
         seen = next((one.tasks for one in reversed(stage.attempts) if one.tasks), None)
-        tasks = line_of(counts_of(seen)) if seen is not None else ""
+        is_current = seen is not None and not has_outdated_tasks(state, stage)
+        tasks = line_of(count_tasks_by_state(seen)) if seen is not None and is_current else ""
         if stage.success_criteria or tasks:
             yield BriefCriteria(stage.id, stage.success_criteria or "", tasks)
 
 
-def _decision(state: Workflow) -> str | None:
-    """Return the last decision of a person on an amendment or on the plan, in words."""
+def _describe_last_decision(state: Workflow) -> str | None:
+    """Return a text about a person's last decision on an amendment or on the plan, or None."""
     decided = [one for one in state.amendments.values() if one.decided_at is not None]
     if not decided:
         return None
     last = max(decided, key=lambda one: str(one.decided_at))
     by = f" by {last.approved_by}" if last.approved_by else ""
-    return f"{last.id} {last.status}{by}: {summary(last)}"
+    return f"{last.decided_at}, {last.id} {last.status}{by}: {summarise_changes(last)}"
 
 
-def _reconciled(jobs: Jobs, state: Workflow, dry_run: bool) -> Sequence[AttemptFinding]:
-    """Reconcile; a root in which nothing is under way or to be stopped loads nothing for it."""
+def _reconcile_if_needed(jobs: Jobs, state: Workflow, dry_run: bool) -> Sequence[AttemptFinding]:
+    """Reconcile if an attempt runs or must be stopped. Otherwise load no module for this."""
     newest = (stage.attempt for stage in state.stages.values())
     under_way = any(one is not None and (one.is_open or one.is_to_stop) for one in newest)
-    # A job may have been launched by hand for a stage that nothing was launched for.
+    # A person may have launched a job for a stage without a recorded launch.
     waiting = [one.id for one in state.stages.values() if one.status in _WAITS]
     if not under_way and waiting:
         from reconciler.attempt.paths import WRAPPER
@@ -163,20 +181,31 @@ def _reconciled(jobs: Jobs, state: Workflow, dry_run: bool) -> Sequence[AttemptF
         under_way = any((jobs.root / id_ / WRAPPER).exists() for id_ in waiting)
     if not under_way:
         return []
-    from reconciler.control.reconcile import reconcile
+    from reconciler.control.reconcile import reconcile_stages
 
-    return reconcile(jobs, dry_run=dry_run)
+    return reconcile_stages(jobs, dry_run=dry_run)
 
 
-def _died(state: Workflow, id_: str) -> bool:
+def _has_died(root: Path, state: Workflow, id_: str) -> bool:
+    """Return whether the session that prepared the stage ended before it was done.
+
+    A wrapper that another author wrote shows that the preparation was done. This is true even if a
+    person removed the submission later, as the message of a refused dispatch suggests.
+    """
     stage = state.stages[id_]
-    return stage.status is Status.PREPARING and stage.open_attempt is None
+    if stage.status is not Status.PREPARING or stage.open_attempt is not None:
+        return False
+    from reconciler.files.by_hand import has_foreign_wrapper
+
+    return not has_foreign_wrapper(root / id_)
 
 
-def _others(state: Workflow, findings: Iterable[AttemptFinding]) -> Iterator[BriefVerdict]:
-    """Yield attempts under way, as the log alone knows them, that were not looked at.
+def _find_unseen_attempts(
+    state: Workflow, findings: Iterable[AttemptFinding]
+) -> Iterator[BriefVerdict]:
+    """Yield running attempts that are in the log and were not inspected.
 
-    Others started or settled them meanwhile.
+    Another process started or settled them in the meantime.
     """
     seen = {(finding.stage, finding.attempt) for finding in findings}
     for stage in state.stages.values():
@@ -185,16 +214,16 @@ def _others(state: Workflow, findings: Iterable[AttemptFinding]) -> Iterator[Bri
         if one is None or not under_way or (stage.id, one.id) in seen:
             continue
         name = one.verdict or ("LAUNCHED" if one.launched_at else "STARTED")
-        reason = one.reason or "as the log has it"
+        reason = one.reason or "as recorded in the log"
         yield BriefVerdict((stage.id,), one.id, name, one.action or _WAIT, one.row, reason)
 
 
-def _actions(state: Workflow, around: Surroundings) -> list[NextAction]:
-    """Return what leads on; the loop first, where it would do something and nobody runs it."""
+def _find_next_actions(state: Workflow, around: Surroundings) -> list[NextAction]:
+    """Return the next actions. The loop comes first if it has work and does not run."""
     known = next_actions(state, around)
     open_ = [action for action in known if not (action.needs or action.person)]
     held = around.driven or around.paused or session_bar(state, around) is not None
     if state.workflow_status == "completed" or held or not open_:
         return known
     others = [action for action in known if action.command != GO_ON]
-    return [NextAction(GO_ON, "goes on with whatever needs nobody"), *others]
+    return [NextAction(GO_ON, "run every stage that can run now"), *others]

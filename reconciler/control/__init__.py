@@ -1,1 +1,1 @@
-"""From findings to commands, and the acts on jobs: launch, wait, stop."""
+"""Turn findings into commands, and launch, watch and stop jobs."""

@@ -1,4 +1,7 @@
-"""Launching an attempt: what is submitted is fixed and recorded before any process starts."""
+"""Launch attempts.
+
+The submission of an attempt is fixed and recorded before any process starts.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +14,11 @@ from typing import Any
 
 from lifecycle.errors import NeedsConsent, Refused
 from lifecycle.payload import models as p
+from lifecycle.rules.stages import require_agreed_plan
 from lifecycle.state.conditions import needed_by
+from lifecycle.state.run_files import commands_of
 from lifecycle.state.workflow import Stage, Workflow
-from lifecycle.sweeps.definition import DONE, is_sweep, table_of
+from lifecycle.sweeps.definition import is_sweep
 from reconciler.attempt import execution_host
 from reconciler.attempt.markers import check_inputs, clear_stale, digests, set_aside
 from reconciler.attempt.paths import ATTEMPTS, PREPARED, AttemptPaths
@@ -21,60 +26,68 @@ from reconciler.context import Jobs, Mode, SubmissionFacts
 from reconciler.control.recomputation import warn_of_recomputation
 from reconciler.control.rounds import keep_round
 from reconciler.control.stopping import stop_all, stop_earlier
-from reconciler.control.strangers import begun, check_strangers, take_up
+from reconciler.control.strangers import build_start_command, check_strangers, record_found_job
 from reconciler.errors import AlreadyMonitored, LinkedStageFolder, UnusablePath
 from reconciler.files import clearing
-from reconciler.files.clearing import keep
-from reconciler.files.described import check_pinned, submission_of, submitted, used_by
+from reconciler.files.clearing import move_stage_to_kept_folder
+from reconciler.files.compiled_modules import remove_compiled_modules
+from reconciler.files.described import (
+    build_attempt_submission,
+    check_agreed,
+    find_attempt_inputs,
+    submission_of,
+)
 from reconciler.files.freshness import check_inputs_unchanged, check_results
+from reconciler.files.protected import record_protected_files
 from reconciler.host import processes
 from reconciler.records.traces import forward
 from reconciler.submission.agreed import check_recorded
-from reconciler.submission.away import results_read
+from reconciler.submission.away import list_read_results
 from reconciler.submission.build import (
-    diagnostic_of,
-    kept_diagnostic,
+    build_diagnostic,
+    write_diagnostic,
 )
-from service.consent.scripts import beside, scripts_of
-from service.root.disk import OutsideRoot, below
+from reconciler.sweep.stage_tasks import get_stage_tasks
+from service.consent.scripts import agreed_scripts, find_importable_modules
+from service.root.disk import OutsideRoot, resolve_below
 from service.writing.amendments import check_edits
 from service.writing.stream_writer import WriteOptions
 from service.writing.workflow_service import Outcome
 from wording import Worded
 
-#: Seconds that a launch may take to say what its submission is called.
-_FACTS_WITHIN = 20.0
+#: Seconds to wait until a launch reports the name of its submission.
+_FACTS_TIMEOUT = 20.0
 
 
 class NoDiagnosticRun(Worded, Refused):
-    """A diagnostic run of a stage whose tasks tell each for itself why they failed."""
+    """A sweep has no diagnostic run, because its tasks have their own logs."""
 
     code = "no_diagnostic_run"
     text = (
-        "{stage} has a map: what its tasks printed is kept, so no run is needed to see it. "
-        "`wfctl tasks {stage} --failed` lists those that failed, `wfctl logs {stage} --task "
-        "KEY` shows one."
+        "the stage {stage} is a sweep, so it has no diagnostic run, because the output of each "
+        "task is already kept. To list the failed tasks, run `wfctl tasks {stage} --failed`. To "
+        "show the output of one task, run `wfctl logs {stage} --task KEY`."
     )
     stage: str
 
 
-def dispatch(
+def dispatch_stage(
     jobs: Jobs, id_: str, *, sync: bool, options: WriteOptions, diagnostic: bool = False
 ) -> Outcome:
-    """Launch an attempt of the stage; ``sync`` says that the caller waits for its end.
+    """Launch an attempt of the stage.
 
-    A ``diagnostic`` one of a failed stage counts as a retry, brings back log and err alone, and
-    ends in failed.
+    ``sync`` means that the caller waits for the attempt's end. A ``diagnostic`` attempt of a failed
+    stage counts as a retry, downloads only the log and err files, and always ends as failed.
 
-    Raises what the rules and the runner raise; before `attempt.started` is recorded nothing
-    runs, and after it nothing is lost.
+    Raises any error of the rules or the runner. Nothing runs before `attempt.started` is recorded,
+    so no attempt can be lost afterwards.
     """
     state = jobs.service.state()
     stage = state.stage(id_)
     for path in stage.outputs:
-        # What lies there is moved for a rerun. The rules let none in, but a log may be anybody's.
+        # Move existing files aside for a rerun. The rules allow none, but a log may be incomplete.
         try:
-            below(jobs.root, str(PurePosixPath(path)))
+            resolve_below(jobs.root, str(PurePosixPath(path)))
         except OutsideRoot as error:
             folder = jobs.root / id_
             if folder.is_symlink():
@@ -90,39 +103,37 @@ def dispatch(
     options = replace(options, content=content)
     warn_of_recomputation(jobs, state, stage)
     if options.dry_run:
-        asked = _asked_for(jobs, state, stage, mode, diagnostic)
+        asked = _build_rehearsed_start(jobs, state, stage, mode, diagnostic)
         outcome = jobs.service.handle(asked, options=options)
         check_results(jobs.root, state, stage)
-        _check(jobs, state, stage, diagnostic)
+        _check_preparation(jobs, state, stage, diagnostic)
         return outcome
     check_edits(jobs.service, id_)
     stop_all(jobs)
     with jobs.sole(id_):
-        return _dispatch(jobs, id_, mode, options, diagnostic)
+        return _start_next_attempt(jobs, id_, mode, options, diagnostic)
 
 
-def _dispatch(jobs: Jobs, id_: str, mode: Mode, options: WriteOptions, diagnostic: bool) -> Outcome:
+def _start_next_attempt(
+    jobs: Jobs, id_: str, mode: Mode, options: WriteOptions, diagnostic: bool
+) -> Outcome:
     first = jobs.service.first_answer(options)
     if first is not None:
         return first
     state = jobs.service.state()
     stage = state.stage(id_)
-    if at_work := take_up(jobs, state, stage, options):
+    if at_work := record_found_job(jobs, state, stage, options):
         return at_work
-    asked = _asked_for(jobs, state, stage, mode, diagnostic)
+    asked = _build_rehearsed_start(jobs, state, stage, mode, diagnostic)
     jobs.service.rehearse(asked)
     stop_earlier(jobs, stage)
     check_start(jobs, state, stage)
-    if is_sweep(stage.parameters):
-        from reconciler.sweep.judging import close, unclosed  # only if a stage has tasks
-
-        for ended in unclosed(jobs.root, state, stage):
-            state = jobs.record(close(state, state.stage(id_), ended, stopped=True)).state
+    state = get_stage_tasks(jobs.root, state, stage).close_ended(lambda one: jobs.record(one).state)
     stage = state.stage(id_)
-    kept = make_room(jobs, state, stage)
-    attempt = next_attempt(jobs, state, stage, diagnostic)
+    kept = move_old_outputs_aside(jobs, state, stage)
+    attempt = plan_next_attempt(jobs, state, stage, diagnostic)
     try:
-        command = prepare(jobs, state, stage, attempt, mode, diagnostic=diagnostic)
+        command = prepare_attempt(jobs, state, stage, attempt, mode, diagnostic=diagnostic)
     except NeedsConsent as refusal:
         jobs.service.writer.record_refusal([asked], refusal)
         raise
@@ -132,26 +143,28 @@ def _dispatch(jobs: Jobs, id_: str, mode: Mode, options: WriteOptions, diagnosti
         jobs.record(p.NoteLogged(stage=id_, text=f"outputs kept as {stage.keep_as}"))
     recorded = replace(attempt, sha256=command.submission_sha256)
     check_recorded(recorded)
-    launch(jobs, stage, recorded, mode)
+    launch_attempt(jobs, stage, recorded, mode)
     return outcome
 
 
 def check_start(jobs: Jobs, state: Workflow, stage: Stage, *, again: bool = False) -> None:
-    """Raise the reason why no job of the stage may start now; write nothing.
+    """Raise the reason why no job of the stage may start now, without writing anything.
 
-    ``again``: the job takes the place of the newest attempt, and reads the files that this
-    attempt read. Raises `ChangedResult`, `InputsChanged`, `StrangerAtWork`.
+    If ``again`` is set, the job replaces the newest attempt and reads the files which that attempt
+    read. Raises `NeedsConsent` while the plan waits for its approval, `ChangedResult`,
+    `InputsChanged` or `StrangerAtWork`.
     """
+    require_agreed_plan(state, f"{stage.id} is not dispatched", stage.id)
     check_results(jobs.root, state, stage)
     if again:
         check_inputs_unchanged(jobs.root, state, stage)
     check_strangers(jobs, state, stage)
 
 
-def make_room(jobs: Jobs, state: Workflow, stage: Stage) -> bool:
-    """Keep what an amendment made stale, before anything new is written in its place.
+def move_old_outputs_aside(jobs: Jobs, state: Workflow, stage: Stage) -> bool:
+    """Move outputs that an amendment made stale aside, before new outputs replace them.
 
-    Returns whether there is a kept folder now that the log has not told of.
+    Returns whether a kept folder exists now that the log does not record.
     """
     names = stage.parameters.get("forward_files") or []
     read = [*stage.inputs, *(f"{stage.id}/{name}" for name in names)]
@@ -160,36 +173,41 @@ def make_room(jobs: Jobs, state: Workflow, stage: Stage) -> bool:
     if stage.keeps_tasks:
         from reconciler.sweep import tasks
 
-        kept = tasks.keep(jobs.root, state, stage)
+        kept = tasks.archive_removed_tasks(jobs.root, state, stage)
     else:
-        left += [f"{stage.id}/{DONE}"] if is_sweep(stage.parameters) else []
-        kept = stage.keep_as is not None and keep(jobs.root, stage.id, stage.keep_as, left)
+        left += stage.work.task_folders
+        kept = stage.keep_as is not None and move_stage_to_kept_folder(
+            jobs.root, stage.id, stage.keep_as, left
+        )
     keep_round(jobs.root, state, stage, left)
     prepared = f"{stage.id}/{PREPARED}"
     anew = stage.regenerate and stage.parameters.get("command")
     previous = stage.attempt.name if stage.attempt else None
     if anew and set_aside(jobs.root, stage.id, prepared, previous):
-        jobs.say(f"{prepared} was made for earlier parameters; it is built anew", stage=stage.id)
+        jobs.say(
+            f"{prepared} was built from earlier parameters, so wfctl builds a new one",
+            stage=stage.id,
+        )
     return kept
 
 
-def next_attempt(jobs: Jobs, state: Workflow, stage: Stage, diagnostic: bool) -> AttemptPaths:
-    """Return where the next attempt of the stage is to keep its files."""
+def plan_next_attempt(jobs: Jobs, state: Workflow, stage: Stage, diagnostic: bool) -> AttemptPaths:
+    """Return the paths at which the next attempt of the stage will keep its files."""
     return jobs.attempt(state, stage, f"att-{len(stage.attempts) + 1:04d}", diagnostic=diagnostic)
 
 
-def _asked_for(
+def _build_rehearsed_start(
     jobs: Jobs, state: Workflow, stage: Stage, mode: Mode, diagnostic: bool
 ) -> p.AttemptStarted:
-    """Return the command as far as it is known before anything is prepared."""
-    attempt = next_attempt(jobs, state, stage, diagnostic)
-    # By a mandate the files are a condition of the attempt.
-    scripts = scripts_of(jobs.root, state, stage) if state.mandate_of(stage) else {}
+    """Return the start command with the fields that are known before any preparation."""
+    attempt = plan_next_attempt(jobs, state, stage, diagnostic)
+    # If mandates apply, the attempt depends on the agreed scripts.
+    scripts = agreed_scripts(jobs.root, state, stage) if state.mandates_for(stage) else {}
     known: dict[str, Any] = {"diagnostic": diagnostic, "scripts": scripts}
-    return begun(attempt, mode, submission_sha256="0" * 64, **known)
+    return build_start_command(attempt, mode, submission_sha256="0" * 64, **known)
 
 
-def prepare(
+def prepare_attempt(
     jobs: Jobs,
     state: Workflow,
     stage: Stage,
@@ -198,90 +216,99 @@ def prepare(
     recovers: str | None = None,
     diagnostic: bool = False,
 ) -> p.AttemptStarted:
-    """Write and check what the attempt submits; return the command that records it.
+    """Write and check an attempt's submission, and return the command that records the attempt.
 
-    What it computes from is recorded as it is now: the inputs and what its dependencies have left,
-    which must not be empty, and all else that its submission sends.
+    The command records the current inputs, the outputs of the dependencies, which must not be
+    empty, and all other files that the submission sends.
     """
-    check_pinned(jobs, state, stage.id)
+    check_agreed(jobs, state, stage.id)
     needed = needed_by(state, stage)
     inputs = check_inputs(jobs.root, needed)
     given = submission_of(jobs.root, state, stage)
-    carried = None if diagnostic else clearing.to_carry(jobs, stage)
+    carried = None if diagnostic else clearing.find_files_to_carry(jobs, stage)
     if diagnostic:
-        given = kept_diagnostic(attempt, given)
-    given = submitted(jobs.root, state, stage, given)
+        given = write_diagnostic(attempt, given)
+    given = build_attempt_submission(jobs.root, state, stage, given)
     try:
-        tasks = None
-        if is_sweep(stage.parameters):
-            from reconciler.sweep.assignment import assigned, tasks_to_compute
-
-            given = assigned(jobs.root, state, stage, attempt, given, inputs, recovers)
-            tasks = tasks_to_compute(attempt)
-        elif carried is not None:
-            given = clearing.sending(given, attempt, carried)
+        tasks = get_stage_tasks(jobs.root, state, stage)
+        given, count = tasks.assign(attempt, given, inputs, recovers)
+        if carried is not None:
+            given = clearing.add_carried_files(given, attempt, carried)
+        # The file with the points was read and is small, so all digests can be computed.
+        modules = find_importable_modules(jobs.root, state, stage)
+        remove_compiled_modules(jobs.root, modules)
         sha256 = jobs.runner.prepare(attempt, given)
+        if execution_host.load_execution_host(attempt).is_far:
+            record_protected_files(jobs.root, state, stage, attempt)
     except BaseException:
-        # Nobody else has written there, and what is carried has a second name.
+        # No other process has written into these folders, and carried files have a second name.
         for folder in (attempt.tasks, attempt.carried):
             shutil.rmtree(folder, ignore_errors=True)
         raise
-    told = {*needed, *results_read(given, attempt)}
+    told = {*needed, *list_read_results(given, attempt)}
     own = f"{stage.id}/{ATTEMPTS}/"
     paths = [path for path in forward(attempt) if path not in told and not path.startswith(own)]
     sent = digests(jobs.root, paths)
-    known = {**used_by(jobs.root, state, stage, [*inputs, *sent]), "recovers": recovers}
-    known |= {"diagnostic": diagnostic, "tasks": tasks}
-    known["beside"] = beside(jobs.root, state, stage)
-    if not execution_host.of(attempt).is_far:
-        known["environment"] = execution_host.environment_told(attempt)
+    known = {**find_attempt_inputs(jobs.root, state, stage, [*inputs, *sent]), "recovers": recovers}
+    known |= {"diagnostic": diagnostic, "tasks": count}
+    known["beside"] = modules
+    if not execution_host.load_execution_host(attempt).is_far:
+        known["environment"] = execution_host.describe_environment(attempt)
+        known |= execution_host.digests_of_variables(attempt, os.environ)
+        known |= _find_programs(attempt, stage)
     if carried is not None:
         known |= {"carried": list(carried.files), "carried_from": carried.source}
-    return begun(attempt, mode, submission_sha256=sha256, **known)
+    return build_start_command(attempt, mode, submission_sha256=sha256, **known)
 
 
-def _check(jobs: Jobs, state: Workflow, stage: Stage, diagnostic: bool) -> None:
-    """Raise what preparing an attempt of the stage would raise, and write nothing."""
-    check_pinned(jobs, state, stage.id)
+def _find_programs(attempt: AttemptPaths, stage: Stage) -> dict[str, Any]:
+    """Return the program that the main command of a stage starts, and the other programs."""
+    first, *texts = (stage.parameters.get(name) for name in commands_of(stage))
+    own = execution_host.find_programs_of(attempt, [first], os.environ)
+    found = execution_host.find_programs_of(attempt, [first, *texts], os.environ)
+    program = own[0] if own else None
+    return {"program": program, "programs": [one for one in found if one != program]}
+
+
+def _check_preparation(jobs: Jobs, state: Workflow, stage: Stage, diagnostic: bool) -> None:
+    """Raise any error that preparing an attempt would raise, without writing anything."""
+    check_agreed(jobs, state, stage.id)
     check_inputs(jobs.root, needed_by(state, stage))
-    if is_sweep(stage.parameters):
-        from reconciler.sweep.map_points import points_of
-
-        points_of(jobs.root, state, stage, anew=True)
+    get_stage_tasks(jobs.root, state, stage).check_points()
     given = submission_of(jobs.root, state, stage, anew=stage.regenerate)
-    attempt = next_attempt(jobs, state, stage, diagnostic)
-    jobs.runner.check(attempt, diagnostic_of(given) if diagnostic else given)
+    attempt = plan_next_attempt(jobs, state, stage, diagnostic)
+    jobs.runner.check(attempt, build_diagnostic(given) if diagnostic else given)
 
 
-def launch(
+def launch_attempt(
     jobs: Jobs, stage: Stage, attempt: AttemptPaths, mode: Mode, *, known: bool = False
 ) -> None:
-    """Start a monitor of an attempt and record that it was launched.
+    """Start a monitor of an attempt and record the launch.
 
-    What earlier attempts wrote where it writes is put aside, but for what it reads. ``known`` says
-    that it was launched and recorded before: then its new jobs are recorded alone.
+    Moves the outputs of earlier attempts aside, except files that the attempt reads. If ``known``
+    is set, the launch was recorded before, and only new jobs are recorded.
     """
     read = set(forward(attempt))
-    tables = table_of(stage.id) if is_sweep(stage.parameters) else ()
+    tables = stage.work.tables
     left = [path for path in stage.left_in_place if path not in read]
     earlier = [one.name for one in stage.attempts if one.id != attempt.id]
-    # A table that grows from round to round is written over: it holds what it held.
+    # A table that grows in each round is overwritten, because it contains its earlier rows.
     outputs = [] if tables and stage.attempts and stage.attempts[-1].round > 1 else stage.outputs
     paths = list(dict.fromkeys([*outputs, *(tables if outputs else ()), *left]))
     clear_stale(jobs.root, stage.id, paths, earlier[-1] if earlier else None)
-    mode, facts, waited = attach(jobs, attempt, mode), jobs.runner.facts(attempt), 0.0
-    while not facts.job_ids and waited < _FACTS_WITHIN:
+    mode, facts, waited = attach_monitor(jobs, attempt, mode), jobs.runner.facts(attempt), 0.0
+    while not facts.job_ids and waited < _FACTS_TIMEOUT:
         over = jobs.runner.wait(attempt, timeout=0.1)
-        facts, waited = jobs.runner.facts(attempt), _FACTS_WITHIN if over else waited + 0.1
-    # A monitor that died before it submitted has launched nothing: the reconciler goes on.
+        facts, waited = jobs.runner.facts(attempt), _FACTS_TIMEOUT if over else waited + 0.1
+    # A monitor that died before the submission has launched nothing, so the reconciler continues.
     if facts.job_ids or not (known or jobs.runner.wait(attempt, timeout=0)):
-        jobs.record(launched(attempt, mode, facts))
+        jobs.record(build_launch_event(attempt, mode, facts))
 
 
-def attach(jobs: Jobs, attempt: AttemptPaths, mode: Mode) -> Mode:
-    """Start a monitor, or leave it to the one that is at work; return how it runs."""
-    # The monitor of a synchronous attempt is detached too: it outlives anyone who waits for it, and
-    # the stage is not held for as long as the job computes.
+def attach_monitor(jobs: Jobs, attempt: AttemptPaths, mode: Mode) -> Mode:
+    """Start a monitor, or use the running one, and return how the monitor runs."""
+    # The monitor of a synchronous attempt is detached, so it survives the waiting process.
+    # The stage is not locked while the job runs.
     detached = Mode.SETSID if mode is Mode.SYNC else mode
     try:
         launched = jobs.runner.launch(attempt, detached)
@@ -292,7 +319,9 @@ def attach(jobs: Jobs, attempt: AttemptPaths, mode: Mode) -> Mode:
     return mode if launched.mode is detached else launched.mode
 
 
-def launched(attempt: AttemptPaths, mode: Mode, facts: SubmissionFacts) -> p.StageLaunched:
+def build_launch_event(
+    attempt: AttemptPaths, mode: Mode, facts: SubmissionFacts
+) -> p.StageLaunched:
     """Return the command that records a launch."""
     return p.StageLaunched(
         stage=attempt.stage,

@@ -1,4 +1,4 @@
-"""Finished tasks that the next attempt of a sweep computes again, told before it starts."""
+"""Warn about finished tasks that the next attempt of a sweep will compute again."""
 
 from __future__ import annotations
 
@@ -9,18 +9,19 @@ from pathlib import Path
 from lifecycle.errors import Refused
 from lifecycle.state.conditions import cores
 from lifecycle.state.workflow import Stage, Workflow
-from lifecycle.sweeps.definition import is_sweep
-from lifecycle.words.mandates import counted
+from lifecycle.words.mandates import format_count
 from projections.words.text import told_span
 from reconciler.context import Jobs
 from reconciler.errors import ReconcilerError
+from reconciler.sweep.stage_tasks import get_stage_tasks
 
 
 @dataclass(frozen=True, slots=True)
 class Recomputation:
     """Finished tasks of a sweep whose inputs changed since its newest attempt started.
 
-    ``seconds`` is how long one finished task took on average, ``cores`` the cores of a task.
+    ``seconds`` is the average run time of a finished task; ``cores`` is the number of cores per
+    task.
     """
 
     attempt: str
@@ -31,32 +32,37 @@ class Recomputation:
     cores: int
 
     def __str__(self) -> str:
-        again = "1 finished task is" if self.finished == 1 else f"{self.finished:,} finished are"
+        again = (
+            "1 finished task is" if self.finished == 1 else f"{self.finished:,} finished tasks are"
+        )
         return (
-            f"{self.cause}: {counted(self.total, 'task')} to compute, because {again} computed "
-            f"again ({self.price(self.total)})"
+            f"{self.cause}: {format_count(self.total, 'task')} to compute, because {again} "
+            f"computed again ({self.price(self.total)})"
         )
 
     @property
     def cause(self) -> str:
-        """The files that changed, in words."""
+        """Return the names of the changed files as text."""
         return f"{', '.join(self.files)} changed since {self.attempt} started"
 
     def price(self, tasks: int) -> str:
-        """Return what some tasks cost, by the time that the finished ones took."""
+        """Return the cost of some tasks as text, based on the run time of the finished tasks."""
         spent = self.seconds * tasks
-        hours = counted(round(spent * self.cores / 3600, 2), "core hour")
+        hours = format_count(round(spent * self.cores / 3600, 2), "core hour")
         return f"about {told_span(spent)} of computing, {hours}"
 
 
 def warn_of_recomputation(jobs: Jobs, state: Workflow, stage: Stage) -> None:
-    """Say which finished tasks the next attempt of a stage computes again; write nothing."""
+    """Warn about finished tasks that the next attempt of a stage computes again.
+
+    Writes nothing.
+    """
     if text := describe_recomputation(jobs.root, state, stage):
         jobs.say(text, level="warning", stage=stage.id)
 
 
 def describe_recomputation(root: Path, state: Workflow, stage: Stage) -> str | None:
-    """Return which finished tasks a new attempt computes again; None without such tasks.
+    """Return a text about the finished tasks that a new attempt computes again, or None.
 
     Tasks that a person kept are not computed again.
     """
@@ -70,19 +76,16 @@ def describe_recomputation(root: Path, state: Workflow, stage: Stage) -> str | N
 def find_recomputation(root: Path, state: Workflow, stage: Stage) -> Recomputation | None:
     """Return the finished tasks of a stage whose inputs changed since its newest attempt.
 
-    None if the stage has no map, if no input changed since the newest attempt, if no task has
-    finished, or if the tasks cannot be read: the attempt itself reports that.
+    Returns None if the stage has no map, if no input changed, if no task has finished, or if the
+    tasks cannot be read. The attempt itself reports unreadable tasks.
     """
-    if not (is_sweep(stage.parameters) and stage.attempts):
-        return None
-    from reconciler.files.freshness import changed_inputs  # only if a stage has tasks
-    from reconciler.sweep.tasks import tasks_of
+    from reconciler.files.freshness import find_changed_inputs  # needed only before a stage starts
 
-    changed = changed_inputs(root, state, [stage.id]).get(stage.id)
+    changed = find_changed_inputs(root, state, [stage.id]).get(stage.id)
     if not changed:
         return None
     try:
-        tasks = tasks_of(root, state, stage)
+        tasks = get_stage_tasks(root, state, stage).read()
     except (Refused, ReconcilerError, OSError):
         return None
     finished = [task for task in tasks if task.is_kept]

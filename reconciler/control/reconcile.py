@@ -1,6 +1,6 @@
-"""From what is so to what is recorded: evidence → verdict → plan → carried out.
+"""Compare the log with reality: collect evidence, reach a verdict, plan commands, carry them out.
 
-Each step of a plan is a command that goes through the service like anybody else's.
+Each step of a plan is a command that passes through the service like any other command.
 """
 
 from __future__ import annotations
@@ -16,37 +16,39 @@ from lifecycle.payload import models as p
 from lifecycle.rules.stages import can_recover
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.sweeps.definition import is_sweep
+from lifecycle.words.waiting import can_never_start
 from reconciler.attempt.markers import SeenMarker
 from reconciler.attempt.paths import AttemptPaths
 from reconciler.context import Jobs, Mode
 from reconciler.control.dispatch import (
-    attach,
+    attach_monitor,
+    build_launch_event,
     check_start,
-    dispatch,
-    launch,
-    launched,
-    next_attempt,
-    prepare,
+    dispatch_stage,
+    launch_attempt,
+    plan_next_attempt,
+    prepare_attempt,
 )
-from reconciler.control.stopping import diagnosis, stop, stop_all
+from reconciler.control.stopping import diagnose_attempt, stop_all, stop_attempt
 from reconciler.control.strangers import (
     AttemptFinding,
-    in_flight,
+    find_stages_in_flight,
+    inspect_attempt,
+    inspect_attempts,
     is_in_flight,
     lacks_launch,
-    look,
-    look_at_all,
     newest_attempt,
-    take_up_all,
+    record_found_jobs,
 )
 from reconciler.errors import MachineUnreachable, ReconcilerError, words_of
 from reconciler.evidence.collect import note_alone, with_digests
 from reconciler.evidence.evidence import Evidence
 from reconciler.evidence.foreign import marker_paths
 from reconciler.files import by_hand
-from reconciler.files.leftovers import bring_back, left_by
+from reconciler.files.leftovers import collect_leftovers, restore_results
 from reconciler.records.used import together
-from reconciler.submission.fields import versions
+from reconciler.submission.fields import read_versions
+from reconciler.sweep.stage_tasks import get_stage_tasks
 from reconciler.verdict.diagnosis import Diagnosis, full_disk_of
 from reconciler.verdict.table import Action, hindered_verdict, is_hindered, lacked_room
 from reconciler.verdict.waiting import why_waiting
@@ -61,63 +63,65 @@ if TYPE_CHECKING:
     from reconciler.context import SubmissionFacts
 
 
-#: Stages that are recorded in one append at most.
-_TOGETHER = 2_000
+#: Maximum number of stages recorded in one append.
+_MAX_STAGES_AT_ONCE = 2_000
 
 
-def reconcile(
+def reconcile_stages(
     jobs: Jobs, *, dry_run: bool = False, only: str | None = None
 ) -> list[AttemptFinding]:
-    """Bring the log in line with what is so; return what was found.
+    """Bring the log in line with reality, and return the findings.
 
-    ``only`` names one stage. With ``dry_run`` nothing is written or launched. What another
-    process has settled meanwhile is left out.
+    ``only`` names one stage. With ``dry_run``, nothing is written or launched. Stages that another
+    process has settled in the meantime are omitted.
     """
     jobs = jobs.acting_as("reconciler")
     state = jobs.service.state()
     if not dry_run and only is None:
         stop_all(jobs, tells=True)
-        state = take_up_all(jobs, state)
-    stages = [stage for stage in in_flight(state) if only in (None, stage.id)]
+        state = record_found_jobs(jobs, state)
+    stages = [stage for stage in find_stages_in_flight(state) if only in (None, stage.id)]
     if dry_run:
-        return look_at_all(jobs, state, stages)
+        return inspect_attempts(jobs, state, stages)
     found = _settle_together(jobs, [stage.id for stage in stages])
     return [found[stage.id] for stage in stages if stage.id in found]
 
 
 def _settle_together(jobs: Jobs, ids: Sequence[str]) -> dict[str, AttemptFinding]:
-    """Settle stages, in few appends where no process has to be started for them."""
+    """Settle stages. Stages that need no new process are settled in a few appends."""
     with jobs.sole_of(ids) as mine:
         state = jobs.service.state()
         stages = [state.stage(id_) for id_ in ids if is_in_flight(state.stage(id_))]
-        found = {finding.stage: finding for finding in look_at_all(jobs, state, stages)}
+        found = {finding.stage: finding for finding in inspect_attempts(jobs, state, stages)}
         news = [stage for stage in stages if _is_news(stage, found[stage.id])]
-        plain = [s.id for s in news if s.id in mine and not _starts(s, found[s.id])]
-        settled = _recorded(jobs, state, [found[id_] for id_ in plain])
+        plain = [s.id for s in news if s.id in mine and not _starts_process(s, found[s.id])]
+        settled = _record_findings(jobs, state, [found[id_] for id_ in plain])
     for id_ in [stage.id for stage in news if stage.id not in settled]:
-        now = _settle(jobs, found.pop(id_))
+        now = _settle_attempt(jobs, found.pop(id_))
         found |= {} if now is None else {id_: now}
     return found
 
 
-def _recorded(jobs: Jobs, state: Workflow, findings: Sequence[AttemptFinding]) -> set[str]:
-    """Record what was found of stages; return those of which it was."""
-    if len(findings) <= _TOGETHER:
-        # Another process may have moved one stage, or the files of one attempt are in the way:
-        # settled alone, each stage shows its current status.
+def _record_findings(jobs: Jobs, state: Workflow, findings: Sequence[AttemptFinding]) -> set[str]:
+    """Record findings about stages, and return the ids of the recorded stages."""
+    if len(findings) <= _MAX_STAGES_AT_ONCE:
+        # Another process may have changed one stage, or files of one attempt may be in the way.
+        # Settle each stage alone, so that each stage shows its current status.
         with suppress(LifecycleError, ReconcilerError, OSError):
-            asked = [asked for found in findings for asked in _asked(jobs, state, found)]
+            asked = [asked for found in findings for asked in _build_commands(jobs, state, found)]
             if asked:
                 jobs.record_each(*asked, known=state)
             return {finding.stage for finding in findings}
     half = len(findings) // 2
     if half == 0:
         return set()
-    return _recorded(jobs, state, findings[:half]) | _recorded(jobs, state, findings[half:])
+    return _record_findings(jobs, state, findings[:half]) | _record_findings(
+        jobs, state, findings[half:]
+    )
 
 
 def _is_news(stage: Stage, finding: AttemptFinding) -> bool:
-    """Whether a finding leads to anything but asking again; of tasks it may at every look."""
+    """Return whether a finding leads to an action or to new results of tasks."""
     if is_sweep(stage.parameters) and finding.verdict.action is Action.WAIT:
         return True
     found, newest = finding.verdict, stage.attempts[-1]
@@ -128,59 +132,64 @@ def _is_news(stage: Stage, finding: AttemptFinding) -> bool:
     return not (known and idle) or lacks_launch(stage, finding.evidence, found)
 
 
-def _starts(stage: Stage, finding: AttemptFinding) -> bool:
-    """Whether a process is started for what was found."""
+def _starts_process(stage: Stage, finding: AttemptFinding) -> bool:
+    """Return whether carrying out a finding starts a process."""
     action = finding.verdict.action
     return (
         action in (Action.ATTACH, Action.LAUNCH)
         or (action is Action.LOST and can_recover(stage))
-        or (is_sweep(stage.parameters) and finding.verdict.is_of_tasks)
+        or finding.verdict.is_of_tasks
     )
 
 
-def _settle(jobs: Jobs, finding: AttemptFinding) -> AttemptFinding | None:
-    """Carry out what is found of an attempt now that nobody else can; None if it is over."""
+def _settle_attempt(jobs: Jobs, finding: AttemptFinding) -> AttemptFinding | None:
+    """Carry out a finding on an attempt while holding its stage.
+
+    Return None if the attempt is over.
+    """
     with jobs.sole(finding.stage):
         state = jobs.service.state()
         stage = state.stage(finding.stage)
         if not is_in_flight(stage) or stage.attempts[-1].id != finding.attempt:
             return None
-        now = look(jobs, state, stage, again=finding.evidence.looked_twice)
+        now = inspect_attempt(jobs, state, stage, again=finding.evidence.looked_twice)
         attempt = newest_attempt(jobs, state, stage)
         try:
-            # Results wait, and no monitor would bring them back.
+            # Results are ready, but no monitor will download them.
             in_vain = now.evidence.in_vain and now.verdict.is_uncollected
             if now.verdict.action is Action.ATTACH and (now.evidence.moved or in_vain):
                 note_alone(attempt, now.evidence)
-                bring_back(attempt)
-                now = look(jobs, state, stage)
-            if is_sweep(stage.parameters) and now.verdict.is_of_tasks:
-                from reconciler.sweep.judging import close  # only if a stage has tasks
+                restore_results(attempt)
+                now = inspect_attempt(jobs, state, stage)
+            if now.verdict.is_of_tasks:
+                from reconciler.sweep.judging import close_tasks  # only if a stage has tasks
 
-                state = jobs.record(close(state, stage, attempt)).state
+                state = jobs.record(close_tasks(state, stage, attempt)).state
                 stage = state.stage(stage.id)
-                now = look(jobs, state, stage, again=now.evidence.looked_twice)
-            now = _held_back(jobs, state, stage, now)
+                now = inspect_attempt(jobs, state, stage, again=now.evidence.looked_twice)
+            now = _hold_back_start(jobs, state, stage, now)
             _carry_out(jobs, state, stage, now)
-        except (ReconcilerError, OSError) as error:
-            now = _hindered(jobs, now, words_of(error, jobs.root))
-            # The step may have ended the attempt, or begun the next one, before it failed.
+        except (ReconcilerError, OSError, NeedsConsent) as error:
+            now = _report_hindrance(jobs, now, words_of(error, jobs.root))
+            # The step may have ended the attempt, or started the next one, before it failed.
             with suppress(LifecycleError):
-                jobs.record(_observed(now))
+                jobs.record(_build_observation(now))
         return now
 
 
-def _held_back(jobs: Jobs, state: Workflow, stage: Stage, now: AttemptFinding) -> AttemptFinding:
-    """Return the finding; if it starts a job that may not start, one that waits with the reason."""
+def _hold_back_start(
+    jobs: Jobs, state: Workflow, stage: Stage, now: AttemptFinding
+) -> AttemptFinding:
+    """Return the finding, or if its job may not start, a finding that waits with the reason."""
     action = now.verdict.action
     if action is not Action.LAUNCH and not (action is Action.LOST and can_recover(stage)):
         return now
     try:
         check_start(jobs, state, stage, again=True)
     except (Refused, NeedsConsent) as error:
-        return _hindered(jobs, now, error.message)
+        return _report_hindrance(jobs, now, error.message)
     if lacked_room(now.evidence) and not _is_known_hindrance(stage, now):
-        return _hindered(jobs, now, full_disk_of(newest_attempt(jobs, state, stage)))
+        return _report_hindrance(jobs, now, full_disk_of(newest_attempt(jobs, state, stage)))
     return now
 
 
@@ -191,12 +200,14 @@ def _is_known_hindrance(stage: Stage, now: AttemptFinding) -> bool:
     return known is not None and Evidence.from_dict(known).exit_marker == now.evidence.exit_marker
 
 
-def _hindered(jobs: Jobs, now: AttemptFinding, said: str) -> AttemptFinding:
-    """Tell of a stage for which nothing could be done; every other stage goes on."""
+def _report_hindrance(jobs: Jobs, now: AttemptFinding, said: str) -> AttemptFinding:
+    """Report a stage whose finding could not be carried out. All other stages continue."""
     said = said.removeprefix(f"{now.stage}: ")
-    text = f"{now.stage}: {now.attempt} ({now.verdict.name}): nothing could be done: {said}"
+    text = f"{now.stage}: wfctl could not continue with {now.attempt} ({now.verdict.name}): {said}"
     jobs.say(text, level="warning", stage=now.stage, attempt=now.attempt)
-    return replace(now, verdict=hindered_verdict(said), steps=("change nothing, ask again later",))
+    return replace(
+        now, verdict=hindered_verdict(said), steps=("change nothing and check again later",)
+    )
 
 
 def _carry_out(jobs: Jobs, state: Workflow, stage: Stage, finding: AttemptFinding) -> None:
@@ -204,9 +215,9 @@ def _carry_out(jobs: Jobs, state: Workflow, stage: Stage, finding: AttemptFindin
     found = finding.verdict
     if found.action is Action.ATTACH:
         note_alone(attempt, finding.evidence)
-    jobs.record_each(*_asked(jobs, state, finding))
+    jobs.record_each(*_build_commands(jobs, state, finding))
     if found.action is Action.LOST and can_recover(stage):
-        _recover(jobs, state, stage)
+        _replace_lost_attempt(jobs, state, stage)
     if found.action not in (Action.ATTACH, Action.LAUNCH):
         return
     if recorded.taken_over:
@@ -221,7 +232,7 @@ def _carry_out(jobs: Jobs, state: Workflow, stage: Stage, finding: AttemptFindin
             )
         )
         old_markers = [jobs.root / name for name in marker_paths(stage)]
-        by_hand.relaunch(jobs.root, stage.id, session, recorded.wrapper, old_markers)
+        by_hand.restart_wrapper(jobs.root, stage.id, session, recorded.wrapper, old_markers)
         return
     mode = Mode(recorded.mode)
     jobs.record(
@@ -234,58 +245,56 @@ def _carry_out(jobs: Jobs, state: Workflow, stage: Stage, finding: AttemptFindin
         )
     )
     if found.action is Action.LAUNCH:
-        # A crash may have come between the record and the clearing of its way.
-        launch(jobs, stage, attempt, mode, known=recorded.launched_at is not None)
+        # A crash may have happened between the record and the moving of old files.
+        launch_attempt(jobs, stage, attempt, mode, known=recorded.launched_at is not None)
     else:
-        attach(jobs, attempt, mode)
+        attach_monitor(jobs, attempt, mode)
 
 
-def _launch_found(
+def _build_found_launch(
     attempt: AttemptPaths, recorded: Attempt, evidence: Evidence, facts: SubmissionFacts
 ) -> Payload:
-    """Return the command that records a launch that the reconciler found.
+    """Return the command that records a launch which the reconciler found.
 
-    If the monitor died before it wrote the ids of the jobs, the evidence has them.
+    If the monitor died before it wrote the job ids, the ids come from the evidence.
     """
     if recorded.taken_over:
-        found = launched(attempt, Mode(recorded.mode), facts)
+        found = build_launch_event(attempt, Mode(recorded.mode), facts)
         return found.model_copy(update={"session": recorded.session})
     ids = facts.job_ids or tuple(job.id for job in evidence.jobs if job.id is not None)
-    return launched(attempt, Mode(recorded.mode), replace(facts, job_ids=ids))
+    return build_launch_event(attempt, Mode(recorded.mode), replace(facts, job_ids=ids))
 
 
-def _asked(
+def _build_commands(
     jobs: Jobs, state: Workflow, finding: AttemptFinding
 ) -> list[tuple[Payload, str | None]]:
-    """Return the commands that a finding leads to, launches aside, each with when it was so.
+    """Return the commands, except launches, that a finding leads to, each with its time.
 
-    The rules drop those that say nothing new.
+    The rules drop commands that change nothing.
     """
     stage, found, evidence = state.stage(finding.stage), finding.verdict, finding.evidence
     attempt, recorded, action = newest_attempt(jobs, state, stage), stage.attempts[-1], found.action
     news: list[Payload] = []
     if lacks_launch(stage, evidence, found):
-        news.append(_launch_found(attempt, recorded, evidence, jobs.runner.facts(attempt)))
+        news.append(_build_found_launch(attempt, recorded, evidence, jobs.runner.facts(attempt)))
     if action in (Action.SUCCEEDED, Action.FAILED, Action.LOST):
-        # In the way of the attempt that takes its place it would be moved aside at once.
+        # The next attempt of the stage would immediately move these files aside.
         stays = (action is Action.LOST and can_recover(stage)) or recorded.diagnostic
-        # What was left comes before the end, which may make it the outputs.
-        news += left_by(state, stage, attempt, bring=not stays)
-    if is_sweep(stage.parameters) and action in (Action.WAIT, Action.ATTACH):
-        from reconciler.sweep.judging import progress
-
-        # How far the tasks have come.
-        news += progress(state, stage, attempt)
+        # Record leftover files before the attempt's end, because the end may adopt them.
+        news += collect_leftovers(state, stage, attempt, bring=not stays)
+    if action in (Action.WAIT, Action.ATTACH):
+        # Report the progress of the tasks.
+        news += get_stage_tasks(jobs.root, state, stage).progress(attempt)
     if action is Action.SUCCEEDED:
         evidence = with_digests(jobs.root, evidence)
     finding = replace(finding, evidence=evidence)
-    seen, ends = _observed(finding), _ends(state, stage, attempt, finding)
-    # A computation's end by its own record; one from the future, of a clock that is ahead, is now.
+    seen, ends = _build_observation(finding), _build_end(state, stage, attempt, finding)
+    # Use the recorded end of the job, or the current time if a wrong clock recorded a later end.
     ended = found.occurred_at and min(found.occurred_at, evidence.observed_at)
     return [*((one, None) for one in (seen, *news)), *((one, ended) for one in ends)]
 
 
-def _observed(finding: AttemptFinding) -> p.AttemptObserved:
+def _build_observation(finding: AttemptFinding) -> p.AttemptObserved:
     """Return the command that records a finding."""
     is_open = finding.verdict.action in (Action.WAIT, Action.UNKNOWN)
     return p.AttemptObserved(
@@ -300,22 +309,22 @@ def _observed(finding: AttemptFinding) -> p.AttemptObserved:
     )
 
 
-def _ends(
+def _build_end(
     state: Workflow, stage: Stage, attempt: AttemptPaths, finding: AttemptFinding
 ) -> Iterator[p.StageComputed | p.StageFailed]:
-    """Yield the end of an attempt that is over and that no other follows."""
+    """Yield the end of an attempt that is over and that no other attempt replaces."""
     recorded, found, evidence = stage.attempts[-1], finding.verdict, finding.evidence
     used = together(job.used for job in evidence.jobs if job.used)
 
     def failed(*circumstances: str) -> p.StageFailed:
-        diagnosed = diagnosis(state, stage, attempt, evidence, found.name)
-        return stage_failure(stage.id, recorded.id, diagnosed, *circumstances)
+        diagnosed = diagnose_attempt(state, stage, attempt, evidence, found.name)
+        return build_stage_failure(stage.id, recorded.id, diagnosed, *circumstances)
 
     if found.action is Action.SUCCEEDED and recorded.diagnostic:
         yield failed("a diagnostic run")
     elif found.action is Action.SUCCEEDED:
         ids: list[JsonValue] = [job.id for job in evidence.jobs if job.id]
-        known: dict[str, JsonValue] = {"job_ids": ids, "environment": {**versions(attempt)}}
+        known: dict[str, JsonValue] = {"job_ids": ids, "environment": {**read_versions(attempt)}}
         detail = f": {found.reason}" if found.is_of_tasks else ", exit 0"
         yield p.StageComputed(
             stage=stage.id,
@@ -326,7 +335,7 @@ def _ends(
             resources=used,
         )
     elif found.action is Action.FAILED:
-        # Of a command that failed its own exit code and words say more than that it did.
+        # For a failed command, its own exit code and output say more than the fact that it failed.
         is_told = found.is_failed_command and not recorded.taken_over
         more = [] if is_told else [found.reason]
         code = next((job.told_code for job in evidence.jobs if job.told_code), None)
@@ -334,74 +343,81 @@ def _ends(
             code = code or evidence.exit_marker.code
         yield failed(*more).model_copy(update={"exit_code": code, "resources": used})
     elif found.action is Action.LOST and not can_recover(stage):
-        yield failed(f"lost twice; the last time: {found.reason}")
+        yield failed(f"the attempt was lost twice; the last time: {found.reason}")
 
 
-def stage_failure(stage: str, attempt: str, found: Diagnosis, *circumstances: str) -> p.StageFailed:
-    """Return the failure by its diagnosis: its cause, how the jobs ended, and what else is known.
+def build_stage_failure(
+    stage: str, attempt: str, found: Diagnosis, *circumstances: str
+) -> p.StageFailed:
+    """Return the failure of an attempt: its cause, the end of its jobs, and other circumstances.
 
-    ``circumstances`` are such as the verdict's own words; they stand alone if they hold all.
+    ``circumstances`` include the text of the verdict, and replace it if they contain all of it.
     """
     cause = [found.cause] if found.cause else []
     lines = [*cause, *found.jobs, *circumstances]
     return p.StageFailed(
         stage=stage,
         attempt=attempt,
-        error="; ".join(dict.fromkeys(lines)) or "no trace of a failure was left",
+        error="; ".join(dict.fromkeys(lines)) or "the attempt left no trace of a failure",
         category=found.category,
         because=found.because,
         output=found.output,
     )
 
 
-def _recover(jobs: Jobs, state: Workflow, stage: Stage) -> None:
-    """Start a new attempt in place of a lost one, once nothing of that one is left."""
+def _replace_lost_attempt(jobs: Jobs, state: Workflow, stage: Stage) -> None:
+    """Replace a lost attempt with a new one, after all processes of the lost one have ended."""
     lost = stage.attempts[-1]
     try:
-        does_not_end = stop(newest_attempt(jobs, state, stage)).left
-        left = f"{', '.join(does_not_end)} does not end" if does_not_end else ""
+        does_not_end = stop_attempt(newest_attempt(jobs, state, stage)).left
+        left = f"{', '.join(does_not_end)} does not stop" if does_not_end else ""
     except MachineUnreachable as error:
         left = error.message
     if left:
-        text = f"{stage.id}: {lost.id}: {left}; nothing new is started"
+        text = (
+            f"{stage.id}: no new attempt is started, because {lost.id} may still be running: {left}"
+        )
         jobs.say(text, level="warning", stage=stage.id, attempt=lost.id)
         return
-    attempt = next_attempt(jobs, state, stage, lost.diagnostic)
+    attempt = plan_next_attempt(jobs, state, stage, lost.diagnostic)
     mode = Mode(lost.mode)
-    command = prepare(jobs, state, stage, attempt, mode, lost.id, lost.diagnostic)
+    command = prepare_attempt(jobs, state, stage, attempt, mode, lost.id, lost.diagnostic)
     jobs.record(command)
-    launch(jobs, stage, replace(attempt, sha256=command.submission_sha256), mode)
+    launch_attempt(jobs, stage, replace(attempt, sha256=command.submission_sha256), mode)
 
 
-#: Seconds until it is checked why an attempt with a monitor does not continue, and between two such
-#: checks. A silent machine takes long to ask, so it is asked less often.
+#: Seconds before the first check of why a monitored attempt does not continue, and between checks.
+#: A machine that does not answer is asked less often, because each attempt takes long.
 _REASON_FIRST, _REASON_AGAIN, _REASON_OF_SILENT = 10.0, 60.0, 600.0
-#: Seconds between two monitors of an attempt whose monitors keep dying.
+#: Maximum number of seconds between two monitors of an attempt whose monitors keep dying.
 _LONGEST_PAUSE = 60.0
-#: Seconds between two looks at the locks of the monitors.
-GLANCE = 0.1
+#: Seconds between two checks of the monitors' locks.
+POLL_INTERVAL = 0.1
 
 
 @dataclass(slots=True)
-class Turn:
-    """When a stage is settled next; monitors that keep dying are replaced more and more slowly."""
+class StageTurn:
+    """The next time to settle a stage.
+
+    Monitors that keep dying are replaced after growing pauses.
+    """
 
     due: float = 0.0
     pause: float = 0.0
-    #: When it is checked next why an attempt with a monitor does not continue.
+    #: Time of the next check of why a monitored attempt does not continue.
     reason_due: float = field(default_factory=lambda: time.monotonic() + _REASON_FIRST)
 
 
 def wait_all(jobs: Jobs, ids: Sequence[str], timeout: float | None = None) -> None:
-    """Wait until the attempts of the stages have ended, and record each end as it comes.
+    """Wait until the attempts of the stages have ended, and record each end immediately.
 
-    Returns early after ``timeout`` seconds; a stage of which nothing can be said is not waited
-    for any longer, but anyone who gives no answer is asked again. Raises `UnknownStage` before
-    anything is waited for.
+    Returns early after ``timeout`` seconds. A stage whose status can never be known is not waited
+    for any longer, but a machine that does not answer is asked again. Raises `UnknownStage` before
+    waiting.
     """
     end = None if timeout is None else time.monotonic() + timeout
     state = jobs.service.state()
-    turns = {id_: Turn() for id_ in ids if is_in_flight(state.stage(id_))}
+    turns = {id_: StageTurn() for id_ in ids if is_in_flight(state.stage(id_))}
     while turns:
         for id_ in [id_ for id_, turn in turns.items() if is_due(jobs, state, id_, turn)]:
             beyond_help = is_beyond_help(jobs, id_)
@@ -411,10 +427,10 @@ def wait_all(jobs: Jobs, ids: Sequence[str], timeout: float | None = None) -> No
         if end is not None and time.monotonic() >= end:
             return
         jobs.waits(state, turns)
-        time.sleep(GLANCE if turns else 0)
+        time.sleep(POLL_INTERVAL if turns else 0)
 
 
-def is_due(jobs: Jobs, state: Workflow, id_: str, turn: Turn) -> bool:
+def is_due(jobs: Jobs, state: Workflow, id_: str, turn: StageTurn) -> bool:
     """Return whether to settle a stage now: it has no monitor, or waits for another reason."""
     stage = state.stage(id_)
     if stage.attempt is not None:
@@ -428,26 +444,30 @@ def is_due(jobs: Jobs, state: Workflow, id_: str, turn: Turn) -> bool:
     return True
 
 
-def _has_other_reason(jobs: Jobs, state: Workflow, stage: Stage, turn: Turn) -> bool:
+def _has_other_reason(jobs: Jobs, state: Workflow, stage: Stage, turn: StageTurn) -> bool:
     """Return whether the reason of a monitored attempt's wait differs from the recorded one."""
     if time.monotonic() < turn.reason_due or not is_in_flight(stage):
         return False
     recorded, seen = stage.attempts[-1].waiting, None
     with suppress(ReconcilerError, OSError):
-        seen = look(jobs, state, stage).evidence
+        seen = inspect_attempt(jobs, state, stage).evidence
     is_silent = seen is None or seen.silence is not None
     turn.reason_due = time.monotonic() + (_REASON_OF_SILENT if is_silent else _REASON_AGAIN)
     return seen is not None and why_waiting(seen) != (recorded["reason"] if recorded else None)
 
 
 def is_beyond_help(jobs: Jobs, id_: str) -> bool:
-    """Record how the stage stands; whether nothing can be said of it, and never will be."""
-    finding = next(iter(reconcile(jobs, only=id_)), None)
-    if finding is None or finding.verdict.action is not Action.UNKNOWN:
+    """Record the status of a stage, and return whether the status will never be known."""
+    finding = next(iter(reconcile_stages(jobs, only=id_)), None)
+    if finding is None:
+        return False
+    if can_never_start(why_waiting(finding.evidence)):
+        return True
+    if finding.verdict.action is not Action.UNKNOWN:
         return False
     why_not = finding.evidence.silence
     if why_not is not None:
-        text = f"{id_}: no answer about {finding.attempt} ({why_not}); asking again"
+        text = f"{id_}: the status of {finding.attempt} is unknown ({why_not}); wfctl checks again"
         jobs.say(text, level="warning", stage=id_, attempt=finding.attempt)
     return why_not is None
 
@@ -455,8 +475,8 @@ def is_beyond_help(jobs: Jobs, id_: str) -> bool:
 def dispatch_sync(
     jobs: Jobs, id_: str, options: WriteOptions, *, diagnostic: bool = False
 ) -> Outcome:
-    """Launch an attempt of the stage, wait for its end and record it."""
-    outcome = dispatch(jobs, id_, sync=True, options=options, diagnostic=diagnostic)
+    """Launch an attempt of the stage, wait for its end and record the end."""
+    outcome = dispatch_stage(jobs, id_, sync=True, options=options, diagnostic=diagnostic)
     if options.dry_run or outcome.repeated:
         return outcome
     wait_all(jobs, [id_])

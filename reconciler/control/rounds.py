@@ -1,4 +1,4 @@
-"""Rounds of loops: their points are read, and what the round before left is kept."""
+"""Start rounds of loops: read the points of a round and keep the results of the previous one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from typing import Any
 from eventstore.private import read_regular
 from lifecycle.payload import models as p
 from lifecycle.state.workflow import Stage, Workflow
-from lifecycle.sweeps.definition import is_sweep
 from lifecycle.words.rounds import LoopDefinition, folder_of
 from reconciler.context import Jobs
 from reconciler.errors import ReconcilerError
@@ -24,7 +23,7 @@ class UnreadablePoints(ReconcilerError):
     """The file that is to say which points come next does not, or is not what was verified."""
 
     code = "unreadable_points"
-    text = "round {round} of {loop} does not begin: {path}: {why}."
+    text = "round {round} of {loop} cannot start: {path}: {why}."
     loop: str
     round: int
     path: str
@@ -32,14 +31,14 @@ class UnreadablePoints(ReconcilerError):
 
 
 def keep_round(root: Path, state: Workflow, stage: Stage, left: Iterable[str]) -> None:
-    """Move what a stage left in the last round to a folder of that round.
+    """Move the results of the last round of a stage to a folder of that round.
 
-    May be called again after a crash. Tasks of a sweep stay where they are, and its table grows.
+    Safe to call again after a crash. The tasks of a sweep stay in place, and its table grows.
     """
     name, before = state.loop_of(stage.id), stage.attempts[-1].round if stage.attempts else 0
     if (
         name is None
-        or is_sweep(stage.parameters)
+        or stage.work.grows_by_rounds
         or not 0 < before < state.loops[name].round.number
     ):
         return
@@ -58,32 +57,35 @@ def keep_round(root: Path, state: Workflow, stage: Stage, left: Iterable[str]) -
         sync_folder(target.parent)
 
 
-def is_asked(state: Workflow, name: str) -> bool:
-    """Whether a stage of a loop has said which points come next, and they may be taken."""
+def is_round_due(state: Workflow, name: str) -> bool:
+    """Return whether a stage of the loop has proposed the next points, and a round may use them."""
     due = state.loops[name].is_due and not state.pending_amendments
     return due and not state.loop(name).asks_somebody
 
 
-def begin_asked(jobs: Jobs, name: str, options: WriteOptions | None = None) -> Outcome:
-    """Begin the next round of a loop for the points that its stage wrote.
+def begin_proposed_round(jobs: Jobs, name: str, options: WriteOptions | None = None) -> Outcome:
+    """Start the next round of a loop with the points that its stage wrote.
 
-    Raises `UnreadablePoints`, and `OutsideEnvelope` for points that may not be computed, which is
-    kept as a refusal.
+    Raises `UnreadablePoints`, or `OutsideEnvelope` for points that may not be computed. The refusal
+    is recorded.
     """
     state = jobs.service.state()
-    command = proposed_by_stage(jobs.root, state, state.loop(name))
-    return begin(jobs, command, options or WriteOptions())
+    command = read_proposed_round(jobs.root, state, state.loop(name))
+    return begin_round(jobs, command, options or WriteOptions())
 
 
-def begin(jobs: Jobs, command: p.RoundBegun, options: WriteOptions) -> Outcome:
-    """Begin a round; points that may not be computed are refused, and the refusal is kept."""
+def begin_round(jobs: Jobs, command: p.RoundBegun, options: WriteOptions) -> Outcome:
+    """Start a round.
+
+    Points that may not be computed are refused, and the refusal is recorded.
+    """
     outcome = jobs.service.handle(command, options=options)
     jobs.tell(outcome)
     return outcome
 
 
-def proposed_by_stage(root: Path, state: Workflow, loop: LoopDefinition) -> p.RoundBegun:
-    """Return the command that begins a round with the points of a stage's verified output."""
+def read_proposed_round(root: Path, state: Workflow, loop: LoopDefinition) -> p.RoundBegun:
+    """Return the command that starts a round with the points from a stage's verified output."""
     number = state.loops[loop.name].round.number + 1
     try:
         content = read_regular(root / loop.ask)
@@ -91,29 +93,37 @@ def proposed_by_stage(root: Path, state: Workflow, loop: LoopDefinition) -> p.Ro
         raise UnreadablePoints(loop.name, number, loop.ask, str(error.strerror)) from error
     found = sha256(content).hexdigest()
     if found not in (one["sha256"] for one in state.stages[loop.asked].results):
-        why = f"it is not as {loop.asked} left it; `wfctl verify {loop.asked}` says more"
+        why = (
+            f"the file was changed after stage {loop.asked} wrote it; `wfctl verify {loop.asked}` "
+            "shows the difference"
+        )
         raise UnreadablePoints(loop.name, number, loop.ask, why)
     return p.RoundBegun(
         loop=loop.name,
-        points=points_in(loop, number, loop.ask, content),
+        points=parse_points(loop, number, loop.ask, content),
         by=f"stage:{loop.asked}",
         source=loop.ask,
         data={loop.ask: found},
     )
 
 
-def points_in(loop: LoopDefinition, number: int, path: str, content: bytes) -> list[dict[str, Any]]:
-    """Return the points of a file of CSV, of JSON, or of JSON lines; raises `UnreadablePoints`."""
+def parse_points(
+    loop: LoopDefinition, number: int, path: str, content: bytes
+) -> list[dict[str, Any]]:
+    """Return the points in a file in CSV, JSON or JSON lines format.
+
+    Raises `UnreadablePoints`.
+    """
     import json
 
-    from lifecycle.sweeps.points import UnusableMap, rows_of
+    from lifecycle.sweeps.points import UnusableMap, parse_points_file
 
     try:
         text = content.decode("utf-8-sig")
         if not text.strip():
             return []
         are_rows = path.endswith((".csv", ".jsonl"))
-        found = [*map(dict, rows_of(path, text))] if are_rows else json.loads(text)
+        found = [*map(dict, parse_points_file(path, text))] if are_rows else json.loads(text)
         json.dumps(found, allow_nan=False, ensure_ascii=False).encode()
     except UnusableMap as error:
         why = str(error).removeprefix(f"{path}: ")
@@ -123,6 +133,6 @@ def points_in(loop: LoopDefinition, number: int, path: str, content: bytes) -> l
         raise UnreadablePoints(loop.name, number, path, why) from error
     if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
         raise UnreadablePoints(
-            loop.name, number, path, f"expected a list of objects, found {text!r:.60}"
+            loop.name, number, path, f"the points must be a list of objects, but are {text!r:.60}"
         )
     return found

@@ -1,7 +1,8 @@
-"""Findings on attempts: ours, lost ones, and strangers'."""
+"""Judge attempts: known attempts, attempts missing from the log, and jobs that others launched."""
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -18,21 +19,33 @@ from lifecycle.state.conditions import needed_by
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.sweeps.definition import is_sweep
-from projections.words.text import epoch
+from projections.words.text import parse_epoch
 from reconciler.attempt import execution_host as machine
 from reconciler.attempt.markers import SeenMarker
 from reconciler.attempt.observed import ObservedJob
-from reconciler.attempt.paths import ATTEMPTS, LAUNCH_RECORD, AttemptPaths, digest_of, named
+from reconciler.attempt.paths import (
+    ATTEMPTS,
+    LAUNCH_RECORD,
+    AttemptPaths,
+    digest_of,
+    parse_attempt_name,
+)
 from reconciler.context import Jobs, Mode
-from reconciler.dpdispatcher.watch import AGAIN, surely
+from reconciler.dpdispatcher.watch import AGAIN, confirm_with_second_check
 from reconciler.errors import DamagedAttempt, ReconcilerError
-from reconciler.evidence.collect import Survey, collect, surveyed
+from reconciler.evidence.collect import Survey, collect_evidence, survey_attempts
 from reconciler.evidence.evidence import Evidence
 from reconciler.evidence.foreign import add_foreign_launch
+from reconciler.far import ask
 from reconciler.files import by_hand
-from reconciler.files.described import submission_of, submitted, used_by_launched
+from reconciler.files.described import (
+    build_attempt_submission,
+    find_inputs_of_launch,
+    submission_of,
+)
 from reconciler.host import processes
 from reconciler.records.traces import forward, launch_told, launched, read_json
+from reconciler.sweep.stage_tasks import get_stage_tasks
 from reconciler.verdict.table import (
     Action,
     Verdict,
@@ -43,20 +56,21 @@ from reconciler.verdict.table import (
     verdict_on_stranger,
 )
 from service.root.disk import utc_text
+from service.root.entries import is_folder, stat_of
 from service.root.root import original_of, was_here
 from service.writing.stream_writer import WriteOptions
 from service.writing.workflow_service import Outcome
 from wording import Worded
 
-#: Monitors that ended for the same reason, one after the other, before another is of no use.
-IN_VAIN = 3
-#: What comes of a file that is not as it was written.
-DAMAGES = (OSError, ValueError, LookupError, TypeError, AttributeError, ReconcilerError)
+#: Number of monitors that end for the same reason before no further monitor is started.
+MAX_EQUAL_RELAUNCHES = 3
+#: Errors that a damaged file may cause.
+DAMAGE_ERRORS = (OSError, ValueError, LookupError, TypeError, AttributeError, ReconcilerError)
 
 
 @dataclass(frozen=True, slots=True)
 class AttemptFinding:
-    """What was seen of one attempt, and what is to be done about it."""
+    """The evidence on one attempt, the verdict and the planned actions."""
 
     stage: str
     attempt: str
@@ -76,67 +90,72 @@ class AttemptFinding:
         }
 
 
-def in_flight(state: Workflow) -> list[Stage]:
+def find_stages_in_flight(state: Workflow) -> list[Stage]:
     """Return the stages with an attempt whose end is not recorded, in array order."""
     return [stage for stage in state.stages.values() if is_in_flight(stage)]
 
 
 def is_in_flight(stage: Stage) -> bool:
-    """Say whether the stage has an attempt whose end is not recorded."""
+    """Return whether the stage has an attempt whose end is not recorded."""
     under_way = stage.status in (Status.PREPARING, Status.RUNNING)
     return under_way and stage.open_attempt is not None
 
 
-def look(jobs: Jobs, state: Workflow, stage: Stage, *, again: bool = False) -> AttemptFinding:
+def inspect_attempt(
+    jobs: Jobs, state: Workflow, stage: Stage, *, again: bool = False
+) -> AttemptFinding:
     """Collect the evidence on the stage's attempt and judge it.
 
-    ``again`` says that what is missing now was missing at an earlier look too.
+    ``again`` means that the missing items were already missing in an earlier check.
     """
     if again:
-        return _look_once(jobs, state, [stage], again=True)[stage.id]
-    return look_at_all(jobs, state, [stage])[0]
+        return _inspect_once(jobs, state, [stage], again=True)[stage.id]
+    return inspect_attempts(jobs, state, [stage])[0]
 
 
-def look_at_all(jobs: Jobs, state: Workflow, stages: Sequence[Stage]) -> list[AttemptFinding]:
-    """Look at each; what is missing for the first time is looked for again, some seconds later.
+def inspect_attempts(jobs: Jobs, state: Workflow, stages: Sequence[Stage]) -> list[AttemptFinding]:
+    """Judge the attempts of the stages.
 
-    A scheduler forgets a job, and another machine shows a file, in their own time.
+    Items missing for the first time are checked again later. The second check comes some seconds
+    later, because schedulers and other machines report with a delay.
     """
-    found = _look_once(jobs, state, stages, again=False)
+    found = _inspect_once(jobs, state, stages, again=False)
     missing = [stage for stage in stages if found[stage.id].verdict.needs_second_look]
     if missing:
         time.sleep(AGAIN)
-        found |= _look_once(jobs, state, missing, again=True)
+        found |= _inspect_once(jobs, state, missing, again=True)
     return [found[stage.id] for stage in stages]
 
 
-def _look_once(
+def _inspect_once(
     jobs: Jobs, state: Workflow, stages: Sequence[Stage], *, again: bool
 ) -> dict[str, AttemptFinding]:
-    """Return the findings by stage; one damaged attempt stops nobody else."""
+    """Return the findings by stage. A damaged attempt does not affect the other attempts."""
     attempts = {stage.id: newest_attempt(jobs, state, stage) for stage in stages}
     damaged = dict[str, Exception]()
     for id_, attempt in attempts.items():
         try:
-            machine.of(attempt)
-        except DAMAGES as error:
+            machine.load_execution_host(attempt)
+        except DAMAGE_ERRORS as error:
             damaged[id_] = error
-    survey = surveyed([one for id_, one in attempts.items() if id_ not in damaged])
+    survey = survey_attempts([one for id_, one in attempts.items() if id_ not in damaged])
     found = dict[str, AttemptFinding]()
     for stage in stages:
         attempt = attempts[stage.id]
         try:
             if stage.id in damaged:
                 raise damaged[stage.id]
-            evidence, judged = _judged(jobs, state, survey, stage, attempt, again=again)
-        except DAMAGES as error:
-            evidence, judged = _unreadable(jobs, attempt, error)
-        steps = tuple(_spelled(stage, evidence, judged))
+            evidence, judged = _judge_attempt(jobs, state, survey, stage, attempt, again=again)
+        except DAMAGE_ERRORS as error:
+            evidence, judged = _build_unreadable_finding(jobs, attempt, error)
+        steps = tuple(_describe_steps(stage, evidence, judged))
         found[stage.id] = AttemptFinding(stage.id, attempt.id, evidence, judged, steps)
     return found
 
 
-def _unreadable(jobs: Jobs, attempt: AttemptPaths, error: Exception) -> tuple[Evidence, Verdict]:
+def _build_unreadable_finding(
+    jobs: Jobs, attempt: AttemptPaths, error: Exception
+) -> tuple[Evidence, Verdict]:
     evidence = Evidence(
         observed_at=jobs.now(),
         attempt=attempt.tag,
@@ -145,21 +164,21 @@ def _unreadable(jobs: Jobs, attempt: AttemptPaths, error: Exception) -> tuple[Ev
         boot_now=processes.boot_id(),
     )
     if not isinstance(error, ReconcilerError):
-        error = DamagedAttempt(attempt.stage, attempt.folder, f"it cannot be read ({error})")
+        error = DamagedAttempt(attempt.stage, attempt.folder, f"cannot be read ({error})")
     return evidence, unreadable_verdict(error.message)
 
 
-def _judged(
+def _judge_attempt(
     jobs: Jobs, state: Workflow, survey: Survey, stage: Stage, attempt: AttemptPaths, *, again: bool
 ) -> tuple[Evidence, Verdict]:
     recorded = stage.attempts[-1]
-    # Session and markers alone tell of what was launched by hand, or imported without a folder. Of
-    # an attempt that was launched for a log that was lost the folder tells as of any other.
+    # For a job that a person launched, or an import without a folder, use only session and markers.
+    # If an attempt was launched for a log that was lost, its folder is evidence too.
     foreign = recorded.taken_over or not (recorded.submission_sha256 or attempt.folder.is_dir())
-    evidence = collect(
+    evidence = collect_evidence(
         attempt,
         jobs.now(),
-        # Of an attempt whose log was lost the launch record alone knows the place.
+        # If the log of an attempt was lost, only the launch record names the folder.
         recorded_root=recorded.root if foreign or recorded.submission_sha256 else None,
         recorded_host=recorded.host,
         recorded_boot=recorded.boot_id,
@@ -169,66 +188,68 @@ def _judged(
         evidence,
         looked_twice=again,
         last_chance=not can_recover(stage),
-        in_vain=recorded.relaunches_alike >= IN_VAIN,
+        in_vain=recorded.relaunches_alike >= MAX_EQUAL_RELAUNCHES,
         verifiable=bool(stage.parameters.get("verify")),
     )
     if is_purged(evidence) and not evidence.jobs:
-        # The ids in the log are the only trace of the jobs.
+        # The job ids in the log are the only trace of the jobs.
         evidence = replace(
             evidence, jobs=tuple(ObservedJob(id_, id=id_) for id_ in recorded.job_ids)
         )
     if foreign:
         evidence = add_foreign_launch(evidence, state, stage, jobs.root)
     found = verdict(evidence)
+    if found.is_folder_refused and ask.has_other_remote_root(attempt):
+        evidence = replace(evidence, moved=True)
+        found = verdict(evidence)
     if found.is_elsewhere and was_here(jobs.service.root, recorded.root, recorded.host):
         evidence, found = verdict_after_move(evidence)
     elif found.is_elsewhere and (original := original_of(jobs.service.root)) is not None:
         why = (
-            f"it belongs to {original}, of which this root is a copy, and is left to it; to "
-            f"compute it here as well, `wfctl stage fail {stage.id} --error copied`, then `wfctl "
-            f"stage retry {stage.id} --fix TEXT`"
+            f"the attempt belongs to {original}; this root is a copy of that folder and does "
+            "not touch the attempt. To compute the stage here too, run `wfctl stage fail "
+            f"{stage.id} --error copied`, then `wfctl stage retry {stage.id} --fix TEXT`"
         )
         found = replace(found, reason=why)
     elif found.is_elsewhere and evidence.root_recorded == evidence.root_now:
         why = (
-            f"it was launched on {evidence.host_recorded}, and this host is {evidence.host_now}: "
-            "go back there. Where it is the same machine, or that one is gone for good: `wfctl "
-            "--root-is moved rehydrate`"
+            f"the attempt was launched on {evidence.host_recorded}, and this host is "
+            f"{evidence.host_now}. Continue on {evidence.host_recorded}. If both are the same "
+            f"machine, or {evidence.host_recorded} no longer exists, run `wfctl --root-is "
+            "moved rehydrate`"
         )
         found = replace(found, reason=why)
-    if is_sweep(stage.parameters) and not foreign:
-        from reconciler.sweep.judging import judged
-
-        found = judged(state, stage, attempt, found)
+    if not foreign:
+        found = get_stage_tasks(jobs.root, state, stage).judge(attempt, found)
     return evidence, found
 
 
 def newest_attempt(jobs: Jobs, state: Workflow, stage: Stage) -> AttemptPaths:
-    """Return where the newest attempt of the stage keeps its files."""
+    """Return the paths at which the newest attempt of the stage keeps its files."""
     return jobs.attempt(state, stage, stage.attempts[-1].id)
 
 
-def _spelled(stage: Stage, evidence: Evidence, found: Verdict) -> Iterator[str]:
-    """Say in words what a verdict leads to."""
+def _describe_steps(stage: Stage, evidence: Evidence, found: Verdict) -> Iterator[str]:
+    """Yield texts that describe the consequences of a verdict."""
     again = "start a new attempt, not counted as a retry"
     words = {
-        Action.WAIT: "wait for it",
-        Action.ATTACH: "attach a monitor to it; nothing is computed again",
-        Action.LAUNCH: "launch it",
-        Action.SUCCEEDED: "record that it was computed",
-        Action.FAILED: "record that it failed",
-        Action.LOST: again if can_recover(stage) else "record that it failed: lost twice",
-        Action.UNKNOWN: "change nothing, ask again later",
+        Action.WAIT: "wait for the attempt",
+        Action.ATTACH: "attach a monitor to the attempt; nothing is computed again",
+        Action.LAUNCH: "launch the attempt",
+        Action.SUCCEEDED: "record that the attempt was computed",
+        Action.FAILED: "record that the attempt failed",
+        Action.LOST: again if can_recover(stage) else "record that the attempt failed: lost twice",
+        Action.UNKNOWN: "change nothing and check again later",
     }
     if lacks_launch(stage, evidence, found):
-        yield "record that it was launched"
+        yield "record that the attempt was launched"
     yield words[found.action]
 
 
 def lacks_launch(stage: Stage, evidence: Evidence, found: Verdict) -> bool:
-    """Say whether an attempt that was launched is not recorded as such, or without its jobs."""
+    """Return whether the launch of a launched attempt, or its job ids, are missing in the log."""
     recorded = stage.attempts[-1]
-    # Only an attempt of ours keeps the records from which its job ids are recorded.
+    # Only an attempt that wfctl launched keeps the records from which job ids are recorded.
     unread = recorded.taken_over or not any(job.id for job in evidence.jobs)
     has_ids = recorded.job_ids or unread
     was_launched = found.action in (Action.WAIT, Action.ATTACH, Action.SUCCEEDED)
@@ -240,10 +261,10 @@ class StrangerAtWork(Worded, Refused):
 
     code = "stranger_at_work"
     text = (
-        "{stage}: {folder} holds an attempt that this log does not know, of an earlier life "
-        "of the workflow or of a log that was lost: {why}{at_work}. Nothing is started beside "
-        "it: wait until it has ended, or end it; where it is known to be over, move its folder "
-        "away. Then try again. What it computed is never taken for this workflow's own."
+        "the folder {folder} of the stage {stage} contains an attempt that is not in this log, "
+        "and the attempt may still be running: {why}{at_work}. Wait until the attempt has ended, "
+        "or stop the attempt. If it has ended already, move its folder away. Then try again. wfctl "
+        "never uses the results of this attempt for this workflow."
     )
     untold = ("why", "at_work")
     stage: str
@@ -253,51 +274,54 @@ class StrangerAtWork(Worded, Refused):
 
 
 def check_strangers(jobs: Jobs, state: Workflow, stage: Stage) -> None:
-    """Tell of results that strangers left; raises `StrangerAtWork` if one may be at work."""
-    for stranger in _of(jobs, state, stage):
-        evidence, found = _looked_at(jobs, stage, stranger)
+    """Report results of attempts that the log does not know.
+
+    Raises `StrangerAtWork` if one may run.
+    """
+    for stranger in _find_strangers(jobs, state, stage):
+        evidence, found = _inspect_stranger(jobs, stage, stranger)
         if may_compute(found):
             who = [f"process {tenant.pid}" for tenant in evidence.tenants or ()]
             who += [f"job {job.id}" for job in evidence.jobs if job.id is not None]
             at_work = f" ({', '.join(who)})" if who else ""
             raise StrangerAtWork(stage.id, stranger.folder, found.reason, at_work)
         if found.is_uncollected or _is_in_place(evidence, found):
-            where = "left where it lies" if evidence.copies else "kept aside"
+            where = "left in place" if evidence.copies else "moved aside"
             jobs.say(
-                f"{stage.id}: {stranger.folder} holds the result of an attempt that this log knows "
-                f"nothing of; it is {where} and not used",
+                f"{stage.id}: {stranger.folder} contains the result of an attempt that is not "
+                f"in this log; the result is {where} and not used",
                 level="warning",
                 stage=stage.id,
             )
 
 
-def _looked_at(jobs: Jobs, stage: Stage, stranger: AttemptPaths) -> tuple[Evidence, Verdict]:
-    """Look at a stranger; at one that is listed no more once again, as at any other attempt."""
+def _inspect_stranger(jobs: Jobs, stage: Stage, stranger: AttemptPaths) -> tuple[Evidence, Verdict]:
+    """Judge an attempt that the log does not know. If its jobs vanished, check a second time."""
 
     def look_once(again: bool) -> tuple[Evidence, Verdict]:
         try:
-            evidence = replace(collect(stranger, jobs.now()), looked_twice=again)
-        except DAMAGES as error:
-            why = f"it cannot be read ({error})"
+            evidence = replace(collect_evidence(stranger, jobs.now()), looked_twice=again)
+        except DAMAGE_ERRORS as error:
+            why = f"cannot be read ({error})"
             raise StrangerAtWork(stage.id, stranger.folder, why, "") from error
-        # In a copy of its root nothing of it is at work, and after a move what is shows itself.
+        # In a copied root, no attempt runs. After a move, running jobs are visible.
         return verdict_on_stranger(evidence)
 
-    return surely(look_once)
+    return confirm_with_second_check(look_once)
 
 
-def _of(jobs: Jobs, state: Workflow, stage: Stage) -> Iterator[AttemptPaths]:
-    """Yield the attempts whose folders lie in the stage and which its log does not know."""
+def _find_strangers(jobs: Jobs, state: Workflow, stage: Stage) -> Iterator[AttemptPaths]:
+    """Yield the attempts in the folder of the stage that the log does not know."""
     known = {attempt.name for attempt in stage.attempts}
     for record in sorted((jobs.root / stage.id / ATTEMPTS).glob(f"att-*/{LAUNCH_RECORD}")):
         name = record.parent.name
         if name not in known:
             outputs = tuple(stage.declared_outputs)
-            yield named(jobs.root, state.id, stage.id, name, outputs)
+            yield parse_attempt_name(jobs.root, state.id, stage.id, name, outputs)
 
 
 def may_compute(found: Verdict) -> bool:
-    """Whether an attempt is at work, or may be."""
+    """Return whether an attempt runs or may run."""
     at_work = found.action in (Action.WAIT, Action.ATTACH, Action.UNKNOWN)
     return at_work and not found.is_uncollected
 
@@ -306,16 +330,16 @@ _SECOND = 1_000_000_000
 
 
 def _is_in_place(evidence: Evidence, found: Verdict) -> bool:
-    """Return whether an attempt has ended well, and no other attempt has ended since."""
+    """Return whether an attempt has succeeded and no other attempt has ended since."""
     succeeded = found.action is Action.SUCCEEDED
     return succeeded and evidence.done_marker.seen is SeenMarker.OWN
 
 
 @dataclass(frozen=True, slots=True)
 class LostAttempt:
-    """An attempt that the log lost: the command that records its start, and when it started.
+    """An attempt that is missing in the log, with its start time and the command that records it.
 
-    ``is_over`` is true if the attempt has ended and its result is taken.
+    ``is_over`` is true if the attempt has ended and its result is used.
     """
 
     started: p.AttemptStarted
@@ -323,19 +347,19 @@ class LostAttempt:
     is_over: bool
 
 
-def _lost(jobs: Jobs, state: Workflow, stage: Stage) -> LostAttempt | None:
-    """Return the one attempt that the log lost and that the stage goes on with; None without one.
+def _find_attempt_lost_from_log(jobs: Jobs, state: Workflow, stage: Stage) -> LostAttempt | None:
+    """Return the attempt that is missing in the log and with which the stage continues, or None.
 
-    It is at work, or it has ended well and is what the stage would compute now.
+    The attempt runs, or has succeeded with the result that the stage would compute now.
     """
-    if not by_hand.is_free(stage):
+    if not by_hand.may_have_manual_job(stage):
         return None
     found = list[tuple[AttemptPaths, bool]]()
-    for one in _of(jobs, state, stage):
+    for one in _find_strangers(jobs, state, stage):
         with suppress(LifecycleError, ReconcilerError, OSError, NotRegular):
             if not _is_since(jobs, state, stage, one):
                 continue
-            evidence, judged = _looked_at(jobs, stage, one)
+            evidence, judged = _inspect_stranger(jobs, stage, one)
             if may_compute(judged):
                 goes_on, is_over = one.starts.exists(), False
             else:
@@ -345,49 +369,51 @@ def _lost(jobs: Jobs, state: Workflow, stage: Stage) -> LostAttempt | None:
     if len(found) != 1:
         return None
     ((one, is_over),) = found
-    # What is known of it, from its own folder.
+    # The data that the attempt's own folder contains.
     record = read_json(one.launch_record) or {}
-    rests_on = used_by_launched(jobs.root, state, stage, str(one.submission.relative_to(jobs.root)))
+    rests_on = find_inputs_of_launch(
+        jobs.root, state, stage, str(one.submission.relative_to(jobs.root))
+    )
     moment = datetime.fromtimestamp((launched(one) or 0) / _SECOND, UTC)
     here = {"root": str(record.get("root", jobs.root)), "host": record.get("host")}
-    started = begun(one, Mode.TMUX, **here, boot_id=record.get("boot_id"), **rests_on)
+    started = build_start_command(one, Mode.TMUX, **here, boot_id=record.get("boot_id"), **rests_on)
     return LostAttempt(started, utc_text(min(moment, jobs.service.clock())), is_over)
 
 
 def _is_usable(
     root: Path, stage: Stage, one: AttemptPaths, evidence: Evidence, found: Verdict
 ) -> bool:
-    """Return whether the result of an attempt that is over is what the stage would compute now.
+    """Return whether the result of a completed attempt is what the stage would compute now.
 
-    All files that it read are older than its launch. Its outputs are older than its marker, or
-    wait in its scratch copy. The log has neither a newer attempt nor earlier results to keep.
+    All files that the attempt read are older than its launch. Its outputs are older than its
+    marker, or are in its scratch copy. The log has no newer attempt and no earlier results to keep.
     """
     newest, began = stage.attempt, launched(one) or 0
-    earlier = epoch(newest.started_at) if newest is not None else None
+    earlier = parse_epoch(newest.started_at) if newest is not None else None
     if stage.keep_as is not None or (earlier is not None and began < earlier * _SECOND):
         return False
     if not found.is_uncollected:
         marker = launch_told(one.done_marker)
         if marker is None or not _is_in_place(evidence, found):
             return False
-        # Their change times are newer: their second names in the attempt's folder are removed.
-        written = (file.stat().st_mtime_ns for path in one.outputs for file in _files(root / path))
-        if any(moment > marker[2] for moment in written):
+        # These files have new change times, because their second names were removed.
+        written = (file for path in one.outputs for file in _find_statuses(root / path))
+        if any(status.st_mtime_ns > marker[2] for status in written):
             return False
-    changed = (file.stat().st_ctime_ns for path in forward(one) for file in _files(root / path))
-    return all(moment <= began for moment in changed)
+    changed = (file for path in forward(one) for file in _find_statuses(root / path))
+    return all(status.st_ctime_ns <= began for status in changed)
 
 
-def _files(place: Path) -> Iterator[Path]:
-    """Yield a file, or a folder and all that it holds."""
-    yield place
-    yield from place.rglob("*") if place.is_dir() else ()
+def _find_statuses(place: Path) -> Iterator[os.stat_result]:
+    """Yield the status of a file, or of a folder and of each entry below it."""
+    entries = [place, *(place.rglob("*") if is_folder(place) else ())]
+    yield from (found for found in map(stat_of, entries) if found is not None)
 
 
 def _is_since(jobs: Jobs, state: Workflow, stage: Stage, one: AttemptPaths) -> bool:
-    """Whether the log had begun when the attempt was launched, on inputs that are as they were."""
+    """Return whether the attempt was launched after the start of the log, with unchanged inputs."""
     began = launched(one)
-    since = epoch(state.created)
+    since = parse_epoch(state.created)
     if since is None or not began or began < since * _SECOND:
         return False
     there = (launch_told(jobs.root / path) for path in needed_by(state, stage))
@@ -395,20 +421,25 @@ def _is_since(jobs: Jobs, state: Workflow, stage: Stage, one: AttemptPaths) -> b
 
 
 def _is_as_defined(jobs: Jobs, state: Workflow, stage: Stage, one: AttemptPaths) -> bool:
-    """Whether the stage would submit the same, to the letter; what a sweep shares out is not told.
+    """Return whether the stage would submit exactly the same. Tasks of a sweep are not compared.
 
-    A log that was lost and a definition that was changed since leave a stranger.
+    If the definition changed after the log was lost, the attempt stays unknown.
     """
     if is_sweep(stage.parameters):
         return False
     would_be = replace(one, outputs=tuple(stage.declared_outputs))
-    given = submitted(jobs.root, state, stage, submission_of(jobs.root, state, stage))
+    given = build_attempt_submission(
+        jobs.root, state, stage, submission_of(jobs.root, state, stage)
+    )
     digest = jobs.runner.check(would_be, given)
     return digest == digest_of(one.submission.read_text("utf-8"))
 
 
-def begun(attempt: AttemptPaths, mode: Mode, **known: Any) -> p.AttemptStarted:
-    """Return the command that records an attempt: begun here and now, if ``known`` says nothing."""
+def build_start_command(attempt: AttemptPaths, mode: Mode, **known: Any) -> p.AttemptStarted:
+    """Return the command that records an attempt.
+
+    Without ``known``, the attempt starts here and now.
+    """
     here = {"root": str(attempt.root), "host": processes.host(), "boot_id": processes.boot_id()}
     return p.AttemptStarted(
         stage=attempt.stage,
@@ -421,42 +452,44 @@ def begun(attempt: AttemptPaths, mode: Mode, **known: Any) -> p.AttemptStarted:
     )
 
 
-def take_up(
+def record_found_job(
     jobs: Jobs, state: Workflow, stage: Stage, options: WriteOptions | None = None
 ) -> Outcome | None:
-    """Record what is at work for the stage, or was: by hand, or lost by the log; else None."""
-    by_others = by_hand.found(jobs.root, state, [stage] if stage.open_attempt is None else [])
+    """Record a running or completed job of the stage that the log does not know, if any."""
+    by_others = by_hand.find_manual_launches(
+        jobs.root, state, [stage] if stage.open_attempt is None else []
+    )
     if by_others:
-        return by_hand.take_over(jobs, state, stage, by_others[0], options)
-    found = _lost(jobs, state, stage)
+        return by_hand.record_manual_launch(jobs, state, stage, by_others[0], options)
+    found = _find_attempt_lost_from_log(jobs, state, stage)
     if found is None:
         return None
     outcome = jobs.record_each((found.started, found.since), options=options)
-    beside = "is at work, and the log had lost it; it is taken up again, and nothing is computed "
-    over = "has ended, and the log had lost it; its result is taken, and nothing is computed "
+    beside = "is running but was missing from the log; wfctl records it again and computes nothing "
+    over = "has ended but was missing from the log; wfctl uses its result and computes nothing "
     jobs.say(
-        f"{stage.id}: {found.started.work_dir.rpartition('/')[0]} was begun here, "
-        f"{f'{over}again' if found.is_over else f'{beside}beside it'}",
+        f"{stage.id}: {found.started.work_dir.rpartition('/')[0]} was started in this root, "
+        f"{f'{over}again' if found.is_over else f'{beside}in addition'}",
         level="warning",
         stage=stage.id,
     )
     return outcome
 
 
-def take_up_all(jobs: Jobs, state: Workflow) -> Workflow:
-    """Take up whatever is at work for a stage and is not in the log; return the state then.
+def record_found_jobs(jobs: Jobs, state: Workflow) -> Workflow:
+    """Record all running jobs of stages that the log does not know, and return the new state.
 
-    What the rules refuse is told.
+    Jobs that the rules refuse are reported.
     """
-    free = [stage for stage in state.stages.values() if by_hand.is_free(stage)]
-    ids = {job.stage for job in by_hand.found(jobs.root, state, free)}
-    ids |= {stage.id for stage in free if any(_of(jobs, state, stage))}
+    free = [stage for stage in state.stages.values() if by_hand.may_have_manual_job(stage)]
+    ids = {job.stage for job in by_hand.find_manual_launches(jobs.root, state, free)}
+    ids |= {stage.id for stage in free if any(_find_strangers(jobs, state, stage))}
     for id_ in [id_ for id_ in state.stages if id_ in ids]:
         try:
             with jobs.sole(id_):
                 state = jobs.service.state()
-                take_up(jobs, state, state.stage(id_))
+                record_found_job(jobs, state, state.stage(id_))
         except LifecycleError as error:
-            text = f"{id_}: what is at work for it is not taken up: {error.message}"
+            text = f"{id_}: wfctl cannot record the job that runs for this stage: {error.message}"
             jobs.say(text, level="warning", stage=id_)
     return jobs.service.state() if ids else state

@@ -11,7 +11,7 @@ from typing import Any
 
 from lifecycle.errors import LifecycleError
 from lifecycle.state.workflow import Stage, Workflow
-from lifecycle.words.values import wanted
+from lifecycle.words.values import merge_environments
 from reconciler.attempt.execution_host import ExecutionHost
 from reconciler.attempt.paths import AttemptPaths, new_mark
 from reconciler.dpdispatcher.runner import DPDispatcherRunner
@@ -20,15 +20,15 @@ from reconciler.far import ask
 from reconciler.files.described import has_command, submission_of
 from reconciler.submission import fields
 
-#: Batch type → the program that takes a job.
+#: Batch type → the program that submits a job.
 _PROGRAMS = {"slurm": "sbatch", "pbs": "qsub", "torque": "qsub", "sge": "qsub", "lsf": "bsub"}
-#: The first word of a command, if it is a program name or an absolute path.
+#: The first word of a command if this word is a program name or an absolute path.
 _PROGRAM = re.compile(r"\s*(/?[A-Za-z0-9_][A-Za-z0-9_.+/-]*)(?=\s|$)")
 
 
 @dataclass(slots=True)
 class Trial:
-    """The problems of one trial, which holds for all stages with the same profile and resources."""
+    """Problems found by one trial, valid for all stages with the same profile and resources."""
 
     profile: str
     stages: list[str]
@@ -47,19 +47,19 @@ class _TrialInput:
 
 
 def try_machines(root: Path, state: Workflow) -> list[Trial]:
-    """Contact the machine of each profile that stages use; return what would fail there.
+    """Contact the machine of each profile that stages use, and return the problems found.
 
-    Stages of one profile with other resources or other software are a trial of their own. Writes
-    a file in ``remote_root`` and removes it; starts no job.
+    Stages with the same profile but other resources or software have a trial of their own. Writes
+    and removes a file in ``remote_root``. Starts no job.
     """
     found: dict[str, _TrialInput | Trial] = {}
     for stage in state.stages.values():
         if has_command(root, stage):
-            _collect(found, root, state, stage)
+            _collect_trial_inputs(found, root, state, stage)
     return [one if isinstance(one, Trial) else _make_trial(one) for one in found.values()]
 
 
-def _collect(
+def _collect_trial_inputs(
     found: dict[str, _TrialInput | Trial], root: Path, state: Workflow, stage: Stage
 ) -> None:
     profile = str(stage.backend or state.default_backend)
@@ -70,17 +70,17 @@ def _collect(
         trial.problems.append(error.message)
         found[stage.id] = trial
         return
-    software = wanted(state.profile(stage), stage.parameters)
+    software = merge_environments(state.profile(stage), stage.parameters)
     resources = {**given.get("resources", {}), "envs": None}
     key = json.dumps([profile, given.get("machine"), resources, software], sort_keys=True)
     attempt = AttemptPaths(root, state.id, stage.id, "att-0001", (), new_mark())
     known = found.setdefault(key, _TrialInput(trial, attempt, given, software, []))
     if isinstance(known, _TrialInput):
         known.trial.stages += [] if known.trial is trial else [stage.id]
-        known.programs += _program_of(stage)
+        known.programs += _find_program(stage)
 
 
-def _program_of(stage: Stage) -> list[str]:
+def _find_program(stage: Stage) -> list[str]:
     word = _PROGRAM.match(str(stage.parameters.get("command") or ""))
     return [word[1]] if word is not None and (word[1][0] == "/" or "/" not in word[1]) else []
 
@@ -88,7 +88,7 @@ def _program_of(stage: Stage) -> list[str]:
 def _make_trial(input_: _TrialInput) -> Trial:
     try:
         own, where, _ = DPDispatcherRunner().checked(input_.attempt, input_.given)
-        input_.trial.problems += _problems(input_, own, where)
+        input_.trial.problems += _find_problems(input_, own, where)
     except MachineUnreachable as error:
         input_.trial.problems.append(error.reason)
     except ReconcilerError as error:
@@ -96,20 +96,19 @@ def _make_trial(input_: _TrialInput) -> Trial:
     return input_.trial
 
 
-def _problems(input_: _TrialInput, own: Mapping[str, Any], where: ExecutionHost) -> list[str]:
+def _find_problems(input_: _TrialInput, own: Mapping[str, Any], where: ExecutionHost) -> list[str]:
     attempt = input_.attempt
     header, environment = ask.render_job_script(
         own["machine"], own["resources"], input_.given["resources"], attempt
     )
     program = _PROGRAMS.get(where.batch_type.lower(), "")
-    script = f"{environment}\n" + "\n".join(_checks(input_)) + "\n: > reached\n"
+    script = f"{environment}\n" + "\n".join(_build_checks(input_)) + "\n: > reached\n"
     shell = (header.partition("\n")[0].removeprefix("#!") or "bash").split()
     return ask.try_environment(own["machine"], where, attempt, [program, header, script, *shell])
 
 
-def _checks(input_: _TrialInput) -> Iterator[str]:
-    """Yield the lines that print what the environment of the jobs lacks."""
-    modules = input_.given.get("resources", {}).get("module_list") or []
-    software = {**input_.software, "modules": [word for one in modules for word in one.split()]}
+def _build_checks(input_: _TrialInput) -> Iterator[str]:
+    """Yield the lines of a script that prints what the environment of the jobs lacks."""
+    software = fields.loaded_software(input_.software, input_.given.get("resources", {}))
     programs = [] if "container" in software else list(dict.fromkeys(input_.programs))
-    yield from fields.lacking(software, programs)
+    yield from fields.build_missing_checks(software, programs)

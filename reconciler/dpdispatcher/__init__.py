@@ -1,1 +1,1 @@
-"""The job runner that works through DPDispatcher, and the scripts that it leaves."""
+"""The job runner that uses DPDispatcher, and the scripts that it writes."""

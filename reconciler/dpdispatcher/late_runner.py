@@ -1,4 +1,4 @@
-"""The runner of a command that may find nothing to run: loaded when it is first asked."""
+"""A job runner that is imported only when it is first used."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def late_runner() -> JobRunner:
-    """Return the runner through DPDispatcher, whose modules no command loads in vain."""
+    """Return the runner through DPDispatcher, importing its modules only at the first use."""
     return cast("JobRunner", _Late())
 
 

@@ -1,4 +1,4 @@
-"""The job runner that works through DPDispatcher, which only ever runs as a child process."""
+"""The job runner that uses DPDispatcher, which always runs as a child process."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from eventstore.disk_space import is_no_room
 from eventstore.private import make_folder, open_lock
 from reconciler.attempt import execution_host as machine
 from reconciler.attempt import paths as genuine
@@ -34,21 +35,22 @@ from reconciler.host import small_files as plain
 from reconciler.host.program import is_held
 from reconciler.records import traces
 from reconciler.submission import build as submission
-from service.root.disk import write_whole
+from reconciler.submission.forwarded_links import check_forwarded_links
+from service.root.disk import is_inside, write_whole
 from service.root.root import MARKER
 
 _CHECKED_AS = "dpdispatcher.entrypoints.submit.submission_args"
 _LAST_LINES = 15
-#: Seconds between two looks at the monitor's lock, and for a monitor to take up its work.
+#: Seconds between two checks of the monitor's lock, and for a monitor to start its work.
 _POLL = 0.1
 _TAKE_UP = 30.0
 
 
 class DPDispatcherRunner:
-    """A JobRunner over ``dpdisp submit``.
+    """A JobRunner that uses ``dpdisp submit``.
 
-    ``program`` is the dpdisp to run; without it WFCTL_DPDISP, the folder of this Python, and PATH
-    are looked at, in this order. ``environ`` stands for the process's environment.
+    ``program`` is the dpdisp program. Without it, WFCTL_DPDISP, the folder of this Python, and PATH
+    are searched in this order. ``environ`` replaces the process's environment.
     """
 
     def __init__(
@@ -56,7 +58,7 @@ class DPDispatcherRunner:
     ) -> None:
         self._program = program
         self._environ = dict(os.environ if environ is None else environ)
-        # Launched by the command of another attempt, a monitor does not belong to its processes.
+        # A monitor that another attempt's command launches is not one of its processes.
         self._environ.pop(RUN, None)
 
     def check(self, attempt: AttemptPaths, given: Mapping[str, Any]) -> str:
@@ -65,13 +67,15 @@ class DPDispatcherRunner:
 
     def prepare(self, attempt: AttemptPaths, given: Mapping[str, Any]) -> str:
         """See JobRunner."""
-        # What is refused leaves nothing behind, so nothing is written before all is checked.
+        # Check everything before writing any file, so that a refused launch leaves no files behind.
         own, where, text = self.checked(attempt, given)
+        if not (where.is_far or is_inside(Path(where.scratch), attempt.root)):
+            _make_scratch(Path(where.scratch))
         _make_private(attempt)
         _replace(attempt.machine_record, where.to_text())
         _replace(attempt.submission, text)
         digest = genuine.keep(attempt, text, where.to_text())
-        machine.keep(attempt, self._environ)
+        machine.write_environment(attempt, self._environ)
         self._render(replace(attempt, sha256=digest), own)
         return digest
 
@@ -79,8 +83,8 @@ class DPDispatcherRunner:
         """See JobRunner."""
         _clear_way(attempt)
         genuine.put_back(attempt)
-        machine.keep(attempt, self._environ)
-        self._render(attempt, submission.read(attempt.submission))
+        machine.write_environment(attempt, self._environ)
+        self._render(attempt, submission.read_submission(attempt.submission))
         self._record_launch(attempt)
         if is_held(attempt.monitor_lock):
             raise AlreadyMonitored(attempt.stage, attempt.monitor_lock)
@@ -88,7 +92,7 @@ class DPDispatcherRunner:
         try:
             return start(attempt)
         except LaunchFailed:
-            # One that was killed leaves no word of it. Twice is no chance: somebody has to look.
+            # A killed monitor leaves no message. Start it once more, then ask a person.
             return start(attempt)
 
     def wait(self, attempt: AttemptPaths, timeout: float | None = None) -> bool:
@@ -107,32 +111,43 @@ class DPDispatcherRunner:
     def checked(
         self, attempt: AttemptPaths, given: Mapping[str, Any]
     ) -> tuple[dict[str, Any], machine.ExecutionHost, str]:
-        """Return the attempt's own submission, the machine it goes to, and the text of its file.
+        """Return the attempt's own submission, its machine, and the text of its file.
 
-        Writes nothing; raises as ``prepare``.
+        Writes nothing. Raises any error of ``prepare``.
         """
         named, described = given.get("machine"), None
-        source = machine.reference(named, attempt.stage_folder) if isinstance(named, dict) else None
+        source = (
+            machine.find_machine_file(named, attempt.stage_folder)
+            if isinstance(named, dict)
+            else None
+        )
         if source is not None and not source.exists():
             raise MachineFileMissing(attempt.stage, source)
         if source is not None and isinstance(named, dict):
-            # That file is read by a process of its own.
-            described = ask.describe(named, attempt)
-        own, where = submission.for_attempt(given, attempt, described)
+            # A separate process reads that file.
+            described = ask.describe_machine(named, attempt)
+        own, where = submission.build_attempt_copy(given, attempt, described)
         text = json.dumps(own, indent=2, ensure_ascii=False) + "\n"
-        tuple(forwarded(own))
+        check_forwarded_links(attempt.root, forwarded(own), Path(where.scratch))
         self._check(attempt, text, submission.uses_ref(own))
         return own, where, text
 
     def _check(self, attempt: AttemptPaths, text: str, allow_ref: bool) -> None:
-        dargs = program.beside(self._find_program(), "dargs")
+        dargs = program.find_neighbor_program(self._find_program(), "dargs")
         flags = ["--allow-ref"] if allow_ref else []
-        # Importing DPDispatcher writes a log into the current folder.
+        # Importing DPDispatcher writes a log into the current folder, so use a temporary folder.
         with TemporaryDirectory() as place:
             copy = Path(place) / attempt.submission.name
             copy.write_text(text, encoding="utf-8", errors="surrogateescape")
             done = subprocess.run(
-                [*program.starting(dargs), "check", "-f", _CHECKED_AS, *flags, copy.name],
+                [
+                    *program.build_start_command(dargs),
+                    "check",
+                    "-f",
+                    _CHECKED_AS,
+                    *flags,
+                    copy.name,
+                ],
                 cwd=place,
                 env=self._environ,
                 stdin=subprocess.DEVNULL,
@@ -142,8 +157,8 @@ class DPDispatcherRunner:
                 check=False,
             )
         if done.returncode < 0:
-            # Killed, it has said nothing of the submission.
-            ended = f"`dargs check` was ended by signal {-done.returncode} before it answered"
+            # A killed check gives no result for the submission.
+            ended = f"signal {-done.returncode} ended `dargs check` before it answered"
             raise LaunchFailed(attempt.stage, done.returncode, ended)
         if done.returncode > 0 and (said := _OF_SYSTEM.search(done.stdout + done.stderr)):
             raise LaunchFailed(attempt.stage, done.returncode, f"`dargs check`: {said[1]}")
@@ -151,9 +166,9 @@ class DPDispatcherRunner:
             raise RejectedSubmission(attempt.submission, _refusal(done.stdout + done.stderr))
 
     def _render(self, attempt: AttemptPaths, own: Mapping[str, Any]) -> None:
-        where, allow_ref = machine.of(attempt), submission.uses_ref(own)
-        wrapper.write(
-            attempt.wrapper, wrapper.render(attempt, self._find_program(), where, allow_ref)
+        where, allow_ref = machine.load_execution_host(attempt), submission.uses_ref(own)
+        wrapper.write_wrapper(
+            attempt.wrapper, wrapper.render_wrapper(attempt, self._find_program(), where, allow_ref)
         )
 
     def _record_launch(self, attempt: AttemptPaths) -> None:
@@ -165,7 +180,7 @@ class DPDispatcherRunner:
             "boot_id": processes.boot_id(),
             "machine_id": processes.machine_id(),
             "dpdisp": str(self._find_program()),
-            "dpdispatcher_version": program.version(self._find_program()),
+            "dpdispatcher_version": program.read_dpdispatcher_version(self._find_program()),
             "places": traces.places_of(attempt),
         }
         _replace(attempt.launch_record, json.dumps(record, indent=2) + "\n")
@@ -173,24 +188,24 @@ class DPDispatcherRunner:
     def _in_tmux(self, attempt: AttemptPaths) -> LaunchResult:
         if not processes.is_installed(self._environ):
             return self._detached(attempt, processes.MISSING)
-        attempt.monitor_log.touch()  # with the modes of this process, not those of a tmux server
+        attempt.monitor_log.touch()  # has the mode of this process, not of a tmux server
         before = _left_before(attempt)
         own = [str(attempt.wrapper), str(attempt.monitor_log)]
         command = ["bash", "-c", 'exec bash "$0" >> "$1" 2>&1', *own]
         become = [sys.executable, "-I", "-S", "-c", machine.BECOME]
-        with machine.held(self._environ) as place:
+        with machine.hold_environment(self._environ) as place:
             line = [*become, place, *command]
-            refusal = processes.start(attempt.session, attempt.root, line, self._environ)
+            refusal = processes.start_session(attempt.session, attempt.root, line, self._environ)
             if refusal is None:
                 lives = partial(processes.is_live, attempt.session, self._environ)
                 pid = _taken_up(attempt, before, lives)
                 return LaunchResult(Mode.TMUX, session=attempt.session, pid=pid)
-        note = f"tmux did not start a session ({refusal}): the monitor runs by setsid instead."
+        note = f"tmux did not start a session ({refusal}), so the monitor runs through setsid."
         return self._detached(attempt, note)
 
     def _detached(self, attempt: AttemptPaths, note: str | None = None) -> LaunchResult:
         before = _left_before(attempt)
-        # The shell between us and the monitor ends at once, so the monitor is never our child.
+        # The intermediate shell ends immediately, so the monitor is not a child process.
         command = 'setsid bash "$0" >> "$1" 2>&1 < /dev/null & echo $!'
         with attempt.monitor_log.open("ab") as log:
             done = subprocess.run(
@@ -203,22 +218,34 @@ class DPDispatcherRunner:
                 text=True,
                 check=False,
             )
-        # A shell that was killed has told nothing, and its monitor may be at work all the same.
+        # A killed shell has printed no process id, but its monitor may still be running.
         started = int(done.stdout or 0)
         pid = _taken_up(attempt, before, lambda: processes.start_ticks(started) is not None)
         return LaunchResult(Mode.SETSID, pid=pid, note=note)
 
     def _find_program(self) -> Path:
-        return program.find(self._environ, self._program)
+        return program.find_dpdisp(self._environ, self._program)
 
 
-#: The last line of a program that the operating system refused something: it says nothing of what
-#: the program was to check.
+#: The last line of a program that the operating system refused something.
+#: Such a line says nothing about the data that the program checks.
 _OF_SYSTEM = re.compile(r"^(\w+: \[Errno \d+\] .*)\s*\Z", re.MULTILINE)
 
 
+def _make_scratch(folder: Path) -> None:
+    """Create the folder of the jobs. If this fails, the monitor reports it later.
+
+    Raises the OSError of a full disk.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        if is_no_room(error):
+            raise
+
+
 def _clear_way(attempt: AttemptPaths) -> None:
-    """Keep aside what is no file and lies where the monitor reads or writes one."""
+    """Move everything aside that is not a file and is at the path of a file of the monitor."""
     own = [attempt.monitor_record, attempt.launch_record, attempt.log, attempt.monitor_log]
     own += [attempt.exit_code_record, attempt.environment_record]
     shared = [attempt.monitor_lock, attempt.wrapper]
@@ -228,18 +255,18 @@ def _clear_way(attempt: AttemptPaths) -> None:
 
 
 def _left_before(attempt: AttemptPaths) -> tuple[str, int]:
-    """Return what the last monitor wrote of itself, and the bytes of what monitors printed."""
+    """Return the last monitor's own record, and the number of bytes that monitors printed."""
     log = attempt.monitor_log
-    return plain.text(attempt.monitor_record), log.stat().st_size if log.exists() else 0
+    return plain.read_text(attempt.monitor_record), log.stat().st_size if log.exists() else 0
 
 
 def _taken_up(attempt: AttemptPaths, before: tuple[str, int], lives: Callable[[], object]) -> int:
-    """Wait until a new monitor has written who it is; return its process id."""
+    """Wait until a new monitor has recorded its process id, and return the id."""
     end = time.monotonic() + _TAKE_UP
     known, size = before
-    while (mark := plain.text(attempt.monitor_record)) == known:
+    while (mark := plain.read_text(attempt.monitor_record)) == known:
         gone = not lives() or time.monotonic() > end
-        if gone and plain.text(attempt.monitor_record) == known:
+        if gone and plain.read_text(attempt.monitor_record) == known:
             if is_held(attempt.monitor_lock):
                 raise AlreadyMonitored(attempt.stage, attempt.monitor_lock)
             log = attempt.monitor_log
@@ -251,7 +278,7 @@ def _taken_up(attempt: AttemptPaths, before: tuple[str, int], lives: Callable[[]
 
 
 def _refusal(text: str) -> str:
-    """Return the checker's own sentence, which names the field, without how it came to it."""
+    """Return the checker's sentence about the wrong field, without the traceback."""
     line = _last_lines(text).rpartition("\n")[2]
     return re.sub(r"^dargs\.\S+: ", "", line)
 
@@ -261,9 +288,9 @@ def _last_lines(text: str) -> str:
 
 
 def _make_private(attempt: AttemptPaths) -> None:
-    """Make the attempt's folder and its monitor's lock so that no other login can hold a lock.
+    """Create the attempt's folder and its monitor's lock so that no other user can hold a lock.
 
-    What an earlier life of the workflow left in the way is kept aside.
+    Leftover files of an earlier workflow in this place are moved aside.
     """
     make_folders(attempt)
     write_whole(attempt.folder.parent / IGNORE, IGNORE_ALL)

@@ -1,8 +1,8 @@
-"""Watches an attempt whose jobs wait for a scheduler or run on another machine.
+"""Watch an attempt whose jobs wait for a scheduler or run on another machine.
 
-Run by the wrapper as a process of its own: it looks, and looks again, until there is something
-for DPDispatcher to do. DPDispatcher itself gives up at the first silence of a scheduler, and only
-looks every half a minute.
+The wrapper runs this module as a separate process, which checks the jobs until DPDispatcher has
+work to do. DPDispatcher itself gives up if a scheduler does not answer once, and checks only every
+30 s.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from reconciler.attempt.execution_host import of as machine_of
+from reconciler.attempt.execution_host import load_execution_host as machine_of
 from reconciler.attempt.markers import Marker, SeenMarker
-from reconciler.attempt.paths import AttemptPaths, OfJob, Watched, named
+from reconciler.attempt.paths import AttemptPaths, OfJob, Watched, parse_attempt_name
 from reconciler.errors import ReconcilerError
-from reconciler.evidence.collect import collect, note_alone
+from reconciler.evidence.collect import collect_evidence, note_alone
 from reconciler.evidence.evidence import Evidence
 from reconciler.far import ask
 from reconciler.records import traces
 from reconciler.verdict.table import Action, Name, Verdict, verdict
 from service.root.disk import system_clock, utc_text, write_whole
 
-#: Seconds between looks: short for short jobs, then as long as DPDispatcher's own.
+#: Seconds between two checks, short for short jobs and later as long as those of DPDispatcher.
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 30.0
-#: Seconds between looks at the records of jobs whose files lie on this machine.
+#: Seconds between two checks of the records of jobs whose files are on this machine.
 _GLANCE = 0.5
-#: Seconds without an answer after which somebody else is to be told.
+#: Seconds without an answer after which the user is informed.
 PATIENCE = 600.0
-#: Seconds until a record that was missing is looked for again.
+#: Seconds until a missing record is looked for again.
 AGAIN = 5.0
 _WATCHED = {
     Action.LAUNCH: Watched.NOTHING,
@@ -41,12 +41,12 @@ _WATCHED = {
     Action.FAILED: Watched.OVER,
     Action.LOST: Watched.OVER,
 }
-#: The verdicts whose action alone does not tell what the monitor does.
+#: Verdicts for which the action alone does not determine what the monitor does.
 _WATCHED_BY_NAME = {
-    # The claims of its starts are gone: DPDispatcher would compute it a second time.
+    # The claims of its starts are gone, so DPDispatcher would compute the job a second time.
     Name.ORPHAN_DIR_DELETED: Watched.REMOVED,
     Name.PURGED: Watched.REMOVED,
-    # Asked again it says the same, until a person has corrected the mistake.
+    # The machine gives the same answer until a person corrects the mistake.
     Name.MACHINE_REFUSED: Watched.SILENT,
     Name.FINISHED_NOT_COLLECTED: Watched.OVER,
     Name.ASKED_THROUGH_DPDISPATCHER: Watched.OVER,
@@ -54,17 +54,17 @@ _WATCHED_BY_NAME = {
 
 
 Look = tuple[Evidence, Verdict]
-"""What was seen, and how it is judged."""
+"""The evidence of one check, and the verdict on it."""
 
 
-def watch(attempt: AttemptPaths, patience: float = PATIENCE) -> Watched:
-    """Look until the jobs are over, or nothing of them is there, or no answer comes for long."""
-    answered, pauses = time.monotonic(), _pauses()
+def watch_attempt(attempt: AttemptPaths, patience: float = PATIENCE) -> Watched:
+    """Watch until the jobs are over or missing, or the machine is silent for too long."""
+    answered, pauses = time.monotonic(), _growing_pauses()
     while True:
-        evidence, judged = surely(partial(_look, attempt))
-        found = _watched(judged)
-        _say(evidence, judged)
-        _keep(attempt, evidence)
+        evidence, judged = confirm_with_second_check(partial(_inspect_attempt, attempt))
+        found = _find_result(judged)
+        _print_finding(evidence, judged)
+        _keep_ends(attempt, evidence)
         note_alone(attempt, evidence)
         if found is not None:
             return found
@@ -73,12 +73,15 @@ def watch(attempt: AttemptPaths, patience: float = PATIENCE) -> Watched:
         elif time.monotonic() - answered > patience:
             return Watched.SILENT
         if _news_within(attempt, evidence, next(pauses)):
-            # How a job ended its scheduler says soon, and not for long.
-            pauses = _pauses()
+            # The scheduler reports soon, and only for a limited time, how a job ended.
+            pauses = _growing_pauses()
 
 
-def surely(look: Callable[[bool], Look]) -> Look:
-    """Look, and look again where the first look alone must not decide; ``look`` is told so."""
+def confirm_with_second_check(look: Callable[[bool], Look]) -> Look:
+    """Check, and check again later if the first check must not decide.
+
+    ``look`` is called with True for the second check.
+    """
     seen = look(False)
     if not seen[1].needs_second_look:
         return seen
@@ -86,10 +89,10 @@ def surely(look: Callable[[bool], Look]) -> Look:
     return look(True)
 
 
-def _look(attempt: AttemptPaths, again: bool) -> Look:
-    # This process is the monitor; what an earlier one said of itself does not matter here.
+def _inspect_attempt(attempt: AttemptPaths, again: bool) -> Look:
+    # This process is the monitor, so the records of an earlier monitor do not matter.
     evidence = replace(
-        collect(attempt, utc_text(system_clock())),
+        collect_evidence(attempt, utc_text(system_clock())),
         monitor_locked=False,
         monitor_alive=False,
         session=False,
@@ -99,11 +102,11 @@ def _look(attempt: AttemptPaths, again: bool) -> Look:
     return evidence, verdict(evidence)
 
 
-def _watched(found: Verdict) -> Watched | None:
+def _find_result(found: Verdict) -> Watched | None:
     return _WATCHED_BY_NAME.get(found.name, _WATCHED.get(found.action))
 
 
-def _pauses() -> Iterator[float]:
+def _growing_pauses() -> Iterator[float]:
     pause = _FIRST_PAUSE
     while True:
         yield pause
@@ -111,7 +114,7 @@ def _pauses() -> Iterator[float]:
 
 
 def _news_within(attempt: AttemptPaths, evidence: Evidence, pause: float) -> bool:
-    """Wait, but no longer than until a job whose records lie here has written its end."""
+    """Wait for the pause, or until a job with records on this machine has recorded its end."""
     known = sum(job.exit_code is not None for job in evidence.jobs)
     end = time.monotonic() + pause
     while time.monotonic() < end:
@@ -121,16 +124,16 @@ def _news_within(attempt: AttemptPaths, evidence: Evidence, pause: float) -> boo
     return False
 
 
-def _keep(attempt: AttemptPaths, evidence: Evidence) -> None:
+def _keep_ends(attempt: AttemptPaths, evidence: Evidence) -> None:
     try:
         traces.keep(attempt, evidence.jobs)
     except OSError as error:
-        # Anyone who is watched lives on without it, and the next look tries again.
+        # The watched jobs continue without this file, and the next check writes it again.
         print(f"{evidence.observed_at} {attempt.last_words}: {error}", flush=True)
 
 
-def _say(evidence: Evidence, found: Verdict) -> None:
-    goes_on = _watched(found) is None and found.action is Action.ATTACH
+def _print_finding(evidence: Evidence, found: Verdict) -> None:
+    goes_on = _find_result(found) is None and found.action is Action.ATTACH
     text = f"{evidence.observed_at} " + (
         "it waits or runs" if goes_on else f"{found.name}: {found.reason}"
     )
@@ -138,19 +141,19 @@ def _say(evidence: Evidence, found: Verdict) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Watch the attempt of ROOT WORKFLOW STAGE ATTEMPT OUTPUT…; the exit code says how it is."""
+    """Watch the attempt ROOT WORKFLOW STAGE ATTEMPT OUTPUT…, and return its status as exit code."""
     root, workflow, stage, name, *outputs = arguments
-    attempt = named(Path(root), workflow, stage, name, tuple(outputs))
+    attempt = parse_attempt_name(Path(root), workflow, stage, name, tuple(outputs))
     attempt = replace(attempt, sha256=os.environ.get("WFCTL_SUBMISSION", ""))
-    found = watch(attempt, float(os.environ.get("WFCTL_PATIENCE", PATIENCE)))
+    found = watch_attempt(attempt, float(os.environ.get("WFCTL_PATIENCE", PATIENCE)))
     try:
-        # DPDispatcher is to submit, or to collect, and needs this for it.
+        # DPDispatcher needs this file to submit the jobs or to collect their results.
         if found is Watched.OVER:
             ask.tag_jobs(attempt)
             if machine_of(attempt).is_far:
-                ask.keep(attempt)
+                ask.keep_written_files(attempt)
         elif found is Watched.NOTHING and machine_of(attempt).is_far:
-            place = ask.make_place(attempt)
+            place = ask.make_scratch_folder(attempt)
             write_whole(attempt.place_record, json.dumps(place).encode() + b"\n")
     except ReconcilerError as error:
         print(error.message)

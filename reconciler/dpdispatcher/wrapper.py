@@ -18,6 +18,9 @@ from reconciler.host import program
 from reconciler.host.program import UNHEARD
 from reconciler.records import traces
 
+#: Output of DPDispatcher for a full disk. SFTP reports only that the file is too short.
+_NO_ROOM = f"{NO_ROOM_REPORTED.pattern}|size mismatch in put!"
+
 _COMMON = r"""#!/bin/bash
 # Watches one attempt of a stage. May be run again at any time: it takes up where an earlier run
 # was stopped and never starts a computation twice. Exit code 75: another monitor is at work.
@@ -157,7 +160,7 @@ write "$$attempt/monitor.json" "{\"pid\": $$$$, \"ticks\": $${20}, \"boot_id\": 
 keep_stale_markers
 """
 
-#: The processes of this machine tell how its jobs go.
+#: Processes of this machine show the state of the jobs.
 _HERE = Template(
     _COMMON
     + r"""
@@ -258,6 +261,8 @@ if [ "$$(started)" -eq 0 ]; then
     await_earlier_copies
 fi
 if [ "$$(started)" -eq 0 ]; then
+    # DPDispatcher calls it a refused submission if this folder cannot be made.
+    mkdir -p $work 2>> "$$log" || finish $silent
     submit --exit-on-submit --no-clean
     code=$$?
     case $$printed in
@@ -292,7 +297,7 @@ finish "$$code"
 """
 )
 
-#: A scheduler or another machine is asked how the jobs go, by a process of its own.
+#: A separate process asks the scheduler or the other machine for the state of the jobs.
 _ELSEWHERE = Template(
     _COMMON
     + r"""
@@ -337,7 +342,9 @@ done
 )
 
 
-def render(attempt: AttemptPaths, dpdisp: Path, where: ExecutionHost, allow_ref: bool) -> str:
+def render_wrapper(
+    attempt: AttemptPaths, dpdisp: Path, where: ExecutionHost, allow_ref: bool
+) -> str:
     """Return the script for one attempt, whose jobs run on the machine ``where``."""
     elsewhere = where.is_far or where.has_scheduler
     hides = where.is_far or allow_ref
@@ -346,73 +353,76 @@ def render(attempt: AttemptPaths, dpdisp: Path, where: ExecutionHost, allow_ref:
         "take_up": shlex.quote(machine.TAKE_UP),
         "environment": ENVIRONMENT_RECORD,
         "as_kept": "as-kept",
-        "root": _quoted(attempt.root),
-        "stage": _quoted(attempt.stage_folder),
-        "folder": _quoted(attempt.folder),
+        "root": _quote_path(attempt.root),
+        "stage": _quote_path(attempt.stage_folder),
+        "folder": _quote_path(attempt.folder),
         "tag": shlex.quote(attempt.tag),
-        "kept": _quoted(genuine.kept_submission(attempt)),
-        "dpdisp": shlex.join(program.starting(dpdisp, None if elsewhere else attempt.folder)),
+        "kept": _quote_path(genuine.kept_submission(attempt)),
+        "dpdisp": shlex.join(
+            program.build_start_command(dpdisp, None if elsewhere else attempt.folder)
+        ),
         "recorded": shlex.quote(attempt.sha256),
         "changed": int(ScriptEnd.CHANGED),
         "removed": int(ScriptEnd.REMOVED),
-        "starts": _quoted(attempt.starts),
-        "no_room": shlex.quote(NO_ROOM_REPORTED.pattern),
+        "starts": _quote_path(attempt.starts),
+        "no_room": shlex.quote(_NO_ROOM),
         "no_room_code": int(ScriptEnd.NO_ROOM),
         "flags": "--allow-ref " if allow_ref else "",
-        "into_log": _hidden(attempt, dpdisp) if hides else _PLAIN,
+        "into_log": _build_redaction(attempt, dpdisp) if hides else _PLAIN,
         "at": _ASIDE if hides else "",
-        "remember": _remembering(dpdisp),
-        "keeping": _script("keep.sh"),
+        "remember": _build_recovery_command(dpdisp),
+        "keeping": _read_script("keep.sh"),
     }
     if elsewhere:
-        # On another machine anyone who watches keeps it there.
+        # On another machine, the process that watches the jobs keeps the leftover files there.
         near = f'keep_left {shlex.quote(where.scratch)} "$attempt/left"'
         keep = "true" if where.is_far else near
-        return _ELSEWHERE.substitute(common, keep=keep, **_watching(attempt))
-    # The pattern of `find` is the folder as it is spelled.
+        return _ELSEWHERE.substitute(common, keep=keep, **_build_watch_values(attempt))
+    # `find` expects the folder as a pattern, so its special characters are escaped.
     pattern = re.sub(r"([*?\[\]\\])", r"\\\1", where.scratch)
     return _HERE.substitute(
         common,
         work=shlex.quote(where.scratch),
+        silent=int(ScriptEnd.SILENT),
         backward=shlex.join(traces.backward(attempt)),
-        tagging=_script("tags.sh"),
+        tagging=_read_script("tags.sh"),
         work_pattern=shlex.quote(f"{pattern}/*"),
     )
 
 
 _PLAIN = '>> "$log" 2>&1 < /dev/null'
-#: DPDispatcher writes what it prints, unfiltered, into a file of the current folder too.
+#: DPDispatcher also writes its unfiltered output into a file of the current folder.
 _ASIDE = 'ln -sfn /dev/null "$attempt/dpdispatcher.log"\n    env -C "$attempt" '
 _FAR = Path(__file__).parents[1] / "far"
 
 
-def _started(python: list[str], *words: object) -> str:
+def _join_start_command(python: list[str], *words: object) -> str:
     return shlex.join([*python, str(_FAR / "start.py"), *map(str, words)])
 
 
-def _hidden(attempt: AttemptPaths, dpdisp: Path) -> str:
-    """Return how output gets into the log without the connection settings."""
-    python = program.interpreter(dpdisp)
-    passing = _started(python, _FAR / "connection.py", attempt.submission)
-    # It ends with what it reads, and must not hold the monitor's lock until then.
+def _build_redaction(attempt: AttemptPaths, dpdisp: Path) -> str:
+    """Return the shell code that writes output into the log without the connection settings."""
+    python = program.read_interpreter(dpdisp)
+    passing = _join_start_command(python, _FAR / "connection.py", attempt.submission)
+    # This filter ends when its input ends, and must not hold the monitor's lock until then.
     return f'2>&1 < /dev/null | {passing} 8>&- >> "$log"'
 
 
-def _script(name: str) -> str:
+def _read_script(name: str) -> str:
     return (_FAR / name).read_text(encoding="utf-8")
 
 
-def _remembering(dpdisp: Path) -> str:
-    python = program.interpreter(dpdisp)
-    # Where a program of the user's own stands before DPDispatcher, whose modules it has is unknown.
+def _build_recovery_command(dpdisp: Path) -> str:
+    python = program.read_interpreter(dpdisp)
+    # If the user's own program comes before DPDispatcher, the modules of its Python are unknown.
     is_python = any("python" in word for word in python)
-    return _started(python, _FAR / "remember.py") if is_python else "true"
+    return _join_start_command(python, _FAR / "remember.py") if is_python else "true"
 
 
-def _watching(attempt: AttemptPaths) -> dict[str, object]:
+def _build_watch_values(attempt: AttemptPaths) -> dict[str, object]:
     names = (attempt.workflow, attempt.stage, attempt.name, *attempt.outputs)
     return {
-        "modules": _quoted(Path(__file__).resolve().parents[2]),
+        "modules": _quote_path(Path(__file__).resolve().parents[2]),
         "names": shlex.join(names),
         "over": int(Watched.OVER),
         "collected": int(Watched.COLLECTED),
@@ -423,8 +433,8 @@ def _watching(attempt: AttemptPaths) -> dict[str, object]:
     }
 
 
-def write(path: Path, script: str) -> None:
-    """Put the script in place; one that runs keeps reading the file it was started from."""
+def write_wrapper(path: Path, script: str) -> None:
+    """Replace the script. A running copy continues to read its old file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.{os.urandom(8).hex()}.tmp")
     with part.open("x", encoding="utf-8", errors="surrogateescape") as file:
@@ -433,5 +443,5 @@ def write(path: Path, script: str) -> None:
     part.replace(path)
 
 
-def _quoted(path: Path) -> str:
+def _quote_path(path: Path) -> str:
     return shlex.quote(os.fspath(path))

@@ -1,1 +1,1 @@
-"""What is so of an attempt at one moment, here and on other machines."""
+"""The evidence on an attempt at one moment, from this machine and from others."""

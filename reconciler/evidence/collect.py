@@ -20,16 +20,17 @@ from reconciler.far import ask
 from reconciler.host import processes
 from reconciler.host import small_files as plain
 from reconciler.host.processes import Host, Process, Tenant
-from reconciler.host.program import EXCEEDED, TAKEN, Queue, end_printed, is_held
+from reconciler.host.program import EXCEEDED, TAKEN, Queue, find_printed_end, is_held
 from reconciler.records import traces
+from service.root.entries import exists, stat_of
 
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """Every live process of this user, what the scheduler here says, and each far answer by tag.
+    """The user's processes, the local scheduler's answers, and the answers of other machines.
 
-    ``machines`` are those of the attempts, by tag; ``queues`` holds what the scheduler of this
-    machine says, by the real path of the folder below which an attempt's jobs work.
+    ``machines`` maps attempt tags to machines. ``queues`` contains the local scheduler's answers by
+    the real path of the folder in which an attempt's jobs work.
     """
 
     machines: Mapping[str, ExecutionHost]
@@ -38,25 +39,25 @@ class Survey:
     answers: Mapping[str, ObservedAttempt]
 
 
-def surveyed(attempts: Sequence[AttemptPaths]) -> Survey:
-    """Ask each source once for all of the attempts.
+def survey_attempts(attempts: Sequence[AttemptPaths]) -> Survey:
+    """Query each source once for all of the attempts.
 
-    The scheduler and the processes come before the records that the attempts left, so that a job
-    which ends meanwhile is seen as ended.
+    The scheduler and the processes are queried before the attempts' records are read, so that a job
+    which ends in between is seen as ended.
     """
-    machines = {attempt.tag: machine.of(attempt) for attempt in attempts}
+    machines = {attempt.tag: machine.load_execution_host(attempt) for attempt in attempts}
     own = machines.values()
     queued = {w.scratch for w in own if w.has_slurm and not w.is_far}
     places = {os.path.realpath(scratch) for scratch in queued}
     return Survey(
         machines=machines,
-        queues=ask.queue_here(sorted(queued)).split(places) if queued else {},
-        answers=ask.answers([one for one in attempts if machines[one.tag].is_far]),
-        census=processes.census() if attempts else (),
+        queues=ask.query_local_queue(sorted(queued)).split(places) if queued else {},
+        answers=ask.observe_far_attempts([one for one in attempts if machines[one.tag].is_far]),
+        census=processes.list_tenants() if attempts else (),
     )
 
 
-def collect(
+def collect_evidence(
     attempt: AttemptPaths,
     now: str,
     *,
@@ -65,25 +66,25 @@ def collect(
     recorded_boot: str | None = None,
     survey: Survey | None = None,
 ) -> Evidence:
-    """Look at everything once; ``now`` is the caller's time, ISO 8601 in UTC.
+    """Collect all evidence once. ``now`` is the caller's time, ISO 8601 in UTC.
 
-    ``recorded_root`` and ``recorded_host`` are where the attempt was started as the log holds it,
-    without them the launch record counts; ``recorded_boot`` is that host's. ``survey`` is one look
-    at what attempts have in common, to be shared by many calls. Raises `OSError` where the
-    attempt's folder cannot be read: that it seems to hold nothing then says nothing.
+    ``recorded_root`` and ``recorded_host`` are the place of the attempt's start in the log; without
+    them, the launch record is used. ``recorded_boot`` is the boot id of that host. ``survey``
+    contains the answers that many calls can share. Raises `OSError` if the attempt's folder cannot
+    be read, because it would otherwise look empty.
     """
     with suppress(FileNotFoundError):
         os.scandir(attempt.folder).close()
-    survey = survey or surveyed([attempt])
+    survey = survey or survey_attempts([attempt])
     where = survey.machines[attempt.tag]
     record = attempt.launch_record
     launch, launched_at = traces.texts(traces.read_json(record)), traces.launched(attempt)
     name, boot_id = recorded_host or launch.get("host"), recorded_boot or launch.get("boot_id")
     began_on = Host(name, boot_id, launch.get("machine_id"))
     began_here = name is not None and began_on.is_here(attempt.root)
-    locked, watcher = is_held(attempt.monitor_lock), _watcher(attempt)
+    locked, watcher = is_held(attempt.monitor_lock), _read_monitor(attempt)
     alive = None if watcher is None else watcher.is_alive()
-    found = _there(attempt, survey) if where.is_far else _here(attempt, where, survey)
+    found = _observe_far(attempt, survey) if where.is_far else _observe_here(attempt, where, survey)
     return Evidence(
         observed_at=now,
         attempt=attempt.tag,
@@ -105,42 +106,43 @@ def collect(
         backward_missing=found.backward_missing,
         exit_marker=markers.exit_code(attempt),
         done_marker=markers.read(attempt.done_marker, attempt.tag),
-        outputs=tuple(_output(attempt, path) for path in attempt.outputs),
+        outputs=tuple(_observe_output(attempt, path) for path in attempt.outputs),
         scheduler=where.batch_type if where.has_scheduler else None,
         queue=found.queue,
         far=found.far,
         awaited=found.awaited,
-        stopped=() if where.is_far else _stopped(found.tenants),
+        scratch_refusal=found.scratch_refusal,
+        stopped=() if where.is_far else _find_stopped_processes(found.tenants),
     )
 
 
-def _stopped(tenants: Sequence[Tenant] | None) -> tuple[int, ...]:
-    """Return the processes of the jobs that were told to stop where they are."""
+def _find_stopped_processes(tenants: Sequence[Tenant] | None) -> tuple[int, ...]:
+    """Return the processes of the jobs that SIGSTOP has stopped."""
     return tuple(one.pid for one in tenants or () if processes.is_stopped(one.pid))
 
 
-#: DPDispatcher's word for a job that it has not come to submit.
+#: State number of DPDispatcher for a job that is not yet submitted.
 _UNSUBMITTED = 1
 
 
-def _here(attempt: AttemptPaths, where: ExecutionHost, survey: Survey) -> ObservedAttempt:
-    """Return what is found of an attempt whose files lie on this machine."""
-    tenants = processes.below(survey.census, Path(where.scratch))
+def _observe_here(attempt: AttemptPaths, where: ExecutionHost, survey: Survey) -> ObservedAttempt:
+    """Return the observations of an attempt whose files are on this machine."""
+    tenants = processes.find_tenants_below(survey.census, Path(where.scratch))
     queue = survey.queues.get(os.path.realpath(where.scratch)) if where.has_slurm else None
     copies = traces.copies_below(Path(where.scratch))
     states = traces.states(copies)
-    known = _jobs(attempt, copies, states, {str(tenant.pid) for tenant in tenants})
+    known = _read_jobs(attempt, copies, states, {str(tenant.pid) for tenant in tenants})
     alone = traces.alone(attempt)
     complete = frozenset(name for name in alone if traces.is_complete(attempt, copies, name))
-    # The flag of a task that was killed tells of the blow, not of its command.
+    # The flag of a killed task reports the kill, not the result of the command.
     jobs = (
         replace(job, failed_flag=None)
         if job.failed_flag and (job.is_untold or traces.has_marks(attempt, job.name))
         else job
-        for job in _listed(attempt, known, queue, complete, works=bool(tenants))
+        for job in _add_queue_entries(attempt, known, queue, complete, works=bool(tenants))
     )
     if where.has_slurm:
-        jobs = (_with_own_end(job, copies) for job in jobs)
+        jobs = (_with_own_end(job, _ends_printed(job, copies)) for job in jobs)
     return ObservedAttempt(
         jobs=traces.recall(attempt, jobs),
         tenants=tenants,
@@ -149,26 +151,33 @@ def _here(attempt: AttemptPaths, where: ExecutionHost, survey: Survey) -> Observ
         backward_missing=traces.backward_missing(attempt, copies),
         queue=queue,
         awaited=traces.awaited(attempt),
+        scratch_refusal=machine.why_unmakable(where.scratch, attempt),
     )
 
 
-def _with_own_end(job: ObservedJob, copies: Sequence[Path]) -> ObservedJob:
-    """Return the job; if it failed, with the reason that Slurm printed into the job's output."""
+def _ends_printed(job: ObservedJob, copies: Sequence[Path]) -> Mapping[str, str]:
+    """Return the states that Slurm printed into the output of a job, by job id."""
+    ends = (find_printed_end(traces.end_of(copy / f"slurm-{job.id}.out")) for copy in copies)
+    found = next(filter(None, ends), None)
+    return {} if found is None else {str(job.id): found}
+
+
+def _with_own_end(job: ObservedJob, ends: Mapping[str, str]) -> ObservedJob:
+    """Return the job. A failed job gets the state that Slurm printed into its output."""
     if job.id is None or job.exit_code == 0 or job.id_alive or job.queued in EXCEEDED | TAKEN:
         return job
-    ends = (end_printed(traces.end_of(copy / f"slurm-{job.id}.out")) for copy in copies)
-    return replace(job, queued=next(filter(None, ends), job.queued))
+    return replace(job, queued=ends.get(job.id, job.queued))
 
 
-def _there(attempt: AttemptPaths, survey: Survey) -> ObservedAttempt:
-    """Return what is found of an attempt whose files lie on another machine."""
+def _observe_far(attempt: AttemptPaths, survey: Survey) -> ObservedAttempt:
+    """Return the observations of an attempt whose files are on another machine."""
     answer = survey.answers[attempt.tag]
     if answer.far is None or answer.far.error is not None:
         return answer
     live = {str(tenant.pid) for tenant in answer.tenants or ()}
     asked = answer.queue is not None and bool(answer.queue.listed)
     told = {job.name for job in answer.jobs}
-    # The log of DPDispatcher here names the submitted jobs, also after the folder was removed.
+    # The local log of DPDispatcher names the submitted jobs, even after the folder was removed.
     submitted = [
         ObservedJob(name, id=id_)
         for name, id_ in traces.job_ids(attempt, ()).items()
@@ -176,16 +185,17 @@ def _there(attempt: AttemptPaths, survey: Survey) -> ObservedAttempt:
     ]
     jobs_there = (*answer.jobs, *submitted)
     known = (replace(job, id_alive=job.id in live and not asked) for job in jobs_there)
-    jobs = _listed(attempt, known, answer.queue, answer.complete, works=bool(live))
+    listed = _add_queue_entries(attempt, known, answer.queue, answer.complete, works=bool(live))
+    jobs = (_with_own_end(job, answer.ends) for job in listed)
     missing = (
         path
         for path in answer.backward_missing
-        if not ((attempt.root / path).exists() or any(attempt.root.glob(path)))
+        if not (exists(attempt.root / path) or any(attempt.root.glob(path)))
     )
     return replace(answer, jobs=traces.recall(attempt, jobs), backward_missing=tuple(missing))
 
 
-def _listed(
+def _add_queue_entries(
     attempt: AttemptPaths,
     jobs: Iterable[ObservedJob],
     queue: Queue | None,
@@ -193,11 +203,11 @@ def _listed(
     *,
     works: bool,
 ) -> Iterator[ObservedJob]:
-    """Yield the jobs by name, with what their scheduler says.
+    """Yield the jobs by name, with the state that their scheduler reports.
 
-    Of a command that ran on without its shells, what it left tells that it is through. Not while
-    anybody ``works`` there: a file that is there may still be written. Where a shell of it lived to
-    tag the task as finished nothing is untold.
+    If a command ran on without its shells, complete output files show that it has ended. This is
+    not true while a process ``works`` there, because the process may still write. If a shell lived
+    to tag the task as finished, the result is known.
     """
     listed = {one.id: one for one in (queue.listed or ())} if queue is not None else {}
     alone = traces.alone(attempt)
@@ -211,13 +221,13 @@ def _listed(
         yield replace(job, **said)
 
 
-def _jobs(
+def _read_jobs(
     attempt: AttemptPaths,
     copies: Sequence[Path],
     states: Mapping[str, tuple[int, int]],
     live: set[str],
 ) -> Iterator[ObservedJob]:
-    """Yield what the jobs wrote down themselves, and what DPDispatcher left in the scratch copy."""
+    """Yield the jobs from their own records and from DPDispatcher's files in the scratch copy."""
     own = {job.name: (job, shell) for job, _, shell in traces.started(attempt)}
     ids = traces.job_ids(attempt, copies)
     submitted = {name for name, (state, _) in states.items() if state != _UNSUBMITTED}
@@ -227,7 +237,7 @@ def _jobs(
         flags = (copy / f"{name}_flag_if_job_task_fail" for copy in copies)
         flag = next((place for place in flags if place.exists()), None)
         lock = attempt.of_job(name, OfJob.LOCK)
-        # Where it wrote that it could not take its lock nothing tells whether it holds it.
+        # If the job recorded that it could not take its lock, the state of the lock proves nothing.
         unlocked = lock.with_suffix(OfJob.UNLOCKED).exists()
         yield replace(
             told,
@@ -235,36 +245,39 @@ def _jobs(
             id_alive=shell.is_alive() if shell is not None else id_ in live,
             lock_held=None if unlocked else is_held(lock),
             tag=any(traces.is_tagged(copy, name) for copy in copies),
-            failed_flag=None if flag is None else plain.text(flag).strip() == "1",
+            failed_flag=None if flag is None else plain.read_text(flag).strip() == "1",
             state=state,
             fail_count=fail_count,
         )
 
 
 def with_digests(root: Path, evidence: Evidence) -> Evidence:
-    """Return the evidence with what its outputs are by their digest; of a folder by all files."""
-    return replace(evidence, outputs=tuple(_digested(root, one) for one in evidence.outputs))
+    """Return the evidence with the digests of the outputs.
+
+    A folder's digest covers all its files.
+    """
+    return replace(evidence, outputs=tuple(_add_digest(root, one) for one in evidence.outputs))
 
 
-def _digested(root: Path, output: OutputEvidence) -> OutputEvidence:
+def _add_digest(root: Path, output: OutputEvidence) -> OutputEvidence:
     with suppress(OSError, ReconcilerError):
         _, sha256 = markers.digest_below(root / output.path, output.path)
-        times = [file.stat().st_mtime_ns for file in (root / output.path).rglob("*")]
+        found = map(stat_of, (root / output.path).rglob("*"))
+        times = [one.st_mtime_ns for one in found if one is not None]
         return replace(output, sha256=sha256, mtime=max([*times, output.mtime or 0]))
     return output
 
 
-def _watcher(attempt: AttemptPaths) -> Process | None:
+def _read_monitor(attempt: AttemptPaths) -> Process | None:
     match traces.read_json(attempt.monitor_record):
         case {"pid": int(pid), "ticks": int(ticks), "boot_id": str(boot_id)}:
             return Process(pid, ticks, boot_id)
     return None
 
 
-def _output(attempt: AttemptPaths, path: str) -> OutputEvidence:
-    try:
-        found = (attempt.root / path).stat()
-    except (FileNotFoundError, NotADirectoryError):
+def _observe_output(attempt: AttemptPaths, path: str) -> OutputEvidence:
+    found = stat_of(attempt.root / path)
+    if found is None:
         return OutputEvidence(path, Presence.MISSING)
     presence = Presence.PRESENT if found.st_size else Presence.EMPTY
     new = traces.is_new(attempt, path)
@@ -272,10 +285,10 @@ def _output(attempt: AttemptPaths, path: str) -> OutputEvidence:
 
 
 def note_alone(attempt: AttemptPaths, evidence: Evidence) -> None:
-    """Write down which jobs of the attempt are seen to compute without their shells.
+    """Record which jobs of the attempt are seen to compute without their shells.
 
-    Nobody is left to write down how such a command ends. A shell that was left after all, and has
-    told of the end, takes that back.
+    No shell can record how such a command ends. If a shell did survive and recorded the end, that
+    record has priority.
     """
     unasked = evidence.scheduler is not None and evidence.queue is None
     knows = evidence.silence is None and not unasked

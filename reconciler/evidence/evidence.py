@@ -1,7 +1,7 @@
-"""Evidence: what was seen of an attempt at one moment, as plain values.
+"""The observations of an attempt at one moment, as plain values.
 
-The values survive a round trip through JSON, so that a verdict can be derived again from what was
-recorded. A source that gave no answer is None, which is never the same as "no".
+The values survive a round trip through JSON, so that a verdict can be derived again from the log. A
+source that gave no answer is None, which never means "no".
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _UNMARKED = Marker(SeenMarker.NONE)
 
 
 class Presence(StrEnum):
-    """Whether a file is there, and whether it holds anything."""
+    """Whether a file exists, and whether it is empty."""
 
     PRESENT = "present"
     EMPTY = "empty"
@@ -32,9 +32,9 @@ class Presence(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class OutputEvidence:
-    """An output of the stage; ``new`` says whether it was put in place after the launch.
+    """An output of the stage. ``new`` states whether it was put in place after the launch.
 
-    ``sha256`` is taken where its job is seen to have ended well.
+    ``sha256`` is computed if the job has succeeded.
     """
 
     path: str
@@ -47,9 +47,9 @@ class OutputEvidence:
 
 @dataclass(frozen=True, slots=True)
 class ForeignLaunch:
-    """The launch of an attempt by a person, or by the workflow that was imported.
+    """The launch of an attempt by a person or by an imported workflow.
 
-    ``why_unknown`` says why the folder of DPDispatcher cannot be determined.
+    ``why_unknown`` states why the folder of DPDispatcher cannot be determined.
     """
 
     on_a_cluster: bool
@@ -58,19 +58,19 @@ class ForeignLaunch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """Everything that a verdict on an attempt may go by.
+    """All observations on which a verdict on an attempt may be based.
 
-    ``tenants`` are the live processes in the attempt's scratch copies, ``copies`` the scratch
-    copies that exist, ``recovery_file`` whether DPDispatcher has written down its submission.
-    ``scheduler`` names the one that the jobs wait for, ``queue`` is its answer where it can be
-    asked, ``far`` that of the machine where the jobs run. ``looked_twice`` says that what is
-    missing was missing at two looks, some seconds apart, ``last_chance`` that this attempt stands
-    for one that was lost, so that no other would follow it, ``moved`` that it was begun where the
-    root was before, and can only be watched, ``in_vain`` that monitors of it ended again and again
-    for the same reason, so that another one is of no use, ``monitor_stopped`` that the monitor was
-    told to stop where it is, ``verifiable`` that a command of the stage tells whether its outputs
-    are right. ``awaited`` names processes that a command which ended well has left at work.
-    ``stopped`` holds the processes of its jobs on this machine that were told to stop (SIGSTOP).
+    ``tenants`` are the running processes in the attempt's scratch copies, ``copies`` the existing
+    scratch copies. ``recovery_file`` states whether DPDispatcher has recorded its submission.
+    ``scheduler`` is the scheduler of the jobs, ``queue`` its answer, ``far`` the answer of the
+    machine of the jobs. ``looked_twice``: missing items were missing in two checks, some seconds
+    apart. ``last_chance``: this attempt replaces a lost one, and no other attempt would follow.
+    ``moved``: the root or remote_root was moved, so the attempt can only be watched. ``in_vain``:
+    its monitors ended repeatedly for the same reason, so another monitor does not help.
+    ``monitor_stopped``: SIGSTOP has stopped the monitor. ``verifiable``: a command of the stage
+    checks its outputs. ``awaited`` names processes that a successful command left running.
+    ``stopped`` contains the local processes of its jobs that SIGSTOP has stopped.
+    ``scratch_refusal`` states why no folder for its jobs can be created on this machine.
     ``foreign_launch`` is None if wfctl launched the attempt.
     """
 
@@ -105,48 +105,51 @@ class Evidence:
     verifiable: bool = False
     awaited: tuple[str, ...] = ()
     stopped: tuple[int, ...] = ()
+    scratch_refusal: str | None = None
     foreign_launch: ForeignLaunch | None = None
 
     @property
     def open_jobs(self) -> list[ObservedJob]:
-        """The jobs that have not been seen to end."""
+        """The jobs whose end was not observed."""
         return [job for job in self.jobs if not job.is_over and not job.is_finished]
 
     @property
     def refusal(self) -> str | None:
-        """The mistake for which the machine of the jobs refuses its service, if it does."""
-        return None if self.far is None else self.far.refusal
+        """The mistake for which the machine of the jobs refuses to work, or None."""
+        return self.scratch_refusal if self.far is None else self.far.refusal
 
     @property
     def silence(self) -> str | None:
-        """Why a machine or scheduler that was asked gave no answer; None if each did.
+        """The reason why a machine or scheduler did not answer, or None if all answered.
 
         A refusal is an answer.
         """
         if self.far is not None and self.far.error is not None:
             return None if self.far.refusal else self.far.error
         if self.queue is not None and self.queue.listed is None:
-            return self.queue.error or "the scheduler is silent"
+            return self.queue.error or "the scheduler does not answer"
         return None
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
         found: dict[str, Any] = _adapter().dump_python(self, mode="json")
         if self.foreign_launch is None:
-            # Each observation is an event, and nearly all attempts have no such launch.
+            # Each observation becomes an event, so omit the field if there is no such launch.
             del found["foreign_launch"]
         if not self.stopped:
             del found["stopped"]
+        if self.scratch_refusal is None:
+            del found["scratch_refusal"]
         return found
 
     @staticmethod
     def from_dict(values: dict[str, Any]) -> Evidence:
-        """Build evidence from what ``to_dict`` returned."""
+        """Build evidence from the result of ``to_dict``."""
         return _adapter().validate_python(values)
 
 
 @cache
 def _adapter() -> TypeAdapter[Evidence]:
-    from pydantic import TypeAdapter  # only where evidence is there to be written or read
+    from pydantic import TypeAdapter  # imported only to read or write evidence
 
     return TypeAdapter(Evidence)

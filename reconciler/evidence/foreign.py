@@ -18,7 +18,7 @@ from reconciler.host import processes
 from reconciler.host import small_files as plain
 from service.root.disk import OutsideRoot, open_within
 
-#: Maximum number of bytes that are read of a marker.
+#: Maximum number of bytes read from a marker.
 _LONGEST = 4_096
 
 
@@ -83,7 +83,7 @@ def _marker(root: Path, name: str, recorded: Attempt) -> Marker:
             mtime = os.fstat(file.fileno()).st_mtime_ns
     except (OutsideRoot, NotRegular, FileNotFoundError, NotADirectoryError):
         return Marker(SeenMarker.NONE)
-    code, older = plain.number(text.split("\n")[0]), False
+    code, older = plain.parse_number(text.split("\n")[0]), False
     with suppress(ValueError, OverflowError):
         launched = datetime.fromisoformat(recorded.launched_at or recorded.started_at)
         older = mtime < int(launched.timestamp()) * 10**9

@@ -1,1 +1,1 @@
-"""Reaching machines where jobs run: a helper process that holds the credentials, and scripts."""
+"""Access to remote machines: a helper process that holds the credentials, and scripts."""

@@ -1,17 +1,17 @@
-"""Reaches the machine that a submission names, as DPDispatcher would.
+"""Connect to the machine that a submission names, as DPDispatcher would.
 
-Run as a process of its own, by the Python that has DPDispatcher: this is the only place where
-credentials are read, and nothing of them leaves it. It takes one JSON request on stdin and gives
-one JSON answer on stdout, ``{"error": …}`` if it got none, ``{"refused": …}`` if a person must
-correct the connection settings first. Called with a submission as its
-argument it passes text on instead, from stdin to stdout, without the secrets of the machine's
-connection settings.
+Run as a separate process by the Python that has DPDispatcher. Only this process reads credentials,
+and it never prints them. It reads one JSON request on stdin and prints one JSON answer on stdout:
+``{"error": …}`` if the machine gave no answer, ``{"refused": …}`` if a person must correct the
+connection settings first. With a submission as its argument, it copies stdin to stdout instead and
+removes the secrets of the machine's connection settings.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import runpy
 import socket
 import sys
 from collections.abc import Iterator
@@ -20,14 +20,18 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-#: What may be told of a machine; everything else of its description stays here.
-_TOLD = ("batch_type", "context_type", "local_root", "remote_root")
-_REFERENCES = 8
+#: Fields of a machine that may be printed. All other fields stay in this process.
+_PUBLIC_FIELDS = ("batch_type", "context_type", "local_root", "remote_root")
+_MAX_REFERENCES = 8
 #: Names of the context whose jobs work in folders of this machine.
-_LOCAL = ("localcontext", "local")
-#: Connection settings that let nobody in, and that a person needs to find a mistake. A command may
-#: hold a password, and any other setting one that was put into the wrong place.
-_PUBLIC = frozenset({"username", "hostname", "key_filename"})
+_LOCAL_CONTEXTS = ("localcontext", "local")
+#: Connection settings that are no secrets and that a person needs to find a mistake.
+#: Commands, and misplaced values of other settings, may contain a password.
+_PUBLIC_SETTINGS = frozenset({"username", "hostname", "port", "key_filename"})
+
+
+#: Maximum number of bytes that are read from the stderr of a script. A person sees the last 500.
+_MAX_ERROR_BYTES = 1 << 20
 
 
 class RefusedConnection(Exception):
@@ -35,33 +39,36 @@ class RefusedConnection(Exception):
 
 
 class UnknownHost(RefusedConnection):
-    """A host name that is not known here: a mistake, or a network that is away."""
+    """A host name that cannot be resolved: a mistake in the name, or a network failure."""
 
 
 def main() -> int:
-    """Answer the request on stdin, or pass the text on stdin on."""
+    """Answer the request on stdin, or copy stdin to stdout without secrets."""
     if len(sys.argv) > 1:
         return _pass_on(json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))["machine"])
     answers = sys.stdout
-    # DPDispatcher logs to stdout, where the answer alone belongs.
+    # DPDispatcher logs to stdout, which must contain only the answer.
     sys.stdout = sys.stderr
     request = json.load(sys.stdin)
     machine: dict[str, Any] = {}
     try:
-        machine = resolved(request["machine"])
+        machine = resolve_references(request["machine"])
         if "script" in request:
-            answer = _run(machine, request)
+            answer = _run_script(machine, request)
         elif "header" in request:
-            answer = _render(machine, request)
+            answer = _render_job_script(machine, request)
         else:
-            answer = {name: machine.get(name) for name in _TOLD}
-            if str(machine.get("context_type")).lower() in _LOCAL and "submission" in request:
+            answer = {name: machine.get(name) for name in _PUBLIC_FIELDS}
+            if (
+                str(machine.get("context_type")).lower() in _LOCAL_CONTEXTS
+                and "submission" in request
+            ):
                 answer |= _describe_submission(request["submission"])
     except RefusedConnection as error:
         unknown = isinstance(error, UnknownHost)
-        answer = {"refused": redacted(str(error), machine), "is_unknown_host": unknown}
+        answer = {"refused": redact_secrets(str(error), machine), "is_unknown_host": unknown}
     except Exception as error:  # noqa: BLE001 - whatever it was, it is the answer
-        answer = {"error": redacted(f"{type(error).__name__}: {error}", machine)}
+        answer = {"error": redact_secrets(f"{type(error).__name__}: {error}", machine)}
     json.dump(answer, answers)
     answers.flush()
     return 0
@@ -69,32 +76,39 @@ def main() -> int:
 
 def _pass_on(machine: dict[str, Any]) -> int:
     try:
-        machine = resolved(machine)
+        machine = resolve_references(machine)
     except (OSError, ValueError, TypeError) as error:
-        # Nothing could be told from a secret, so nothing is passed on.
-        print(f"nothing of what follows is shown: {type(error).__name__}", flush=True)
+        # Without the settings, no secret can be recognized, so nothing is printed.
+        print(
+            f"the details are hidden, because they may contain a secret: {type(error).__name__}",
+            flush=True,
+        )
         for _ in sys.stdin:
             pass
         return 1
     for line in sys.stdin:
-        print(redacted(line, machine), end="", flush=True)
+        print(redact_secrets(line, machine), end="", flush=True)
     return 0
 
 
-def resolved(machine: dict[str, Any]) -> dict[str, Any]:
-    """Follow the references of a machine; what stands beside one wins over it."""
-    for _ in range(_REFERENCES):
+def resolve_references(machine: dict[str, Any]) -> dict[str, Any]:
+    """Return the machine with the content of its references.
+
+    Fields next to a reference override the referenced fields. Raises ValueError if the references
+    are nested too deeply.
+    """
+    for _ in range(_MAX_REFERENCES):
         if "$ref" not in machine:
             return machine
         path = Path(machine["$ref"])
         beside = {key: value for key, value in machine.items() if key != "$ref"}
-        machine = {**_loaded(path), **beside}
+        machine = {**_load_machine_file(path), **beside}
         if "$ref" in machine:
             machine["$ref"] = str(path.parent / machine["$ref"])
-    raise ValueError(f"more than {_REFERENCES} references, one after another")
+    raise ValueError(f"more than {_MAX_REFERENCES} nested references")
 
 
-def _loaded(path: Path) -> dict[str, Any]:
+def _load_machine_file(path: Path) -> dict[str, Any]:
     text = path.read_text(encoding="utf-8")
     if path.suffix.lower() == ".json":
         found = json.loads(text)
@@ -103,49 +117,52 @@ def _loaded(path: Path) -> dict[str, Any]:
 
         found = yaml.safe_load(text)
     if not isinstance(found, dict):
-        raise TypeError(f"{path} must hold an object, found {type(found).__name__}")
+        raise TypeError(f"{path} must contain an object, found {type(found).__name__}")
     return found
 
 
-def redacted(text: str, machine: dict[str, Any]) -> str:
+def redact_secrets(text: str, machine: dict[str, Any]) -> str:
     """Return the text without the secrets of the machine's connection settings."""
     settings = machine.get("remote_profile")
     if isinstance(settings, dict):
-        settings = {key: value for key, value in settings.items() if key not in _PUBLIC}
-    for value in sorted(_values(settings), key=len, reverse=True):
+        settings = {key: value for key, value in settings.items() if key not in _PUBLIC_SETTINGS}
+    for value in sorted(_collect_secrets(settings), key=len, reverse=True):
         text = text.replace(value, "***")
     return text
 
 
-def _values(settings: Any) -> list[str]:
+def _collect_secrets(settings: Any) -> list[str]:
     if isinstance(settings, dict):
-        return [value for entry in settings.values() for value in _values(entry)]
+        return [value for entry in settings.values() for value in _collect_secrets(entry)]
     if isinstance(settings, list):
-        return [value for entry in settings for value in _values(entry)]
-    # A short word or number could stand anywhere; no secret is that short. A command is told in
-    # other words by those who run it, so each word of it counts too.
+        return [value for entry in settings for value in _collect_secrets(entry)]
+    # A short word or number may be part of any text, and no secret is that short.
+    # A message may quote parts of a command, so each word of a setting is a secret too.
     words = [word.strip("'\";") for word in str(settings).split()]
     return [str(settings), *(w for w in words if len(w) > 7)] if len(str(settings)) > 3 else []
 
 
-def _run(machine: dict[str, Any], request: dict[str, Any]) -> dict[str, Any]:
-    session = _session(machine.get("remote_profile", {}))
+def _run_script(machine: dict[str, Any], request: dict[str, Any]) -> dict[str, Any]:
+    session = _open_session(machine.get("remote_profile", {}))
     try:
         stdin, stdout, stderr = session.exec_command("exec bash -s")
         stdout.channel.settimeout(request["timeout"])
         stdin.write(request["script"])
         stdin.channel.shutdown_write()
-        out = stdout.read().decode(errors="replace")
+        answered = stdout.read(request["most"] + 1)
+        if len(answered) > request["most"]:
+            raise ValueError(f"the answer is longer than {request['most']} bytes")
+        out = answered.decode(errors="replace")
         code = stdout.channel.recv_exit_status()
-        err = stderr.read().decode(errors="replace")
+        err = stderr.read(_MAX_ERROR_BYTES).decode(errors="replace")
     finally:
         session.close()
-    return {"code": code, "out": out, "err": redacted(err, machine)}
+    return {"code": code, "out": out, "err": redact_secrets(err, machine)}
 
 
-def _render(machine: dict[str, Any], request: dict[str, Any]) -> dict[str, Any]:
-    """Return the header and the environment of a job script; no machine is contacted."""
-    with _without_log():
+def _render_job_script(machine: dict[str, Any], request: dict[str, Any]) -> dict[str, Any]:
+    """Return the header and the environment of a job script, without contacting a machine."""
+    with _suppress_log_file():
         from dpdispatcher.machine import Machine
         from dpdispatcher.submission import Job, Resources, Task
     with TemporaryDirectory() as place:
@@ -161,8 +178,8 @@ def _render(machine: dict[str, Any], request: dict[str, Any]) -> dict[str, Any]:
 
 
 @contextmanager
-def _without_log() -> Iterator[None]:
-    """Let DPDispatcher be imported: it writes a log into the current folder."""
+def _suppress_log_file() -> Iterator[None]:
+    """Let the block import DPDispatcher without its log file in the current folder."""
     here = Path.cwd()
     with TemporaryDirectory() as place:
         os.chdir(place)
@@ -173,19 +190,23 @@ def _without_log() -> Iterator[None]:
         os.chdir(here)
 
 
-def _session(profile: dict[str, Any]) -> Any:
-    with _without_log():
+def _open_session(profile: dict[str, Any]) -> Any:
+    with _suppress_log_file():
         from dpdispatcher.contexts.ssh_context import SSHSession
         from paramiko import AuthenticationException
+    host_keys = runpy.run_path(str(Path(__file__).with_name("host_keys.py")))
+    host_keys["check_host_keys"](SSHSession)
     try:
         _check_names(profile)
         return SSHSession(**profile)
+    except host_keys["RefusedHostKey"] as error:
+        raise RefusedConnection(str(error)) from error
     except TypeError as error:
         raise RefusedConnection(f"remote_profile cannot be used: {error}") from error
     except (AuthenticationException, RuntimeError) as error:
         if not _is_login_refused(error):
             raise
-        raise RefusedConnection(_refused_login(profile, error)) from error
+        raise RefusedConnection(_describe_refused_login(profile, error)) from error
 
 
 def _check_names(profile: dict[str, Any]) -> None:
@@ -194,23 +215,23 @@ def _check_names(profile: dict[str, Any]) -> None:
     if key and not Path(key).exists():
         why = f"the key file {Path(key).absolute()} (key_filename) does not exist"
         raise RefusedConnection(why)
-    # A proxy's command finds the host itself.
+    # The command of a proxy resolves the host name itself.
     if host is None or profile.get("proxy_command") is not None:
         return
     try:
         socket.getaddrinfo(host, None, socket.AF_INET)
     except socket.gaierror as error:
-        if error.errno in _UNKNOWN_HOST:
-            why = f"the host name {host} (hostname) is not known{_alias(host)}"
+        if error.errno in _UNKNOWN_HOST_CODES:
+            why = f"the host name {host} (hostname) is not known{_explain_alias(host)}"
             raise UnknownHost(why) from error
 
 
-#: A name server that is away says EAI_AGAIN: that is no answer.
-_UNKNOWN_HOST = (socket.EAI_NONAME, socket.EAI_NODATA)
+#: EAI_AGAIN is missing, because it means that the name server did not answer.
+_UNKNOWN_HOST_CODES = (socket.EAI_NONAME, socket.EAI_NODATA)
 
 
-def _alias(host: str) -> str:
-    """Return what to write for a host name that is an alias of the user's SSH settings."""
+def _explain_alias(host: str) -> str:
+    """Return a hint if a host name is an alias in the user's SSH settings, else an empty string."""
     import paramiko
 
     try:
@@ -220,31 +241,33 @@ def _alias(host: str) -> str:
     if host not in settings.get_hostnames():
         return ""
     named = settings.lookup(host).get("hostname", "its HostName")
-    return f"; it is an alias of ~/.ssh/config, which is not read: write {named} as hostname"
+    return (
+        f"; it is an alias in ~/.ssh/config, which wfctl does not read: write {named} as hostname"
+    )
 
 
-#: Words of Paramiko for a login that was cut off or got no answer in time.
-_CUT_OFF = ("timeout", "timed out", "eof", "shut down")
+#: Words in Paramiko's messages for a login that was interrupted or timed out.
+_CONNECTION_LOST_WORDS = ("timeout", "timed out", "eof", "shut down")
 
 
 def _is_login_refused(error: Exception) -> bool:
     """Return whether the machine, or the lack of a usable key, refused the login.
 
-    A login that was cut off, or got no answer in time, is raised as a failed one too.
+    Paramiko raises the same error for a login that was interrupted or timed out.
     """
     words = f"{error} {error.__cause__ or ''}".lower()
-    return "authentication" in words and not any(one in words for one in _CUT_OFF)
+    return "authentication" in words and not any(one in words for one in _CONNECTION_LOST_WORDS)
 
 
-def _refused_login(profile: dict[str, Any], error: Exception) -> str:
+def _describe_refused_login(profile: dict[str, Any], error: Exception) -> str:
     user, host, key = (profile.get(one) for one in ("username", "hostname", "key_filename"))
     by = f" with the key {key}" if key else ""
-    return f"{host} refuses the user {user}{by}: {error}"
+    return f"{host} rejects the user {user}{by}: {error}"
 
 
 def _describe_submission(path: str) -> dict[str, Any]:
-    """Return the folder in which the jobs of a submission work, and the names of the jobs."""
-    with _without_log():
+    """Return the folder and the names of the jobs of a submission."""
+    with _suppress_log_file():
         from dpdispatcher.entrypoints.submit import load_submission_from_json
     submission = load_submission_from_json(path, allow_ref=True)
     submission.generate_jobs()

@@ -1,7 +1,8 @@
-"""What DPDispatcher's folder shows of a job that somebody launched by hand.
+"""Inspect DPDispatcher's folder of a manually launched job.
 
-DPDispatcher works in ``remote_root/HASH``, and the submission file decides the hash. Such a job
-left no records of ours: its processes, its scheduler and DPDispatcher's own files are the evidence.
+DPDispatcher works in ``remote_root/HASH``, and the submission file determines the hash. wfctl has
+no records of such a job: its processes, its scheduler and DPDispatcher's own files are the
+evidence.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ from reconciler.records import traces
 
 @dataclass(frozen=True, slots=True)
 class ManualJobs:
-    """What is seen of a job that was launched by hand.
+    """The observations of manually launched jobs.
 
-    ``submitted_at`` is when its first job was submitted, in seconds since the epoch.
+    ``submitted_at`` is the submission time of the first job, in seconds since the epoch.
     ``why_unknown`` states why the folder of its jobs cannot be determined.
     """
 
@@ -46,27 +47,27 @@ def observe_manual_jobs(
 
     ``recorded_sha256`` is the digest of the submission at its launch, empty if nobody recorded it.
     """
-    text = plain.text(submission)
+    text = plain.read_text(submission)
     given = (traces.read_json(submission) or {}).get("machine")
     if not isinstance(given, dict) or ("$ref" not in given and "remote_root" not in given):
         return ManualJobs()
     if recorded_sha256 not in ("", digest_of(text)):
         return ManualJobs(why_unknown=f"{submission.name} was changed after the launch")
     if "$ref" not in given and not traces.copies_below(root / str(given["remote_root"])):
-        # DPDispatcher has removed the folder, or never made one.
+        # DPDispatcher has removed the folder or has never created it.
         return ManualJobs(is_watched=_is_watched(root, submission, wrapper))
     try:
         described = ask.describe_submission(submission, given, root)
-        batch, context = machine.checked(described)
+        batch, context = machine.check_machine(described)
     except ReconcilerError as error:
         return ManualJobs(why_unknown=error.message)
     if context != "LocalContext":
-        return ManualJobs(why_unknown=f"its jobs run through {context}")
+        return ManualJobs(why_unknown=f"the jobs run through {context}")
     folder = Path(str(described["folder"]))
     where = machine.ExecutionHost(batch, context, str(folder))
-    queue = ask.queue_here([where.scratch]) if where.has_slurm else None
-    # The processes before the records: a job that ends in between is seen as ended.
-    tenants = processes.below(processes.census(), folder)
+    queue = ask.query_local_queue([where.scratch]) if where.has_slurm else None
+    # List the processes before the records, so that a job that ends in between is seen as ended.
+    tenants = processes.find_tenants_below(processes.list_tenants(), folder)
     is_watched = _is_watched(root, submission, wrapper)
     copies = (folder,) if folder.is_dir() else ()
     states = traces.states(copies)
@@ -94,11 +95,11 @@ def _read_jobs(
     tenants: tuple[Tenant, ...],
     queue: Queue | None,
 ) -> Iterator[ObservedJob]:
-    """Yield each job that was submitted, with what its scheduler and DPDispatcher wrote of it."""
+    """Yield each submitted job, with the states that its scheduler and DPDispatcher recorded."""
     listed = {one.id: one for one in (queue.listed or ())} if queue is not None else {}
     live = {str(tenant.pid) for tenant in tenants}
     for name in names:
-        id_ = plain.text(folder / f"{name}_job_id").strip() or None
+        id_ = plain.read_text(folder / f"{name}_job_id").strip() or None
         if id_ is None:
             continue
         entry, (state, fail_count) = listed.get(id_), states.get(name, (None, None))
@@ -108,7 +109,7 @@ def _read_jobs(
             id=id_,
             id_alive=entry.is_alive if entry is not None else id_ in live,
             tag=traces.is_tagged(folder, name),
-            failed_flag=plain.text(flag).strip() == "1" if flag.exists() else None,
+            failed_flag=plain.read_text(flag).strip() == "1" if flag.exists() else None,
             state=state,
             fail_count=fail_count,
             queued=entry.state if entry is not None else None,
@@ -116,14 +117,14 @@ def _read_jobs(
 
 
 def _find_missing_files(given: Mapping[str, Any], folder: Path) -> tuple[str, ...]:
-    """Return the patterns of files to bring back that match nothing in the folder."""
+    """Return the patterns of files to download that match no file in the folder."""
     return tuple(one for one in traces.backward_patterns(given) if not any(folder.glob(one)))
 
 
 def _is_watched(root: Path, submission: Path, wrapper: Path) -> bool:
     """Return whether a process in the root runs the wrapper, or submits the submission."""
     place = os.path.realpath(root)
-    for tenant in processes.census():
+    for tenant in processes.list_tenants():
         if tenant.folder == place:
             words = processes.command_line(tenant.pid)
             files = {os.path.realpath(Path(place, word)) for word in words[1:]}

@@ -98,6 +98,11 @@ copy() { # folder, patterns that must be there …
         tasks_are_tagged "$1" "$file" && printf 'job_tag_finished\t%s\t\n' "$name"
         is_complete "$1" "${1%/*}/job-$name.started" "${@:2}" && printf 'complete\t%s\n' "$name"
     done
+    for file in "$1"/slurm-*.out; do
+        [ -f "$file" ] || continue
+        name=${file##*/slurm-}
+        printf 'printed\t%s\t%s\n' "${name%.out}" "$(tail -c 4000 "$file" | grep -a slurmstepd | text)"
+    done
     # Of the recovery file only these lines are told: it holds the connection settings too.
     [ -f "$1/$hash.json" ] && printf 'recovery\t%s\n' "$hash" && sed -nE \
         's/^ *"([0-9a-f]{40})": \{$/of\t\1/p; s/^ *"(job_state|fail_count)": ([0-9]+),?$/\1\t\2/p' \
@@ -114,14 +119,14 @@ began_with() { # NAME=value
 why_unmakable() { # folder of an attempt, remote_root
     local at=$1 above=${2%/*}
     if [ ! -d "$2" ] && [ ! -d "${above:-/}" ]; then
-        printf 'remote_root %s cannot be made: the folder %s does not exist' "$2" "$above"
+        printf 'the folder %s (remote_root) cannot be made: the folder %s does not exist' "$2" "$above"
         return
     fi
     until [ -z "$at" ] || [ -e "$at" ]; do at=${at%/*}; done
     if [ ! -d "${at:-/}" ]; then
-        printf 'remote_root %s cannot be used: %s is not a folder' "$2" "$at"
+        printf 'the folder %s (remote_root) cannot be used: %s is not a folder' "$2" "$at"
     elif [ ! -w "${at:-/}" ] || [ ! -x "${at:-/}" ]; then
-        printf 'remote_root %s cannot be used: %s may not write into %s' "$2" "$(id -un)" "${at:-/}"
+        printf 'the folder %s (remote_root) cannot be used: %s may not write to %s' "$2" "$(id -un)" "${at:-/}"
     fi
 }
 

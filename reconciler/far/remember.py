@@ -1,9 +1,8 @@
-"""Writes down for DPDispatcher what it submitted, where it died before it could.
+"""Write DPDispatcher's recovery file of a submission if DPDispatcher died before writing it.
 
-Run as a process of its own by `start.py`, with the Python that has DPDispatcher, in the folder
-where that was run, with the arguments of its ``submit``. With the ids of all jobs at hand
-DPDispatcher takes up what it left; without, it would send every file once more and submit every job
-a second time.
+`start.py` runs this module as a separate process, with DPDispatcher's Python, in the folder of the
+submission and with the arguments of its ``submit``. If all job ids are known, DPDispatcher
+continues the submission. Otherwise it would send every file and submit every job again.
 """
 
 from __future__ import annotations
@@ -14,8 +13,8 @@ from dpdispatcher.entrypoints.submit import load_submission_from_json
 from dpdispatcher.utils.job_status import JobStatus
 
 
-def main(path: str, allow_ref: bool) -> None:
-    """Write the recovery file of a submission, unless it is there or a job has no id."""
+def write_recovery_file(path: str, allow_ref: bool) -> None:
+    """Write the recovery file of a submission, unless it exists or a job has no id."""
     submission = load_submission_from_json(path, allow_ref=allow_ref)
     submission.generate_jobs()
     context = submission.machine.context
@@ -31,4 +30,4 @@ def main(path: str, allow_ref: bool) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[-1], "--allow-ref" in sys.argv)
+    write_recovery_file(sys.argv[-1], "--allow-ref" in sys.argv)

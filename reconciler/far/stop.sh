@@ -96,7 +96,7 @@ stop() { # scratch, scheduler or none, seconds, the attempt in the environment o
     [ ! -d "$place" ] || : >"$place/stopped"
     while :; do
         if [ "$2" != none ]; then
-            ids=$(queued "$place" "$2") || { printf 'left\twhat the scheduler is silent about\n'; break; }
+            ids=$(queued "$place" "$2") || { printf 'left\ta job that the scheduler does not report\n'; break; }
             for id in $ids; do cancel "$2" "$id"; done
         fi
         pids=$({ working "$place"; began_with "$4"; } | sort -u)

@@ -1,1 +1,1 @@
-"""The files around an attempt: what it found, carried on, left and brought back."""
+"""Manage the files of attempts: inputs, carried files, leftover files and downloaded results."""

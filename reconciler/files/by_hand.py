@@ -1,8 +1,8 @@
-"""Jobs that somebody launched by hand, as the published protocol says, recognised by their traces.
+"""Recognize jobs that a person launched by the published protocol, by the traces of these jobs.
 
-Submission and wrapper lie in the stage's folder, and the wrapper runs in the tmux session
-``dpdisp_STAGE``, or has left its exit code and its mark that it is done. Such a job becomes an
-attempt that was taken over: it is judged by what it left, and nothing is computed beside it.
+The stage's folder contains submission and wrapper. The wrapper runs in the tmux session
+``dpdisp_STAGE``, or has written its exit code and its completion marker. wfctl takes such a job
+over as an attempt, judges it by its files, and starts no job next to it.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from lifecycle.errors import LifecycleError
 from lifecycle.payload import models as p
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Stage, Workflow
-from projections.words.text import epoch
+from projections.words.text import parse_epoch
 from reconciler.attempt.paths import DONE, EXIT_CODE, PREPARED, WRAPPER
 from reconciler.errors import LaunchFailed, ReconcilerError
 from reconciler.far.manual_jobs import observe_manual_jobs
-from reconciler.files.described import check_launched, used_by_launched
+from reconciler.files.described import check_launched, find_inputs_of_launch
 from reconciler.host import processes
 from reconciler.host import small_files as plain
 from service.root.disk import is_inside, utc_text
@@ -34,21 +34,21 @@ if TYPE_CHECKING:
     from service.writing.stream_writer import WriteOptions
     from service.writing.workflow_service import Outcome
 
-Timed = tuple["Payload", str]
-"""A command, and when it was so (UTC, the log's form)."""
+TimedCommand = tuple["Payload", str]
+"""A command, and the time of its cause (UTC, in the format of the log)."""
 
-#: What a wrapper of ours says of itself.
-_OURS = b"# Watches one attempt of a stage."
-#: Bytes of a wrapper and of a marker that are looked at.
-_LONGEST = 1_000_000
+#: Line that identifies a wrapper written by wfctl.
+_WRAPPER_MARK = b"# Watches one attempt of a stage."
+#: Maximum number of bytes read from a wrapper or a marker.
+_MAX_BYTES = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class ManualLaunch:
-    """A job that was launched by hand.
+    """A job that a person launched.
 
-    ``session`` is its tmux session, ``since`` when it began, in seconds since the epoch. ``code``
-    and ``ended`` are the exit code that its wrapper left and when, None while it runs.
+    ``session`` is its tmux session, ``since`` its start in seconds since the epoch. ``code`` is the
+    exit code of its wrapper and ``ended`` the time of its end; both are None while the job runs.
     """
 
     stage: str
@@ -58,22 +58,24 @@ class ManualLaunch:
     ended: float | None = None
 
 
-def is_free(stage: Stage) -> bool:
-    """Whether a job may be at work for the stage that the log knows nothing of."""
+def may_have_manual_job(stage: Stage) -> bool:
+    """Return whether a job that the log does not know may run for the stage."""
     return stage.status in (Status.READY, Status.PREPARING) and stage.open_attempt is None
 
 
-def found(root: Path, state: Workflow, stages: Iterable[Stage]) -> list[ManualLaunch]:
-    """Return the jobs of the stages that were launched by hand in this root."""
+def find_manual_launches(
+    root: Path, state: Workflow, stages: Iterable[Stage]
+) -> list[ManualLaunch]:
+    """Return the jobs of the stages that a person launched in this root."""
     candidates = [stage for stage in stages if _is_prepared_by_hand(root / stage.id)]
-    sessions = processes.sessions(os.environ) if candidates else {}
+    sessions = processes.list_sessions(os.environ) if candidates else {}
     jobs: list[ManualLaunch | None] = []
     for stage in candidates:
         name = session_name(f"dpdisp_{stage.id}")
         created, folders = sessions.get(name, (0, ()))
         runs = any(is_inside(Path(folder), root) for folder in folders)
         running = ManualLaunch(stage.id, name, created)
-        ended = None if runs else _ended(root, state, stage, name)
+        ended = None if runs else _find_ended_launch(root, state, stage, name)
         jobs.append(running if runs else ended or _find_unwatched(root, state, stage, name))
     return [job for job in jobs if job is not None]
 
@@ -84,16 +86,16 @@ def session_name(name: str) -> str:
 
 
 def _find_unwatched(root: Path, state: Workflow, stage: Stage, session: str) -> ManualLaunch | None:
-    """Return a job whose session is gone, by what DPDispatcher's folder shows of it."""
+    """Return a job whose session no longer exists, judged by DPDispatcher's folder."""
     folder = root / stage.id
     newest = stage.attempt
     earlier = (newest.ended_at if newest is not None else None) or state.created
     since = observe_manual_jobs(root, folder / PREPARED, folder / WRAPPER).submitted_at
-    is_newer = since is not None and since >= (epoch(earlier) or 0.0)
+    is_newer = since is not None and since >= (parse_epoch(earlier) or 0.0)
     return ManualLaunch(stage.id, session, since) if since is not None and is_newer else None
 
 
-def relaunch(
+def restart_wrapper(
     root: Path, stage: str, session: str, wrapper: str, old_markers: Iterable[Path]
 ) -> None:
     """Run the wrapper of a job again in its tmux session, so that DPDispatcher watches the job.
@@ -104,42 +106,47 @@ def relaunch(
         marker.unlink(missing_ok=True)
     path = f"PATH={os.environ.get('PATH', os.defpath)}"
     command = ["env", path, "bash", wrapper]
-    refusal = processes.start(session, root, command, os.environ)
+    refusal = processes.start_session(session, root, command, os.environ)
     if refusal is not None:
         raise LaunchFailed(stage, None, refusal)
 
 
-def _is_prepared_by_hand(folder: Path) -> bool:
-    """Whether submission and wrapper of somebody else lie in the stage's folder."""
+def has_foreign_wrapper(folder: Path) -> bool:
+    """Return whether the stage's folder contains a wrapper that wfctl did not write."""
     try:
-        wrapper = read_regular(folder / WRAPPER, _LONGEST)
+        return _WRAPPER_MARK not in read_regular(folder / WRAPPER, _MAX_BYTES)
     except (NotRegular, OSError):
         return False
-    return (folder / PREPARED).is_file() and _OURS not in wrapper
 
 
-def _ended(root: Path, state: Workflow, stage: Stage, session: str) -> ManualLaunch | None:
-    """Return a job whose wrapper is through, by what it left since the stage last ended."""
+def _is_prepared_by_hand(folder: Path) -> bool:
+    return (folder / PREPARED).is_file() and has_foreign_wrapper(folder)
+
+
+def _find_ended_launch(
+    root: Path, state: Workflow, stage: Stage, session: str
+) -> ManualLaunch | None:
+    """Return a job whose wrapper has ended, judged by files newer than the stage's last end."""
     folder = root / stage.id
     done, code = folder / DONE, folder / EXIT_CODE
-    number = plain.number(plain.text(code).strip())
+    number = plain.parse_number(plain.read_text(code).strip())
     newest = stage.attempt
     earlier = (newest.ended_at if newest is not None else None) or state.created
-    if number is None or not done.is_file() or len(plain.text(done).split("\n")) > 2:
+    if number is None or not done.is_file() or len(plain.read_text(done).split("\n")) > 2:
         return None
     ended = done.stat().st_mtime
-    if ended < (epoch(earlier) or 0.0):
+    if ended < (parse_epoch(earlier) or 0.0):
         return None
-    # The wrapper was put there before it ran.
+    # The wrapper was written before it ran.
     since = min((folder / WRAPPER).stat().st_mtime, code.stat().st_mtime)
     return ManualLaunch(stage.id, session, since, number, ended)
 
 
-def commands(
+def build_launch_commands(
     root: Path, state: Workflow, stage: Stage, job: ManualLaunch, now: datetime
-) -> list[Timed]:
-    """Return the commands by which a job that was launched by hand becomes an attempt."""
-    began = _moment(job.since, now)
+) -> list[TimedCommand]:
+    """Return the commands that record a manually launched job as an attempt."""
+    began = _format_time(job.since, now)
     submission = f"{stage.id}/{PREPARED}"
     id_ = f"att-{len(stage.attempts) + 1:04d}"
     host, boot_id = processes.host(), processes.boot_id()
@@ -154,7 +161,7 @@ def commands(
         host=host,
         boot_id=boot_id,
         taken_over=True,
-        **used_by_launched(root, state, stage, submission),
+        **find_inputs_of_launch(root, state, stage, submission),
     )
     launched = p.StageLaunched(
         stage=stage.id, attempt=id_, mode="tmux", session=job.session, host=host, boot_id=boot_id
@@ -162,22 +169,22 @@ def commands(
     return [(started, began), (launched, began)]
 
 
-def _moment(seconds: float, now: datetime) -> str:
+def _format_time(seconds: float, now: datetime) -> str:
     return utc_text(min(datetime.fromtimestamp(seconds, UTC), now))
 
 
-def take_over(
+def record_manual_launch(
     jobs: Jobs, state: Workflow, stage: Stage, job: ManualLaunch, options: WriteOptions | None
 ) -> Outcome:
-    """Record that a job was launched by hand, and tell in what it is not as its stage is defined.
+    """Record a manually launched job, and report how it differs from the stage's definition.
 
-    Raises what the rules raise.
+    Raises any error of the rules.
     """
-    asked = commands(jobs.root, state, stage, job, jobs.service.clock())
+    asked = build_launch_commands(jobs.root, state, stage, job, jobs.service.clock())
     outcome = jobs.record_each(*asked, options=options)
     jobs.say(
-        f"{stage.id}: its job was launched by hand ({job.session}); it is taken over, and nothing "
-        "is computed beside it",
+        f"{stage.id}: its job was launched by hand ({job.session}); wfctl now follows this "
+        "job and starts no other",
         stage=stage.id,
     )
     try:
@@ -187,16 +194,18 @@ def take_over(
     return outcome
 
 
-def borne_out(root: Path, state: Workflow, stage: Stage, now: datetime) -> list[Timed]:
-    """Return what the traces of a job bear out of an edit that says it was launched, or is over.
+def find_proven_commands(
+    root: Path, state: Workflow, stage: Stage, now: datetime
+) -> list[TimedCommand]:
+    """Return the commands for the manual edits of the state that the traces of a job prove.
 
-    Nothing if they do not.
+    Returns an empty list if the traces prove nothing.
     """
-    for job in found(root, state, [stage] if is_free(stage) else []):
-        launched = commands(root, state, stage, job, now)
+    for job in find_manual_launches(root, state, [stage] if may_have_manual_job(stage) else []):
+        launched = build_launch_commands(root, state, stage, job, now)
         if job.ended is None or job.code != 0:
             return launched
         id_ = f"att-{len(stage.attempts) + 1:04d}"
         over = p.StageComputed(stage=stage.id, attempt=id_, exit_code=0)
-        return [*launched, (over, _moment(job.ended, now))]
+        return [*launched, (over, _format_time(job.ended, now))]
     return []

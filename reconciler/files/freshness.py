@@ -1,8 +1,8 @@
-"""Whether what was computed is still what the log holds of it, and from what it was computed.
+"""Check whether results and their inputs are unchanged since the log recorded them.
 
-A result is compared with the digest that was recorded when its stage was completed, what an
-attempt read with the digest at its start. A file that has not been touched since needs no digest:
-its change time tells, which nobody sets by hand.
+A result is compared with the digest from the completion of its stage, an input with the digest
+from the start of its attempt. A file whose change time is older needs no digest, because a user
+cannot set the change time.
 """
 
 from __future__ import annotations
@@ -15,17 +15,20 @@ from pathlib import Path
 from stat import S_IFDIR
 from typing import TYPE_CHECKING, Any
 
+from eventstore.disk_space import describe_full_disk, has_no_free_bytes
 from lifecycle.errors import LifecycleError, NeedsConsent
 from lifecycle.state.conditions import files_of_points
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Stage, Workflow
-from lifecycle.sweeps.definition import is_sweep, table_of
+from lifecycle.sweeps.definition import table_of
+from lifecycle.words.metrics import lies_in
 from projections.screens.next_actions import is_due
 from projections.words.account import Deviation, Seen
-from projections.words.came_about import is_taken_over, without_record
-from projections.words.text import epoch
+from projections.words.came_about import Item, is_taken_over, without_record
+from projections.words.text import parse_epoch
 from reconciler.attempt.paths import PREPARED
 from reconciler.errors import ReconcilerError
+from service.root.entries import exists, is_file, is_folder
 from wording import Worded
 
 if TYPE_CHECKING:
@@ -34,10 +37,10 @@ if TYPE_CHECKING:
     from service.root.root import Root
 
 
-#: Seconds before a record was made in which a file that it tells of may still have been written.
-_MARGIN = 1.0
-#: Bytes up to which a touched file is compared by its digest in a quick look too.
-_QUICK = 64 * 10**6
+#: Seconds before a record during which its files may still have been written.
+_TIME_MARGIN = 1.0
+#: Maximum size in bytes for which a quick check also compares the digest of a touched file.
+_MAX_QUICK_BYTES = 64 * 10**6
 
 
 class ChangedResult(NeedsConsent):
@@ -48,12 +51,14 @@ class ChangedResult(NeedsConsent):
     def __init__(self, stage: str, found: list[Deviation]) -> None:
         listed = "; ".join(map(str, found))
         source = found[0].stage
-        again = f"`wfctl verify {source} --restore` writes a table of tasks again; "
+        adopt = f'or accept the changed file with `wfctl verify {source} --adopt --reason "…"`; '
+        adopt = adopt if any(one.kind != "deleted" for one in found) else ""
+        again = f"run `wfctl verify {source} --restore` to write a table of tasks again; "
         again = again if any(one.path in table_of(one.stage) for one in found) else ""
         super().__init__(
-            f"{stage} is not dispatched: {listed}. Put it back; {again}or `wfctl verify {source} "
-            f'--adopt --reason "…"` takes it as it is; or `wfctl rerun {source} --reason "…"` '
-            "computes it again.",
+            f"{stage} is not started, because a result it uses has changed: {listed}. Restore "
+            f"the file; {again}{adopt}or compute it again with `wfctl rerun {source} --reason "
+            '"…"`.',
             stage=stage,
             changed=[one.to_dict() for one in found],
         )
@@ -64,9 +69,10 @@ class InputsChanged(Worded, NeedsConsent):
 
     code = "inputs_changed"
     text = (
-        "{stage}: {files:, } changed since {attempt} started, so {attempt} is not started again. "
-        "Put the files back as they were, then `wfctl run`. To compute from the files as they are "
-        "now: `wfctl stage fail {stage} --error TEXT`, then `wfctl stage retry {stage} --fix TEXT`."
+        "{stage}: {attempt} is not started again, because {files:, } changed since it "
+        "started. Restore the old files and run `wfctl run`. To compute with the new files, "
+        "run `wfctl stage fail {stage} --error TEXT`, then `wfctl stage retry {stage} --fix "
+        "TEXT`."
     )
     stage: str
     attempt: str
@@ -79,79 +85,105 @@ class StaleStages(NeedsConsent):
     code = "stale_stages"
 
     def __init__(self, reasons: dict[str, list[str]], what_next: str) -> None:
-        super().__init__(f"{told(reasons)}. {what_next}", stale=reasons)
+        super().__init__(f"{format_stale_stages(reasons)}. {what_next}", stale=reasons)
 
 
-def told(reasons: dict[str, list[str]]) -> str:
-    """Say which stages are stale and why, on one line."""
+def format_stale_stages(reasons: dict[str, list[str]]) -> str:
+    """Return one line that names the stale stages and the reasons."""
     stages = "; ".join(f"{id_} ({', '.join(why)})" for id_, why in reasons.items())
     return f"stale: {stages}"
 
 
-def deviations(
+def find_deviations(
     root: Path, state: Workflow, *, deep: bool = False, only: Iterable[str] | None = None
 ) -> list[Deviation]:
-    """Return what of the completed stages is not as the log holds it; ``deep``: by whole digests.
+    """Return the changed results of the completed stages. ``deep`` compares all digests.
 
-    ``only`` names the stages to look at.
+    ``only`` names the stages to check.
     """
     stages = state.stages.values() if only is None else map(state.stage, only)
+    deleted = [one for stage in state.stages.values() for one in stage.deleted]
     found: list[Deviation] = []
     for stage in stages:
         if stage.status is Status.COMPLETED:
-            found += changed_results(root, stage, deep=deep)
+            found += find_changed_results(root, stage, deep=deep)
             if (source := stage.source) is not None:
-                # What is reused was compared with its inputs when it was, by whole digests.
+                # Reused outputs were compared with their inputs by full digests when reused.
                 since = (stage.started_at if stage.reused else None) or source.started_at
-                found += _otherwise(root, stage, "input", source.inputs, since, deep)
+                other = _find_differing_files(root, stage, "input", source.inputs, since, deep)
+                found += _drop_deleted(other, source.inputs, deleted)
     return found
 
 
-def changed_inputs(root: Path, state: Workflow, ids: Iterable[str]) -> dict[str, list[str]]:
-    """Return by sweep what its newest attempt read and is another now: its tasks count no longer.
+def find_changed_inputs(root: Path, state: Workflow, ids: Iterable[str]) -> dict[str, list[str]]:
+    """Return, by sweep, the changed inputs of its newest attempt, which make its tasks invalid.
 
-    The files of its points are left out: they name tasks, which are not computed from them.
+    The files with the points are left out, because the tasks are not computed from them.
     """
     found: dict[str, list[str]] = {}
-    for stage in map(state.stage, ids):
-        if not (is_sweep(stage.parameters) and stage.attempts):
-            continue
-        newest, points = stage.attempts[-1], files_of_points(state, stage)
-        read = [one for one in newest.inputs if one["path"] not in points]
-        # Of an attempt that was imported nothing is known, its times neither.
-        others = _otherwise(root, stage, "input", read, newest.started_at, False) if read else ()
+    for stage in (one for one in map(state.stage, ids) if one.attempts):
+        newest = stage.attempts[-1]
+        read = stage.work.task_inputs(newest.inputs, files_of_points(state, stage))
+        # Nothing is known about an imported attempt, not even its times.
+        others = (
+            _find_differing_files(root, stage, "input", read, newest.started_at, False)
+            if read
+            else ()
+        )
         if paths := [one.path for one in others if one.kind == "changed"]:
             found[stage.id] = paths
     return found
 
 
-def look(root: Root, log: WorkflowLog, state: Workflow) -> Seen:
-    """Return what differs of completed stages, and which files are not as the log says."""
+def inspect_results(root: Root, log: WorkflowLog, state: Workflow) -> Seen:
+    """Return the changed results of completed stages, and other files that differ from the log."""
     from service.files.inspection import FilesInspection
-    from service.reading.trust_marks import marks_of
+    from service.reading.trust_marks import find_marks
 
     files = FilesInspection(root, log).looked()
-    found = deviations(root.path, state)
-    verdicts = dict(_other_verdicts(root.path, state))
-    times = _times(root.path, state)
-    # Where an imported record alone has them.
+    found = find_deviations(root.path, state)
+    verdicts = dict(_find_changed_verdicts(root.path, state))
+    times = _find_unrecorded_times(root.path, state)
+    # Only an imported record may contain these stages.
     taken = (stage for stage in state.stages.values() if is_taken_over(stage))
-    missing = {one.id: [p for p in one.outputs if not (root.path / p).exists()] for one in taken}
+    missing = {one.id: [p for p in one.outputs if not exists(root.path / p)] for one in taken}
     gone = {id_: paths for id_, paths in missing.items() if paths}
-    marks = [one.to_item() for one in marks_of(root, log.store, log.stream)]
+    marks = [one.to_item() for one in find_marks(root, log.store, log.stream)]
     failed = [one.id for one in state.stages.values() if one.status is Status.FAILED]
-    inputs = changed_inputs(root.path, state, failed)
-    return Seen(found, files, verdicts, times, gone, inputs, marks)
+    inputs = find_changed_inputs(root.path, state, failed)
+    scripts = _find_changed_scripts(root.path, state)
+    against = [*marks, *_find_full_disk(root, state)]
+    return Seen(found, files, verdicts, times, gone, inputs, scripts, against)
 
 
-def _times(root: Path, state: Workflow) -> dict[str, float]:
-    """Return when results were written of which nothing was taken at the end of their job.
+def _find_changed_scripts(root: Path, state: Workflow) -> list[Item]:
+    """Return the scripts that differ from the log.
 
-    One that was written after its stage was completed is a deviation.
+    Loads no further modules if the log has none.
+    """
+    if not (state.scripts or any(one.attempts for one in state.stages.values())):
+        return []
+    from reconciler.files.changed_scripts import find_changed_scripts
+
+    return list(find_changed_scripts(root, state))
+
+
+def _find_full_disk(root: Root, state: Workflow) -> Iterator[Item]:
+    """Yield a problem if the file system of an unfinished workflow is full."""
+    # A read-only file system has no free bytes either, so check only writable ones.
+    if not state.is_finished and os.access(root.path, os.W_OK) and has_no_free_bytes(root.path):
+        text = f"{describe_full_disk(root.path)}; free some space and repeat the command"
+        yield Item("root", str(root.path), text, person=False)
+
+
+def _find_unrecorded_times(root: Path, state: Workflow) -> dict[str, float]:
+    """Return the write times of results for which no time was recorded at the end of their job.
+
+    A result that was written after its stage was completed is a deviation.
     """
     found = {}
     for stage in state.stages.values():
-        last = epoch(stage.completed_at)
+        last = parse_epoch(stage.completed_at)
         if stage.status is not Status.COMPLETED or last is None:
             continue
         for path in without_record(stage):
@@ -162,29 +194,45 @@ def _times(root: Path, state: Workflow) -> dict[str, float]:
     return found
 
 
-def _other_verdicts(root: Path, state: Workflow) -> Iterator[tuple[str, str]]:
+def _find_changed_verdicts(root: Path, state: Workflow) -> Iterator[tuple[str, str]]:
     for stage in state.stages.values():
         if stage.status is Status.POST_PROCESSING and stage.retry_count:
-            from reconciler.files.described import other_verdict
+            from reconciler.files.described import find_changed_verdict
 
-            if (found := other_verdict(root, state, stage)) is not None:
+            if (found := find_changed_verdict(root, state, stage)) is not None:
                 yield stage.id, str(found).removeprefix(f"{stage.id}: ")
 
 
-def changed_results(root: Path, stage: Stage, *, deep: bool = False) -> Iterator[Deviation]:
-    """Yield the results of a completed stage that are not as they were when it was completed."""
+def find_changed_results(root: Path, stage: Stage, *, deep: bool = False) -> Iterator[Deviation]:
+    """Yield the results of a completed stage that have changed since its completion."""
     if stage.completed_at is not None:
-        yield from _otherwise(root, stage, "result", stage.results, stage.completed_at, deep)
+        found = _find_differing_files(
+            root, stage, "result", stage.results, stage.completed_at, deep
+        )
+        yield from _drop_deleted(found, stage.results, stage.deleted)
 
 
-def _otherwise(
+def _drop_deleted(
+    found: Iterable[Deviation],
+    recorded: Iterable[dict[str, Any]],
+    deleted: Sequence[dict[str, Any]],
+) -> Iterable[Deviation]:
+    """Return the deviations, without files that were recorded as deleted."""
+    if not deleted:
+        return found
+    digests = {one["path"]: one["sha256"] for one in recorded}
+    known = {one["path"] for one in deleted if digests.get(one["path"]) == one["sha256"]}
+    return [one for one in found if one.kind != "missing" or one.path not in known]
+
+
+def _find_differing_files(
     root: Path, stage: Stage, what: str, recorded: Iterable[dict[str, Any]], since: str, deep: bool
 ) -> Iterator[Deviation]:
     attempt = stage.source.id if stage.source else None
-    began = epoch(since)
-    # Of an imported stage a person may have typed anything as its time: each file is looked at.
-    for one in _suspects(root, recorded, (began or 0.0) - _MARGIN, deep):
-        kind = _kind(root, one, deep)
+    began = parse_epoch(since)
+    # A person may have typed any start time for an imported stage, so check each file.
+    for one in _find_suspects(root, recorded, (began or 0.0) - _TIME_MARGIN, deep):
+        kind = _classify_change(root, one, deep)
         if kind is not None:
             after = None
             with suppress(OSError):
@@ -194,34 +242,50 @@ def _otherwise(
 
 
 def check_results(root: Path, state: Workflow, stage: Stage) -> None:
-    """Raise `ChangedResult` where a stage would build on what is no longer what was computed."""
+    """Raise `ChangedResult` if a stage would use a result that has changed.
+
+    A result that was recorded as deleted must exist again if it is an input of the stage.
+    """
     for id_ in stage.depends_on:
         upstream = state.stage(id_)
         if upstream.status is not Status.COMPLETED:
             continue
-        found = [one for one in changed_results(root, upstream) if one.kind != "touched"]
+        found = [one for one in find_changed_results(root, upstream) if one.kind != "touched"]
+        found += _find_deleted_inputs(root, upstream, stage)
         if found:
             raise ChangedResult(stage.id, found)
+
+
+def _find_deleted_inputs(root: Path, upstream: Stage, stage: Stage) -> Iterator[Deviation]:
+    """Yield the deleted results of a stage that another stage needs and that do not exist."""
+    attempt = upstream.source.id if upstream.source else None
+    for one in upstream.deleted:
+        path = one["path"]
+        is_read = any(lies_in(path, own) or lies_in(own, path) for own in stage.inputs)
+        if is_read and not exists(root / path):
+            yield Deviation(upstream.id, attempt, "result", path, "deleted", one["at"])
 
 
 def check_inputs_unchanged(root: Path, state: Workflow, stage: Stage) -> None:
     """Raise `InputsChanged` if a file that the newest attempt read differs from its record.
 
-    Files that name the points of a map are not compared: the tasks are not computed from them.
+    Files with the points of a map are not compared, because the tasks are not computed from them.
     """
     newest, points = stage.attempts[-1], files_of_points(state, stage)
     read = [one for one in newest.inputs if one["path"] not in points]
-    started = epoch(newest.started_at) or 0.0
-    suspects = _suspects(root, read, started - _MARGIN, False)
-    if changed := [one["path"] for one in suspects if _kind(root, one, True) is not None]:
+    started = parse_epoch(newest.started_at) or 0.0
+    suspects = _find_suspects(root, read, started - _TIME_MARGIN, False)
+    if changed := [
+        one["path"] for one in suspects if _classify_change(root, one, True) is not None
+    ]:
         raise InputsChanged(stage.id, newest.id, changed)
 
 
-def _suspects(
+def _find_suspects(
     root: Path, recorded: Iterable[dict[str, Any]], limit: float, deep: bool
 ) -> Iterator[dict[str, Any]]:
-    """Yield the files that may be others than those recorded; ``deep``: all of them."""
-    # It goes over each file of each stage: no object is made of a path, nothing is asked twice.
+    """Yield the recorded files that may have changed. With ``deep``, yield all of them."""
+    # This loop visits every file of every stage, so it creates no path objects.
     stat, top = os.stat, f"{root}/"
     for one in recorded:
         place = top + one["path"]
@@ -238,29 +302,29 @@ def _suspects(
             yield one
 
 
-def _kind(root: Path, recorded: dict[str, Any], deep: bool) -> str | None:
-    """Return what a file that may be another one is; None if it is as recorded."""
-    if not (root / recorded["path"]).exists():
+def _classify_change(root: Path, recorded: dict[str, Any], deep: bool) -> str | None:
+    """Return the kind of a file's change, or None if the file is as recorded."""
+    if not exists(root / recorded["path"]):
         return "missing"
-    if recorded["size"] > _QUICK and not deep:
+    if recorded["size"] > _MAX_QUICK_BYTES and not deep:
         return "touched"
-    from reconciler.attempt.markers import is_as  # only where a file was touched
+    from reconciler.attempt.markers import is_as  # needed only if a file was touched
 
     return None if is_as(root / recorded["path"], recorded) else "changed"
 
 
-def unrecorded(root: Root, state: Workflow, found: Iterable[Deviation]) -> list[Payload]:
-    """Return the commands that record which results are not as recorded, where it is news.
+def build_change_records(root: Root, state: Workflow, found: Iterable[Deviation]) -> list[Payload]:
+    """Return the commands that record changed results that are not yet recorded.
 
-    Roots of one log on several hosts each hold what was computed there: what is merely not in
-    this one is no news of it.
+    Roots with the same log on several hosts each have only the results computed there. A result
+    that is merely missing in this root is therefore not recorded.
     """
     seen: dict[str, dict[str, str]] = {}
     for one in found:
         if one.what == "result" and one.kind != "touched":
             seen.setdefault(one.stage, {})[one.path] = one.kind
     return [
-        _changed(root.path, stage.id, seen.get(stage.id, {}))
+        _build_change_record(root.path, stage.id, seen.get(stage.id, {}))
         for stage in state.stages.values()
         if {one["path"]: one["kind"] for one in stage.changed} != seen.get(stage.id, {})
         and ("changed" in seen.get(stage.id, {}).values() or _was_computed_here(root, stage))
@@ -276,49 +340,51 @@ def _was_computed_here(root: Root, stage: Stage) -> bool:
     return was_here(root, attempt.root, attempt.host)
 
 
-def _changed(root: Path, stage: str, kinds: dict[str, str]) -> Payload:
-    from lifecycle.payload import models as p  # few looks find anything
+def _build_change_record(root: Path, stage: str, kinds: dict[str, str]) -> Payload:
+    from lifecycle.payload import models as p  # few checks find a problem
     from reconciler.attempt.markers import digests
 
     files: list[dict[str, Any]] = []
     for path, kind in kinds.items():
         place = root / path
-        there = kind == "changed" and (place.is_file() or place.is_dir())
+        there = kind == "changed" and (is_file(place) or is_folder(place))
         now = digests(root, [path]) if there else ()
         size, sha256 = (now[0].size, now[0].sha256) if now else (None, None)
         files.append({"path": path, "kind": kind, "size": size, "sha256": sha256})
     return p.ResultsChanged.model_validate({"stage": stage, "files": files})
 
 
-#: Stages that are looked at, and characters of what is wrong with one.
-_FEW, _SHOWN = 3, 200
+#: Maximum number of stages that are named, and of characters for each problem.
+_MAX_STAGES, _MAX_PROBLEM_LENGTH = 3, 200
 
 
-def unfit(root: Path, state: Workflow) -> dict[str, str]:
-    """Return what must be corrected before the first stages that are due can be submitted.
+def find_stages_to_correct(root: Path, state: Workflow) -> dict[str, str]:
+    """Return the corrections that the next stages need before they can be submitted.
 
-    Only what a person wrote is looked at: submissions, profiles, resources, paths of inputs.
+    Only text written by a person is checked: submissions, profiles, resources, and input paths.
     """
     found = {}
     due = (stage for stage in state.stages.values() if is_due(state, stage))
-    for stage in (one for one in islice(due, _FEW) if _is_own(root, state, one)):
-        from reconciler.files.described import submission_of  # few stages have anything of the kind
+    for stage in (one for one in islice(due, _MAX_STAGES) if _needs_check(root, state, one)):
+        from reconciler.files.described import submission_of  # few stages have such files
 
         try:
             submission_of(root, state, stage, anew=stage.regenerate)
         except (ReconcilerError, LifecycleError, OSError) as error:
-            found[stage.id] = f"a correction: {str(getattr(error, 'message', error))[:_SHOWN]}"
+            found[stage.id] = (
+                f"a correction: {str(getattr(error, 'message', error))[:_MAX_PROBLEM_LENGTH]}"
+            )
             continue
         path = state.profile(stage).get("config_path")
-        if isinstance(path, str) and not (root / Path(path).expanduser()).exists():
+        if isinstance(path, str) and not exists(root / Path(path).expanduser()):
             found[stage.id] = f"the machine file {path}, which is missing"
     return found
 
 
-def _is_own(root: Path, state: Workflow, stage: Stage) -> bool:
-    """Whether there is something of the kind that is not as wfctl makes it."""
+def _needs_check(root: Path, state: Workflow, stage: Stage) -> bool:
+    """Return whether the stage has such text that differs from the form that wfctl writes."""
     if not stage.parameters.get("command"):
-        return (root / stage.id / PREPARED).is_file()
+        return is_file(root / stage.id / PREPARED)
     profile = state.profile(stage)
     return (
         "resource_overrides" in stage.parameters
@@ -326,5 +392,5 @@ def _is_own(root: Path, state: Workflow, stage: Stage) -> bool:
         or "config" not in profile
         or profile.get("type") == "remote"
         or any(".." in path for path in stage.inputs)
-        or (root / stage.id / PREPARED).is_file()
+        or is_file(root / stage.id / PREPARED)
     )

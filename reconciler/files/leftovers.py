@@ -1,9 +1,8 @@
-"""What an attempt wrote beside its outputs: sorted out once it is over, and never removed.
+"""Collect the leftover files of an attempt after its end. No file is removed.
 
-The wrapper gives each file a second name below the attempt's folder before DPDispatcher cleans up.
-From there a file comes into the stage's folder, if nothing else lies in its place and no limit
-holds it back; what it was and where it is then goes into a list that is written first, so that a
-crash in between loses nothing.
+The wrapper links each file into the attempt's folder before DPDispatcher cleans up. From there, a
+file is moved into the stage's folder if its path is free and the size limit allows it. A list of
+all files and locations is written first, so that a crash loses nothing.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from errno import EXDEV
@@ -24,122 +23,181 @@ from typing import TYPE_CHECKING, Any
 from eventstore.private import read_regular
 from lifecycle.payload import models as p
 from lifecycle.state.workflow import Stage, Workflow
+from lifecycle.words.scripts import is_importable
 from reconciler.attempt import execution_host as machine
 from reconciler.attempt import paths as genuine
 from reconciler.attempt.markers import digest_of, file_digest
 from reconciler.attempt.paths import AttemptPaths
 from reconciler.errors import MachineUnreachable, UnusableProfile
 from reconciler.far import ask
-from reconciler.far.ask import BroughtFile
-from reconciler.files.clearing import patterns_of
+from reconciler.far.ask import FarFile, can_be_recorded
+from reconciler.far.incoming import read_protected_files
+from reconciler.files.clearing import carry_patterns
+from reconciler.files.job_copies import find_exchanged_copies
 from reconciler.records import traces
 from service.root.disk import is_inside, system_clock, utc_text, write_whole
+from service.root.entries import is_file
 
 if TYPE_CHECKING:
     from lifecycle.payload.models import Payload
 
 
-_KEEP = Path(__file__).parents[1] / "far" / "keep.sh"
-#: Bytes that are brought from another machine if nobody says how many may be.
-_FAR_LIMIT = 10**8
-#: What says so, in the parameters of a stage or in its backend profile.
+_KEEP_SCRIPT = Path(__file__).parents[1] / "far" / "keep.sh"
+#: Default maximum number of bytes that are downloaded from another machine.
+_DEFAULT_FAR_LIMIT = 10**8
+#: Name of the parameter, of a stage or of its backend profile, that sets this limit.
 LIMIT = "bring_back_limit"
-#: Files that an event names; the list beside the attempt names all.
-_NAMED = 500
-#: Maximum number of files that the note of unreadable files names.
-_NAMED_IN_NOTE = 20
+#: Maximum number of files that an event names. The list next to the attempt names all.
+_MAX_NAMED_FILES = 500
+#: Maximum number of files that a note names.
+_MAX_FILES_IN_NOTE = 20
 
 
-def left_by(state: Workflow, stage: Stage, attempt: AttemptPaths, *, bring: bool) -> list[Payload]:
-    """Sort out what an attempt of the stage left; return the command that records it, if it is.
+def collect_leftovers(
+    state: Workflow, stage: Stage, attempt: AttemptPaths, *, bring: bool
+) -> list[Payload]:
+    """Collect the leftover files of an attempt, and return the commands that record them.
 
-    ``bring``: into the stage's folder, as far as it all together has no more bytes than its limit.
-    What the next attempt goes on from is brought to this machine in any case. May be done again
-    after it was cut off at any point, and then comes to the same. Where its machine cannot be
-    reached, a note says where it is.
+    With ``bring``, files move to the stage's folder up to the size limit. Files that the next
+    attempt needs are downloaded in any case. Safe to run again after an interruption, with the same
+    result. If the machine cannot be reached, a note names the location of the files.
     """
-    notes: list[Payload] = []
+    scripts = recorded_scripts(stage, attempt)
     listed = traces.read_json(attempt.left_list)
+    unreadable = list[OSError]()
     if listed is not None:
-        known = [BroughtFile(**one) for one in listed["files"]]
+        files = [FarFile(**one) for one in listed["files"]]
     else:
-        limit = limit_of(state, stage, attempt)
+        limit = read_limit(state, stage, attempt)
         try:
-            known, unreadable = _found(attempt, bring, limit, patterns_of(stage))
+            files, unreadable = _find_leftovers(
+                attempt, bring, limit, carry_patterns(stage), scripts
+            )
         except (MachineUnreachable, OSError) as error:
-            return [_not_sorted_out(attempt, stage, error)]
-        if unreadable:
-            shown = [str(one.filename) for one in unreadable[:_NAMED_IN_NOTE]]
-            more = len(unreadable) - len(shown)
-            names = ", ".join(shown) + (f" and {more} more" if more else "")
-            text = f"{attempt.id}: leftover files that cannot be read stay where they are: {names}"
-            notes = [p.NoteLogged(stage=stage.id, text=text)]
-        if not known and not attempt.kept.is_dir():
+            return [_build_failure_note(attempt, stage, error)]
+    known = [one for one in files if can_be_recorded(one)]
+    unnamed = [one.at or one.path for one in files if not can_be_recorded(one)]
+    notes = _build_notes(attempt, stage, [str(one.filename) for one in unreadable], unnamed)
+    if listed is None or unnamed:
+        has_files = attempt.kept.is_dir() or attempt.copies_record.exists()
+        if not (known or notes or has_files):
             return []
         _write_list(attempt, known)
     placed = _put_in_place(attempt, known)
     if placed != known:
         known = placed
         _write_list(attempt, known)
-    # That a job printed nothing is no news.
-    if all(left.path in attempt.logs and not left.size for left in known):
+    exchanged = [] if _is_far(attempt) else find_exchanged_copies(attempt, scripts)
+    # Do not report empty logs.
+    if not exchanged and all(left.path in attempt.logs and not left.size for left in known):
         return notes
+    named = sorted(known, key=lambda left: left.path not in scripts)[:_MAX_NAMED_FILES]
     stayed = any(left.at is not None and left.at.startswith("/") for left in known)
     return [
         *notes,
         p.AttemptLeft(
             stage=attempt.stage,
             attempt=attempt.id,
-            files=[p.LeftFile.model_validate(asdict(one)) for one in known[:_NAMED]],
-            more=max(0, len(known) - _NAMED),
+            files=[p.LeftFile.model_validate(asdict(one)) for one in named],
+            more=max(0, len(known) - _MAX_NAMED_FILES),
             host=traces.facts(attempt).job_host if stayed else None,
             record=file_digest(attempt.root, attempt.left_list, read_regular(attempt.left_list)),
+            exchanged=exchanged,
         ),
     ]
 
 
-def _not_sorted_out(
+def _build_notes(
+    attempt: AttemptPaths, stage: Stage, unreadable: list[str], unnamed: list[str]
+) -> list[Payload]:
+    """Return notes about the leftover files that stay in place, with their names."""
+    why = {
+        "leftover files that cannot be read": unreadable,
+        "leftover files whose name or link target is not UTF-8": unnamed,
+    }
+    notes: list[Payload] = []
+    for kind, paths in why.items():
+        if paths:
+            more = len(paths) - _MAX_FILES_IN_NOTE
+            names = ", ".join(map(_escape_path, paths[:_MAX_FILES_IN_NOTE]))
+            names += f" and {more} more" if more > 0 else ""
+            text = f"{attempt.id}: {kind} were left in place: {names}"
+            notes.append(p.NoteLogged(stage=stage.id, text=text))
+    return notes
+
+
+def _escape_path(path: str) -> str:
+    """Return a path as text for the log, with escapes for bytes that are not UTF-8."""
+    return os.fsencode(path).decode(errors="backslashreplace")
+
+
+def _build_failure_note(
     attempt: AttemptPaths, stage: Stage, error: MachineUnreachable | OSError
 ) -> Payload:
-    """Return the note that says where the leftover files stay, and why."""
-    if machine.of(attempt).is_far:
-        where = f"{ask.left_at(attempt)} on its machine"
+    """Return the note that names the location of leftover files, and why they stay there."""
+    if machine.load_execution_host(attempt).is_far:
+        where = f"{ask.kept_files_path(attempt)} on its machine"
     else:
         where = str(attempt.kept.relative_to(attempt.root))
     why = error.message if isinstance(error, MachineUnreachable) else error
-    return p.NoteLogged(stage=stage.id, text=f"{attempt.id}: what it left stays in {where}: {why}")
+    return p.NoteLogged(
+        stage=stage.id,
+        text=f"{attempt.id}: the leftover files of the attempt stay in {where}: {why}",
+    )
 
 
-def _write_list(attempt: AttemptPaths, known: Iterable[BroughtFile]) -> None:
+def _is_far(attempt: AttemptPaths) -> bool:
+    return machine.load_execution_host(attempt).is_far
+
+
+def _write_list(attempt: AttemptPaths, known: Iterable[FarFile]) -> None:
     text = json.dumps({"files": [asdict(one) for one in known]}, indent=1)
     write_whole(attempt.left_list, text.encode("utf-8", "surrogateescape") + b"\n")
 
 
-def _found(
-    attempt: AttemptPaths, bring: bool, limit: int | None, wanted: Sequence[str]
-) -> tuple[list[BroughtFile], list[OSError]]:
+def _find_leftovers(
+    attempt: AttemptPaths,
+    bring: bool,
+    limit: int | None,
+    wanted: Sequence[str],
+    scripts: Mapping[str, str],
+) -> tuple[list[FarFile], list[OSError]]:
     """Return the leftover files with their places, and the errors of files that cannot be read."""
-    where, errors = machine.of(attempt), list[OSError]()
+    where, errors = machine.load_execution_host(attempt), list[OSError]()
     if where.is_far:
-        there = ask.brought(attempt, limit if bring else 0, wanted)
-        here = _sorted_out(attempt, list(_news(attempt, errors)), bring, None)
+        there = ask.download_leftovers(attempt, limit if bring else 0, wanted)
+        here = _choose_places(
+            attempt, list(_find_kept_files(attempt, errors, scripts)), bring, None
+        )
         return [*here, *there], errors
     if traces.copies_below(Path(where.scratch)):
-        # Its monitor may not have come to keep what still lies in scratch copies.
+        # The monitor may have ended before it kept the files in scratch copies.
         script = '. "$0" && keep_left "$1" "$2"'
-        command = ["bash", "-c", script, str(_KEEP), where.scratch, str(attempt.kept)]
+        command = ["bash", "-c", script, str(_KEEP_SCRIPT), where.scratch, str(attempt.kept)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             why = done.stderr.strip()[-500:]
-            raise OSError(f"{attempt.tag}: what it wrote cannot be kept: {why}")
-    return _sorted_out(attempt, list(_news(attempt, errors)), bring, limit), errors
+            raise OSError(f"the files that the attempt {attempt.tag} wrote cannot be kept: {why}")
+    _open_folders(attempt.kept)
+    stays = find_exchanged_copies(attempt, scripts)
+    news = list(_find_kept_files(attempt, errors, scripts))
+    return _choose_places(attempt, news, bring, limit, stays), errors
 
 
-def _news(attempt: AttemptPaths, errors: list[OSError]) -> Iterator[BroughtFile]:
-    """Yield what was kept and is neither collected already nor an input that did not change.
+def recorded_scripts(stage: Stage, attempt: AttemptPaths) -> dict[str, str]:
+    """Return the recorded scripts and modules of an attempt: path → SHA-256 in hex."""
+    recorded = next((one for one in stage.attempts if one.id == attempt.id), None)
+    return {} if recorded is None else {**(recorded.beside or {}), **recorded.scripts}
 
-    Behind it comes what the jobs printed and is in place already. The errors of files that cannot
-    be read are added to ``errors``.
+
+def _find_kept_files(
+    attempt: AttemptPaths, errors: list[OSError], scripts: Mapping[str, str]
+) -> Iterator[FarFile]:
+    """Yield the kept files that are neither collected already nor unchanged inputs.
+
+    A script whose digest differs from the record was changed, even if the file in the root is the
+    same. Output files of the jobs that are already in place follow. Errors of files that cannot be
+    read are added to ``errors``.
     """
     _open_folders(attempt.kept)
     below = [(Path(at), folders, names) for at, folders, names in os.walk(attempt.kept)]
@@ -148,10 +206,11 @@ def _news(attempt: AttemptPaths, errors: list[OSError]) -> Iterator[BroughtFile]
         for file in (folder / name for name in sorted([*names, *links])):
             path = str(file.relative_to(attempt.kept))
             try:
-                if _is_same(file, attempt.root / path):
+                is_other = path in scripts and _describe_file(file, path).sha256 != scripts[path]
+                if not is_other and _is_same(file, attempt.root / path):
                     file.unlink()
                     continue
-                found = _of(file, path)
+                found = _describe_file(file, path)
             except OSError as error:
                 error.filename = file.relative_to(attempt.root)
                 errors.append(error)
@@ -159,12 +218,12 @@ def _news(attempt: AttemptPaths, errors: list[OSError]) -> Iterator[BroughtFile]
             yield found
     for path in attempt.logs if attempt.launch_record.exists() else ():
         place = attempt.root / path
-        if not os.path.lexists(attempt.kept / path) and place.is_file() and place.stat().st_size:
-            yield _of(place, path)
+        if not os.path.lexists(attempt.kept / path) and is_file(place) and place.stat().st_size:
+            yield _describe_file(place, path)
 
 
 def _open_folders(kept: Path) -> None:
-    """Make the folders below a folder usable for their owner, as a job may have closed them."""
+    """Give the owner full access to all folders below a folder. A job may have closed them."""
     for folder, names, _ in os.walk(kept):
         for path in (Path(folder, name) for name in names):
             if not path.is_symlink() and path.stat().st_mode & 0o700 != 0o700:
@@ -173,77 +232,97 @@ def _open_folders(kept: Path) -> None:
 
 
 def _is_same(file: Path, place: Path) -> bool:
-    if file.is_symlink() or place.is_symlink():
-        return file.is_symlink() and place.is_symlink() and file.readlink() == place.readlink()
-    if not place.is_file() or file.stat().st_size != place.stat().st_size:
+    if file.is_symlink():
+        return place.is_symlink() and file.readlink() == place.readlink()
+    # The copy of a link is a regular file.
+    if not is_file(place) or file.stat().st_size != place.stat().st_size:
         return False
     return file.samefile(place) or digest_of(file) == digest_of(place)
 
 
-def _of(file: Path, path: str) -> BroughtFile:
+def _describe_file(file: Path, path: str) -> FarFile:
     if file.is_symlink():
         target = str(file.readlink())
-        return BroughtFile(path, 0, hashlib.sha256(os.fsencode(target)).hexdigest(), link=target)
-    return BroughtFile(path, file.stat().st_size, digest_of(file))
+        return FarFile(path, 0, hashlib.sha256(os.fsencode(target)).hexdigest(), link=target)
+    return FarFile(path, file.stat().st_size, digest_of(file))
 
 
-def _sorted_out(
-    attempt: AttemptPaths, found: Sequence[BroughtFile], bring: bool, limit: int | None
-) -> list[BroughtFile]:
-    """Say of each file where it goes; the smallest first, as far as the limit reaches."""
+def _choose_places(
+    attempt: AttemptPaths,
+    found: Sequence[FarFile],
+    bring: bool,
+    limit: int | None,
+    stays: Sequence[str] = (),
+) -> list[FarFile]:
+    """Choose the place of each file, smallest files first, until the limit is reached.
+
+    Files in ``stays`` remain in the folder of the attempt.
+    """
     total, places = 0, dict[str, str | None]()
     for left in sorted(found, key=lambda one: (one.path not in attempt.logs, one.size, one.path)):
         total += left.size
         fits = limit is None or total <= limit or left.path in attempt.logs
-        goes = bring and fits and left.path.startswith(f"{attempt.stage}/")
+        goes = (
+            bring and fits and left.path not in stays and left.path.startswith(f"{attempt.stage}/")
+        )
         kept = str((attempt.kept / left.path).relative_to(attempt.root))
-        places[left.path] = None if goes and _is_free(attempt, left) else kept
+        places[left.path] = None if goes and _can_be_placed(attempt, left) else kept
     return [replace(left, at=places[left.path]) for left in found]
 
 
-def _is_free(attempt: AttemptPaths, left: BroughtFile) -> bool:
-    """Whether a file can lie where the job wrote it: nobody's file is ever overwritten."""
+def _can_be_placed(attempt: AttemptPaths, left: FarFile) -> bool:
+    """Return whether a file can be put where the job wrote it.
+
+    No existing file is overwritten.
+    """
     place = attempt.root / left.path
     if not os.path.lexists(attempt.kept / left.path):
-        return True  # it was brought back already
+        return True  # already downloaded
     above = next(one for one in place.parents if os.path.lexists(one))
-    return is_inside(above, attempt.root) and above.is_dir() and not os.path.lexists(place)
+    # Another machine may name any path, but a local job could write anywhere itself.
+    is_far = machine.load_execution_host(attempt).is_far
+    if is_far and (is_importable(left.path) or read_protected_files(attempt.folder).has(place)):
+        return False
+    bounds = attempt.stage_folder if is_far else attempt.root
+    return is_inside(above, bounds) and above.is_dir() and not os.path.lexists(place)
 
 
-def _put_in_place(attempt: AttemptPaths, known: Iterable[BroughtFile]) -> list[BroughtFile]:
-    """Move leftover files to their places; return the list, with where a file stays instead."""
-    placed = list[BroughtFile]()
+def _put_in_place(attempt: AttemptPaths, known: Iterable[FarFile]) -> list[FarFile]:
+    """Move leftover files to their places, and return the list with the final places."""
+    placed = list[FarFile]()
     for left in known:
         kept, place, at = attempt.kept / left.path, attempt.root / left.path, left.at
         try:
             if at is None and os.path.lexists(kept) and not os.path.lexists(place):
                 place.parent.mkdir(parents=True, exist_ok=True)
                 kept.rename(place)
-        except OSError:  # a folder in which nothing can be made: the log names where the file is
+        except OSError:  # the folder is not writable, so the log names the file's location
             at = str(kept.relative_to(attempt.root))
         placed.append(replace(left, at=at))
     for folder, _, _ in os.walk(attempt.kept, topdown=False):
-        with suppress(OSError):  # a folder that is not empty, or cannot be changed
+        with suppress(OSError):  # the folder is not empty or cannot be changed
             Path(folder).rmdir()
     return placed
 
 
-def limit_of(state: Workflow, stage: Stage, attempt: AttemptPaths) -> int | None:
-    """Return how many bytes of what it left an attempt brings back, None for all of them.
+def read_limit(state: Workflow, stage: Stage, attempt: AttemptPaths) -> int | None:
+    """Return the maximum number of leftover bytes to move into place, or None for no limit.
 
-    Raises UnusableProfile where neither a number of bytes nor words such as ``2 GB`` say so.
+    Raises UnusableProfile if the setting is neither a number of bytes nor a size such as ``2 GB``.
     """
     for given in (stage.parameters, state.profile(stage)):
         if given.get(LIMIT) is not None:
-            found = size_of(given[LIMIT])
+            found = parse_size(given[LIMIT])
             if found is None:
-                raise UnusableProfile(LIMIT, "bytes, or words such as 2 GB", given[LIMIT])
+                raise UnusableProfile(
+                    LIMIT, "a number of bytes, or a size such as 2 GB", given[LIMIT]
+                )
             return found
-    return _FAR_LIMIT if machine.of(attempt).is_far else None
+    return _DEFAULT_FAR_LIMIT if machine.load_execution_host(attempt).is_far else None
 
 
-def size_of(value: Any) -> int | None:
-    """Return bytes for a number of them or for words such as ``2 GB``; None if it is neither."""
+def parse_size(value: Any) -> int | None:
+    """Return the bytes for a number or for a size such as ``2 GB``, or None if it is neither."""
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         return value
     if not isinstance(value, str):
@@ -254,28 +333,28 @@ def size_of(value: Any) -> int | None:
     return int(float(found[1]) * 1000 ** " KMGT".index((found[2] or "B").upper()[:-1] or " "))
 
 
-def bring_back(attempt: AttemptPaths) -> None:
-    """Put what the attempt's jobs were to bring back into its place, then mark it as collected.
+def restore_results(attempt: AttemptPaths) -> None:
+    """Put the results of the attempt's jobs in place, then mark the attempt as collected.
 
-    For an attempt whose jobs are over and whose monitors end without a result, or whose root was
-    moved: its submission names a place that is gone. May be done again after it was cut off at any
-    point. Raises OSError, and of jobs on another machine MachineUnreachable.
+    Used if the jobs are over but the monitors end without a result, or if the root was moved, so
+    that the submission names a folder that no longer exists. Safe to run again after an
+    interruption. Raises OSError, and for jobs on another machine MachineUnreachable.
     """
     own = genuine.submission_of(attempt) or {}
     base = attempt.root / str(own.get("work_base", "."))
-    if machine.of(attempt).is_far:
-        ask.bring(attempt, base)
+    if machine.load_execution_host(attempt).is_far:
+        ask.download_results(attempt, base)
     for copy in traces.scratch_copies(attempt):
         for pattern in traces.backward(attempt):
             for found in copy.glob(pattern):
-                _move(found, base / found.relative_to(copy))
+                _move_file(found, base / found.relative_to(copy))
     bound = f"0\n{attempt.tag} {utc_text(system_clock())}\n".encode()
     write_whole(attempt.exit_code_record, bound)
     write_whole(attempt.exit_code_marker, b"0\n")
     write_whole(attempt.done_marker, bound)
 
 
-def _move(source: Path, target: Path) -> None:
+def _move_file(source: Path, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     if target.is_dir():
         return
@@ -284,7 +363,7 @@ def _move(source: Path, target: Path) -> None:
     except OSError as error:
         if error.errno != EXDEV:
             raise
-        # From another file system: whole beside its place first, since a copy may be cut off.
+        # Copy to a temporary name first, because a copy may be interrupted.
         partial = target.with_name(f".{target.name}.part")
         if partial.is_dir() and not partial.is_symlink():
             shutil.rmtree(partial)

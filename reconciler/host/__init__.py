@@ -1,1 +1,1 @@
-"""What a host tells: processes, locks, folders, tmux, the queue of a scheduler."""
+"""Query a host: processes, locks, folders, tmux and the queue of a scheduler."""

@@ -1,4 +1,4 @@
-"""Programs of this machine, and schedulers, asked with a time limit."""
+"""Query programs of this machine and schedulers, with a time limit."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from service.errors import RootBusy
 
 
 def is_held(path: Path) -> bool | None:
-    """Say whether a process holds the lock; False if there is no file, None if unreadable.
+    """Return whether a process holds the lock, or False if there is no file, None if unreadable.
 
-    The look takes a shared lock for an instant, so those who take the lock for good must allow
-    for a moment's wait.
+    The check takes a shared lock for an instant, so a process that takes the lock exclusively must
+    be prepared to wait for a moment.
     """
     try:
         handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
@@ -41,25 +41,28 @@ def is_held(path: Path) -> bool | None:
     except BlockingIOError:
         return True
     except OSError:
-        # A file system that knows no locks answers with an error: that is no answer.
+        # A file system without locks returns an error, so the state of the lock is unknown.
         return None
     finally:
         os.close(handle)
     return False
 
 
-#: Seconds between two tries.
+#: Seconds between two attempts to take a lock.
 _PAUSE = 0.005
-#: From here on lie the bytes of stages with names of their own.
+#: Offset of the first lock byte for stages whose name is not a number.
 _NAMED = 1 << 32
 
 
 @contextmanager
-def held(path: Path, stage: str, timeout: float) -> Iterator[None]:
-    """Hold a stage; raises `RootBusy` where another does for longer than ``timeout`` seconds."""
+def hold_stage(path: Path, stage: str, timeout: float) -> Iterator[None]:
+    """Hold a stage.
+
+    Raises `RootBusy` if another process holds it for more than ``timeout`` seconds.
+    """
     deadline = time.monotonic() + timeout
     while True:
-        with held_if_free(path, [stage]) as mine:
+        with hold_free_stages(path, [stage]) as mine:
             if mine:
                 yield
                 return
@@ -69,19 +72,19 @@ def held(path: Path, stage: str, timeout: float) -> Iterator[None]:
 
 
 @contextmanager
-def held_if_free(path: Path, stages: Iterable[str]) -> Iterator[set[str]]:
-    """Hold those of the stages that nobody else holds, and yield which they are."""
+def hold_free_stages(path: Path, stages: Iterable[str]) -> Iterator[set[str]]:
+    """Hold those stages that no other process holds, and yield their names."""
     file = open_lock(path)
     try:
-        yield {stage for stage in stages if _is_taken(file, _place(stage))}
+        yield {stage for stage in stages if _is_taken(file, _lock_byte(stage))}
     finally:
         os.close(file)
 
 
-def _place(stage: str) -> int:
-    """Return the byte of a stage: the N-th of ``stage-N``, for other names one far behind.
+def _lock_byte(stage: str) -> int:
+    """Return the lock byte of a stage: byte N for ``stage-N``, a distant byte for other names.
 
-    Two names may share a byte, as rarely as two digests begin alike; then one waits for the other.
+    In rare cases, two names share a byte. Then one process waits for the other.
     """
     number = stage_number(stage)
     if number is not None and number < _NAMED:
@@ -90,7 +93,7 @@ def _place(stage: str) -> int:
 
 
 def _is_taken(file: int, place: int) -> bool:
-    """Try to lock a byte; says whether that was possible."""
+    """Try to lock a byte, and return whether this succeeded."""
     # struct flock of fcntl(2): type, whence, start, length, and a process id that must be 0.
     wanted = struct.pack("hhqqi0q", fcntl.F_WRLCK, os.SEEK_SET, place, 1, 0)
     try:
@@ -100,12 +103,19 @@ def _is_taken(file: int, place: int) -> bool:
     return True
 
 
-#: Lets no Python import from the current folder, which is most often a root.
+#: Prevents Python from importing modules from the current folder, which is usually a root.
 SAFE = {"PYTHONSAFEPATH": "1"}
 
 
-def find(environ: Mapping[str, str], given: Path | None = None) -> Path:
-    """Return the dpdisp to run: the one given, WFCTL_DPDISP, beside this Python, on the PATH.
+def command_of_module(module: str) -> list[str]:
+    """Return the command that runs a module of wfctl in another process, whatever PYTHONPATH is."""
+    application = Path(__file__).resolve().parents[2]
+    package = application.parent if application.name == "app" else application / "wfctl_eventstore"
+    return [sys.executable, "-P", str(package / "__main__.py"), "-m", module]
+
+
+def find_dpdisp(environ: Mapping[str, str], given: Path | None = None) -> Path:
+    """Return the dpdisp program: the given one, WFCTL_DPDISP, next to this Python, or on the PATH.
 
     Raises ProgramMissing.
     """
@@ -119,33 +129,35 @@ def find(environ: Mapping[str, str], given: Path | None = None) -> Path:
     raise ProgramMissing(
         "dpdisp",
         (str(named),) if named else (str(beside), "PATH"),
-        "Install wfctl with its dependencies, or set WFCTL_DPDISP to the program.",
+        "Install wfctl with its dependencies, or set WFCTL_DPDISP to the path of the program.",
     )
 
 
-def beside(program: Path, name: str) -> Path:
-    """Return the program of that name in the environment of another; raises ProgramMissing."""
+def find_neighbor_program(program: Path, name: str) -> Path:
+    """Return the program with this name in the environment of another. Raises ProgramMissing."""
     found = program.with_name(name)
     if not os.access(found, os.X_OK):
-        hint = f"Install it where {program.name} is, or set WFCTL_DPDISP to another {program.name}."
+        hint = (
+            f"Install {name} next to {program.name}, or set WFCTL_DPDISP to another {program.name}."
+        )
         raise ProgramMissing(name, (str(found),), hint)
     return found
 
 
-def interpreter(program: Path) -> list[str]:
-    """Return the Python that runs a program, as its first line names it; empty if none."""
+def read_interpreter(program: Path) -> list[str]:
+    """Return the Python command from the first line of a program, or an empty list."""
     with program.open("rb") as stream:
         first = stream.readline().decode(errors="replace")
     return first[2:].split() if first.startswith("#!") else []
 
 
-def starting(program: Path, ends: Path | None = None) -> list[str]:
-    """Return the words that start a program of DPDispatcher with what it needs and no more.
+def build_start_command(program: Path, ends: Path | None = None) -> list[str]:
+    """Return the command that starts a program of DPDispatcher with only the modules that it needs.
 
-    ``ends`` is the folder that tells when the jobs which it submits are over. Where another program
-    stands before it than Python, it is started as it is.
+    ``ends`` is the folder in which jobs record their end. If the command does not start with
+    Python, it is returned unchanged.
     """
-    python = interpreter(program)
+    python = read_interpreter(program)
     if not any("python" in Path(word).name for word in python):
         return [str(program)]
     script = Path(__file__).parents[1] / "far" / "start.py"
@@ -153,9 +165,9 @@ def starting(program: Path, ends: Path | None = None) -> list[str]:
     return [*python, str(script), *flags, str(program)]
 
 
-def version(program: Path) -> str | None:
-    """Say which DPDispatcher a program runs; importing it would write files."""
-    python = interpreter(program)
+def read_dpdispatcher_version(program: Path) -> str | None:
+    """Return the version of DPDispatcher that a program runs. An import would write files."""
+    python = read_interpreter(program)
     if not python:
         return None
     if python == [sys.executable]:
@@ -164,7 +176,7 @@ def version(program: Path) -> str | None:
         with suppress(metadata.PackageNotFoundError):
             return metadata.version("dpdispatcher")
     ask = "from importlib.metadata import version; print(version('dpdispatcher'))"
-    # Its modules are its own: with -c Python would look into the current folder first.
+    # Run in `/`, because with -c Python imports from the current folder first.
     done = subprocess.run(
         [*python, "-c", ask],
         cwd="/",
@@ -176,11 +188,11 @@ def version(program: Path) -> str | None:
     return done.stdout.strip() or None
 
 
-#: States in which Slurm has ended with a job.
+#: States of Slurm for jobs that have ended.
 _ENDED = frozenset({"COMPLETED", "FAILED", "REVOKED", "SPECIAL_EXIT"})
-#: Ended through no fault of the job.
+#: States of Slurm for jobs that ended through no fault of their own.
 TAKEN = frozenset({"CANCELLED", "NODE_FAIL", "PREEMPTED", "BOOT_FAIL"})
-#: Ended since the job took more than it had asked for.
+#: States of Slurm for jobs that ended because they exceeded a requested limit.
 EXCEEDED = frozenset({"TIMEOUT", "OUT_OF_MEMORY", "DEADLINE"})
 #: State of a job that Slurm ended → the line that Slurm printed into the output of the job.
 _PRINTED = (
@@ -190,13 +202,13 @@ _PRINTED = (
 )
 
 
-def end_printed(output: str) -> str | None:
-    """Return the state of a job by what Slurm printed into its output; None without such a line."""
+def find_printed_end(output: str) -> str | None:
+    """Return the state of a job from the line that Slurm printed into its output, or None."""
     return next((state for state, words in _PRINTED if words.search(output)), None)
 
 
-#: What DPDispatcher prints of a submission that the scheduler neither took nor refused, as far as
-#: anybody knows: no connection, no answer in time, success without an id.
+#: Output of DPDispatcher if it is unknown whether the scheduler accepted a submission.
+#: Examples are no connection, no answer in time, and success without a job id.
 UNHEARD = (
     "Unable to contact slurm controller",
     "Socket timed out on send/recv operation",
@@ -206,9 +218,9 @@ UNHEARD = (
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A job as the scheduler lists it; ``folder`` is the one it was submitted from.
+    """A job in the list of the scheduler. ``folder`` is the folder of its submission.
 
-    ``reason`` is why it is pending; None if it is not, or if the scheduler does not say.
+    ``reason`` is the reason why it is pending; None if it is not, or if the reason is unknown.
     """
 
     id: str
@@ -218,13 +230,13 @@ class Listed:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it waits or runs; an unknown state counts as not finished."""
+        """Return whether the job waits or runs. An unknown state counts as not finished."""
         return self.state not in _ENDED | TAKEN | EXCEEDED
 
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """The scheduler's answer; ``listed`` is None if it gave none, and ``error`` says why.
+    """The scheduler's answer. Without an answer, ``listed`` is None and ``error`` is the reason.
 
     ``asked_at`` is in ns since the epoch, by the clock of the machine that asked.
     """
@@ -234,9 +246,9 @@ class Queue:
     error: str | None = None
 
     def split(self, places: AbstractSet[str]) -> dict[str, Queue]:
-        """Return what it says of the jobs that work in each of the folders or below it.
+        """Return the part of the answer for each folder: the jobs that work in it or below it.
 
-        One of a known id that works elsewhere is somebody else's: ids are used again.
+        A job with a known id that works elsewhere belongs to another user, because ids are reused.
         """
         if self.listed is None:
             return dict.fromkeys(places, self)

@@ -1,6 +1,6 @@
-"""Reading small files that others may have put something else in place of.
+"""Read small files that other users may have replaced.
 
-A named pipe would make its reader wait for ever, and a folder or a broken disk would end it.
+Opening a named pipe could block forever, and a folder or a broken disk raises an error.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from pathlib import Path
 
 from eventstore.private import read_regular
 
-#: Digits of the longest number that any of these files holds: a process id, clock ticks.
+#: Maximum number of digits of the numbers in these files, for process ids and clock ticks.
 _DIGITS = 20
 
 
-def content(path: Path) -> bytes | None:
-    """Return what a file holds, None if nothing is there.
+def read_content(path: Path) -> bytes | None:
+    """Return the content of a file, or None if it does not exist.
 
-    Raises OSError for what cannot be read: a folder, a pipe, a device.
+    Raises OSError if the path cannot be read, for example a folder, a pipe or a device.
     """
     try:
         return read_regular(path)
@@ -24,16 +24,16 @@ def content(path: Path) -> bytes | None:
         return None
 
 
-def text(path: Path) -> str:
-    """Return a file's text; nothing if it is missing or cannot be read."""
+def read_text(path: Path) -> str:
+    """Return the text of a file, or "" if it is missing or cannot be read."""
     try:
-        return (content(path) or b"").decode(errors="replace")
+        return (read_content(path) or b"").decode(errors="replace")
     except OSError:
         return ""
 
 
-def number(word: str) -> int | None:
-    """Return a number of plain digits; None for anything else, or one that nobody would write."""
+def parse_number(word: str) -> int | None:
+    """Return a number of plain digits, or None for other text or an unreasonably long number."""
     word = word.strip()
     is_one = word.isascii() and word.isdigit() and len(word) <= _DIGITS
     return int(word) if is_one else None

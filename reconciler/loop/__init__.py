@@ -1,1 +1,1 @@
-"""The loop: session after session, step after step, until nothing is left to do."""
+"""Run sessions of the loop, step by step, until no work is left."""

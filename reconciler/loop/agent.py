@@ -1,6 +1,6 @@
-"""An external agent: a program that is given one task of one stage, and its prompt.
+"""Run an external agent: a program that gets a prompt for one task of one stage.
 
-The log is believed, not the agent: what it says is kept, what it did is read from the events.
+wfctl trusts only the log. It keeps the agent's output, but reads the results from the events.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ from reconciler.host import processes
 from reconciler.host.processes import Process
 
 T = TypeVar("T")
-#: Seconds between two looks at a process, and those an agent has to end once it is asked to.
-_GLANCE = 0.1
-_GRACE = 5.0
-#: Where an agent's prompts and words are kept, and which one works, below ``.wfctl/``.
+#: Seconds between two checks of a process, and for an agent to end after a request.
+_POLL_INTERVAL = 0.1
+_TERMINATE_TIMEOUT = 5.0
+#: Folder below ``.wfctl/`` with the prompts and outputs of agents and the record of the active one.
 FOLDER = "agents"
 RECORD = "agent.json"
-#: What the folder of tasks is called that are of no stage; no stage can be called so.
+#: Folder name for agent tasks that belong to no stage. No stage can have this name.
 _NO_STAGE = "init.sh"
-#: The variable by which an agent, and what it starts, knows its prompt.
+#: Environment variable that names the prompt for an agent and its child processes.
 _PROMPT = "WFCTL_PROMPT"
 
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """A command that takes a prompt on stdin; ``time_limit`` in seconds for each task.
+    """A command that takes a prompt on stdin. ``time_limit`` is in seconds for each task.
 
-    By its ``name`` its events are told.
+    The ``name`` identifies the agent in events.
     """
 
     words: tuple[str, ...]
@@ -57,7 +57,7 @@ class Agent:
 
 @dataclass(frozen=True, slots=True)
 class AgentTask:
-    """What an agent is to do: a stage (None: of no stage), the kind of work, and the prompt."""
+    """A task for an agent: the kind of work, the prompt and the stage, or None for no stage."""
 
     stage: str | None
     kind: str
@@ -66,9 +66,9 @@ class AgentTask:
 
 @dataclass(frozen=True, slots=True)
 class AgentEnd:
-    """How an agent ended: its exit code, negative for a signal; what it said is in ``output``.
+    """The end of an agent. ``exit_code`` is negative for a signal.
 
-    ``stopped``: it was ended from here, as it took too long or somebody asked.
+    ``stopped`` means that wfctl ended the agent, after its time limit or on request.
     """
 
     exit_code: int
@@ -78,7 +78,7 @@ class AgentEnd:
 
     @property
     def was_lost(self) -> bool:
-        """Whether somebody else's signal ended it: no fault of its own."""
+        """Return whether a signal from elsewhere ended the agent, which is not its fault."""
         return self.exit_code < 0 and not self.stopped
 
     def __str__(self) -> str:
@@ -87,8 +87,8 @@ class AgentEnd:
 
 
 @dataclass(frozen=True, slots=True)
-class Working:
-    """The agent at work, as a later loop can tell it: its process and the prompt it was given."""
+class RunningAgent:
+    """The running agent, identified for a later loop by its process and its prompt."""
 
     pid: int
     ticks: int
@@ -96,10 +96,10 @@ class Working:
     prompt: str
 
     def is_left(self) -> bool:
-        """Say whether the very process lives, or something that it began, in its own group.
+        """Return whether the agent's process, or a child process in its process group, still runs.
 
-        Where it is gone its id may be another's: the group counts as its own only while a process
-        of it began with the prompt in its environment, which is of one task alone.
+        After the end of the process, its id may be reused. The group then belongs to the agent only
+        if a process in it has the unique prompt of the agent in its environment.
         """
         if Process(self.pid, self.ticks, self.boot_id).is_alive():
             return True
@@ -107,11 +107,11 @@ class Working:
         return same_boot and processes.group_began_with(self.pid, f"{_PROMPT}={self.prompt}")
 
 
-def agent_of(command: str, time_limit: float, folder: Path, name: str | None = None) -> Agent:
-    """Return the agent that a command line names; a path in it is taken from ``folder``.
+def parse_agent(command: str, time_limit: float, folder: Path, name: str | None = None) -> Agent:
+    """Return the agent that a command line names. A path in it is relative to ``folder``.
 
-    Without a ``name`` it is called as its program is. Raises `AgentMissing` if there is no such
-    program, before anything is started.
+    Without a ``name``, the agent is named after its program. Raises `AgentMissing` if the program
+    does not exist, before anything is started.
     """
     try:
         words = shlex.split(command)
@@ -123,44 +123,47 @@ def agent_of(command: str, time_limit: float, folder: Path, name: str | None = N
     return Agent((str(found), *words[1:]), time_limit, name or Path(words[0]).name)
 
 
-def waited(look: Callable[[], T], within: float = inf) -> T:
-    """Look until there is what is waited for, or so many seconds are over; return the last look."""
+def poll_until(look: Callable[[], T], within: float = inf) -> T:
+    """Call `look` until its result is true or the time is over, and return the last result."""
     end = time.monotonic() + within
     while not (seen := look()) and time.monotonic() < end:
-        time.sleep(_GLANCE)
+        time.sleep(_POLL_INTERVAL)
     return seen
 
 
-def ended_by_itself(
+def wait_or_terminate(
     has_ended: Callable[[], bool],
     signals: Callable[[signal.Signals], object],
     limit: float,
     grace: float,
     is_over: Callable[[], bool],
 ) -> bool:
-    """Wait until a process has ended, or ask it to, and give it some time for that.
+    """Wait until a process has ended. If needed, signal it and give it time to end.
 
-    It is asked to once it took longer than ``limit`` seconds, or once ``is_over`` says so.
+    It is signalled after ``limit`` seconds, or when ``is_over`` returns true.
     """
-    waited(lambda: has_ended() or is_over(), limit)
+    poll_until(lambda: has_ended() or is_over(), limit)
     if has_ended():
         return True
     signals(signal.SIGTERM)
-    waited(has_ended, grace)
+    poll_until(has_ended, grace)
     return False
 
 
-def record_of(kind: Callable[..., T], path: Path) -> T | None:
-    """Return what a loop wrote down of a process; None if nothing is there or a crash cut it."""
+def read_record(kind: Callable[..., T], path: Path) -> T | None:
+    """Read a loop's record of a process, or return None if it is missing or incomplete."""
     with suppress(FileNotFoundError, ValueError, TypeError):
         return kind(**orjson.loads(read_regular(path)))
     return None
 
 
-def hand_over(jobs: Jobs, agent: Agent, task: AgentTask, is_over: Callable[[], bool]) -> AgentEnd:
-    """Give a task to the agent and wait until it has ended.
+def run_agent_task(
+    jobs: Jobs, agent: Agent, task: AgentTask, is_over: Callable[[], bool]
+) -> AgentEnd:
+    """Give a task to the agent and wait until the agent has ended.
 
-    It is stopped if its time is up or ``is_over`` says so. Raises `AgentNotStarted`.
+    The agent is stopped after its time limit or when ``is_over`` returns true. Raises
+    `AgentNotStarted`.
     """
     parent = jobs.service.root.folder / FOLDER / (task.stage or _NO_STAGE)
     parent.mkdir(parents=True, exist_ok=True)
@@ -168,19 +171,20 @@ def hand_over(jobs: Jobs, agent: Agent, task: AgentTask, is_over: Callable[[], b
     folder.mkdir()
     prompt = folder / "prompt.md"
     prompt.write_text(task.prompt, "utf-8")
-    given = f"handed to agent {agent.name} to {task.kind} (prompt: {prompt.relative_to(jobs.root)})"
+    place = prompt.relative_to(jobs.root)
+    given = f"gave the task {task.kind!r} to agent {agent.name} (prompt: {place})"
     jobs.record(p.NoteLogged(stage=task.stage, text=given))
-    left = _attended(jobs, agent, task, prompt, is_over)
+    left = _run_agent(jobs, agent, task, prompt, is_over)
     said = f"agent {agent.name} {left} (output: {left.output})"
     jobs.record(p.NoteLogged(stage=task.stage, text=said))
     return left
 
 
-def _attended(
+def _run_agent(
     jobs: Jobs, agent: Agent, task: AgentTask, prompt: Path, is_over: Callable[[], bool]
 ) -> AgentEnd:
     output, record = prompt.with_name("output.log"), jobs.service.root.folder / RECORD
-    began, environ = time.monotonic(), _environment(jobs, agent, task, prompt)
+    began, environ = time.monotonic(), _build_environment(jobs, agent, task, prompt)
     with prompt.open("rb") as given, output.open("wb") as said:
         try:
             process = subprocess.Popen(
@@ -190,7 +194,8 @@ def _attended(
                 stdin=given,
                 stdout=said,
                 stderr=subprocess.STDOUT,
-                # A group of its own, to be ended as a whole; jobs that it dispatched are in others.
+                # The agent gets its own process group, so that it can be ended as a whole.
+                # Jobs that the agent dispatched are in other groups.
                 start_new_session=True,
             )
         except OSError as error:
@@ -198,15 +203,19 @@ def _attended(
     pid = process.pid
     try:
         if found := processes.identify(pid):
-            # So that it can be told if this loop dies.
-            entry = Working(**found.to_dict(), prompt=str(prompt))
+            # Record the agent, so that it can be found if this loop dies.
+            entry = RunningAgent(**found.to_dict(), prompt=str(prompt))
             record.write_text(json.dumps(asdict(entry)))
-        by_itself = ended_by_itself(
-            partial(_has_ended, pid), partial(_signal_group, pid), agent.time_limit, _GRACE, is_over
+        by_itself = wait_or_terminate(
+            partial(_has_ended, pid),
+            partial(_signal_group, pid),
+            agent.time_limit,
+            _TERMINATE_TIMEOUT,
+            is_over,
         )
     finally:
-        # What it began must not go on beside the next one. Its id is nobody else's until it is
-        # reaped, so this is its group.
+        # Child processes of this agent must not run at the same time as the next agent.
+        # The id cannot be reused before the agent is reaped, so this is its group.
         _signal_group(pid, signal.SIGKILL)
         process.wait()
         record.unlink(missing_ok=True)
@@ -215,7 +224,7 @@ def _attended(
     return AgentEnd(process.returncode, seconds, not by_itself, shown)
 
 
-def _environment(jobs: Jobs, agent: Agent, task: AgentTask, prompt: Path) -> dict[str, str]:
+def _build_environment(jobs: Jobs, agent: Agent, task: AgentTask, prompt: Path) -> dict[str, str]:
     known = {
         "WFCTL_ACTOR": f"agent:{agent.name}",
         "WFCTL_STAGE": task.stage,
@@ -227,33 +236,33 @@ def _environment(jobs: Jobs, agent: Agent, task: AgentTask, prompt: Path) -> dic
     inherited = {k: v for k, v in os.environ.items() if k != "WFCTL_RUNNER"}
     path = inherited.get("PATH", os.defpath)
     if shutil.which("wfctl", path=path) is None:
-        # An installation of its own need not be on anybody's path.
+        # A private installation of wfctl may not be on the PATH.
         own["PATH"] = f"{path}{os.pathsep}{Path(sys.executable).parent}"
     return {**inherited, **own}
 
 
-def end_orphan(jobs: Jobs) -> None:
-    """Stop the agent of a loop that died, and what it began: its stage is handed out anew.
+def stop_orphan(jobs: Jobs) -> None:
+    """Stop the agent, and its child processes, that a crashed loop left.
 
-    Nobody else is stopped: see `Working.is_left`.
+    Its stage is assigned again. No other process is stopped, see `RunningAgent.is_left`.
     """
     record = jobs.service.root.folder / RECORD
-    orphan = record_of(Working, record)
+    orphan = read_record(RunningAgent, record)
     if orphan is None:
         return
     if orphan.is_left():
-        jobs.say(f"ending agent process {orphan.pid}, which an earlier loop left behind")
+        jobs.say(f"stopping agent process {orphan.pid}, which an earlier `wfctl run` left running")
     while orphan.is_left():
         _signal_group(orphan.pid, signal.SIGKILL)
-        time.sleep(_GLANCE)
+        time.sleep(_POLL_INTERVAL)
     record.unlink()
 
 
 def _has_ended(pid: int) -> bool:
-    """Say whether a child has ended, without reaping it."""
+    """Return whether a child process has ended, without reaping it."""
     with suppress(ChildProcessError):
         return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
-    # Anyone who started this process has it ignore its children: none is kept.
+    # The parent of this process ignores its children, so the exit status is lost.
     return True
 
 

@@ -1,4 +1,4 @@
-"""How a loop ends, is interrupted, and waits for its log."""
+"""End or interrupt a loop, and wait for its log."""
 
 from __future__ import annotations
 
@@ -20,38 +20,39 @@ from reconciler.loop.agent import Agent
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
-    """Why the loop ended, in a word and in a sentence, and the state it left.
+class LoopEnd:
+    """Why the loop ended, as a keyword and as a sentence, and the final state.
 
-    ``exit_reason``: completed, blocked, budget_exhausted, waiting (a job is still running, or
-    somebody asked it to stop). ``next`` is what comes next, in words.
+    ``exit_reason`` is completed, blocked, budget_exhausted or waiting (a job still runs, or a stop
+    was requested). ``next`` describes the next step.
     """
 
     exit_reason: str
     message: str
     next: str
     state: Workflow
-    #: What the loop found to hinder stages, and the log does not tell.
+    #: Hindrances of stages that the loop found and the log does not contain.
     seen: tuple[Hindrance, ...] = ()
 
     @property
     def hindrances(self) -> list[Hindrance]:
-        """What waits for somebody, and keeps the workflow, or a part of it, from going on."""
-        return _hindering(self.state, self.seen) if self.exit_reason != "completed" else []
+        """Return the hindrances that need a person and block the workflow or a part of it."""
+        return _collect_hindrances(self.state, self.seen) if self.exit_reason != "completed" else []
 
     def actions(self, known: list[NextAction]) -> list[NextAction]:
-        """Return the commands that lead on, given those that lead on from its state."""
+        """Return the next commands after this end, given those that follow from the state."""
         if self.exit_reason not in ("budget_exhausted", "waiting"):
             return known
         others = [action for action in known if action.command != GO_ON]
-        goes_on = NextAction(GO_ON, "goes on in a new session")
-        # What failed is told first, and so is what leads on from it.
+        goes_on = NextAction(GO_ON, "continue in a new session")
+        # Print failures, and the next steps after failures, first.
         return [*others, goes_on] if self.hindrances else [goes_on, *others]
 
     def __str__(self) -> str:
-        """Return what is told: what failed and what waits for somebody, then why it ended."""
-        first = [] if self.exit_reason == "blocked" else [f"{one}\n" for one in self.hindrances]
-        return f"{''.join(first)}{self.exit_reason}: {self.message}"
+        """Return one line for each hindrance, and then the reason why the session ended."""
+        if self.exit_reason == "blocked" and self.hindrances:
+            return "\n".join(f"blocked: {one}" for one in self.hindrances)
+        return "\n".join([*map(str, self.hindrances), f"{self.exit_reason}: {self.message}"])
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
@@ -67,55 +68,57 @@ class Ended:
         }
 
 
-def completed(state: Workflow) -> Ended:
-    """Return the end of a workflow of which nothing is left to do."""
+def build_completed_end(state: Workflow) -> LoopEnd:
+    """Return the end of a workflow without remaining work."""
     skipped = any(stage.status is Status.SKIPPED for stage in state.stages.values())
-    text = f"all {len(state.stages)} stages are completed{' or skipped' if skipped else ''}"
+    number = len(state.stages)
+    every = "the only stage is" if number == 1 else f"all {number} stages are"
+    text = f"{every} completed{' or skipped' if skipped else ''}"
     waiting_for = ", ".join(amendment.id for amendment in state.pending_amendments)
     text += f"; {waiting_for} still waits for a person's decision" if waiting_for else ""
-    return Ended("completed", text, "nothing, the workflow is completed", state)
+    return LoopEnd("completed", text, "nothing, the workflow is completed", state)
 
 
-def blocked(state: Workflow, seen: Sequence[Hindrance] = ()) -> Ended:
-    """Return the end of a workflow that waits for somebody: which stage, why, what would help."""
-    found = _hindering(state, seen)
+def build_blocked_end(state: Workflow, seen: Sequence[Hindrance] = ()) -> LoopEnd:
+    """Return the end of a blocked workflow, with the blocked stages, the reasons and the fixes."""
+    found = _collect_hindrances(state, seen)
     unfinished = (f"{stage.id} is {stage.status.value}" for stage in state.stages.values())
     message = ". ".join(map(str, found)) or "; ".join(unfinished)
     help_ = found[0].unblock if found else "`wfctl status`"
-    return Ended("blocked", message, help_, state, tuple(seen))
+    return LoopEnd("blocked", message, help_, state, tuple(seen))
 
 
-def _hindering(state: Workflow, seen: Sequence[Hindrance]) -> list[Hindrance]:
-    """Return what the log tells of, and what was seen of other stages."""
+def _collect_hindrances(state: Workflow, seen: Sequence[Hindrance]) -> list[Hindrance]:
+    """Return the hindrances that the log contains, and those that were seen for other stages."""
     told = hindrances(state)
     named = {hindrance.stage for hindrance in told}
     return [*told, *(hindrance for hindrance in seen if hindrance.stage not in named)]
 
 
-#: A terminal or a tmux session that goes away hangs up.
-_ASKING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+#: A closing terminal or tmux session sends SIGHUP.
+_STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 class Interruption:
-    """Whether somebody asked, and by which signal; a second signal is not waited for."""
+    """A request to stop, with its signal. A second signal interrupts immediately."""
 
     signal: int | None = None
 
     def ask(self, number: int, _frame: FrameType | None) -> None:
-        """Take down a first signal; raises `KeyboardInterrupt` for a second one."""
+        """Record the first signal. Raises `KeyboardInterrupt` for a second signal."""
         if self.signal is not None:
             raise KeyboardInterrupt
         self.signal = number
 
 
 @contextmanager
-def interruptible() -> Iterator[Interruption]:
-    """Take SIGTERM, SIGINT and SIGHUP as a wish to stop, for as long as the block lasts.
+def catch_stop_signals() -> Iterator[Interruption]:
+    """Treat SIGTERM, SIGINT and SIGHUP as requests to stop while the block runs.
 
-    What is ignored already (nohup) stays ignored.
+    A signal that is already ignored (nohup) stays ignored.
     """
     asked = Interruption()
-    heard = [number for number in _ASKING if signal.getsignal(number) is not signal.SIG_IGN]
+    heard = [number for number in _STOP_SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
     before = {number: signal.signal(number, asked.ask) for number in heard}
     try:
         yield asked
@@ -124,26 +127,26 @@ def interruptible() -> Iterator[Interruption]:
             signal.signal(number, handler)
 
 
-#: Seconds for which a loop asks again, and after which it is first said.
-_BOUND, _FIRST = 600.0, 2.0
+#: Seconds for which a loop retries, and seconds before the first message about it.
+_MAX_RETRY_SECONDS, _FIRST_NOTICE_SECONDS = 600.0, 2.0
 
 
-def patience(jobs: Jobs, asked: Interruption) -> Callable[[StoreUnreachable, float], bool]:
-    """Return what says whether a server is asked again that is away for so many seconds.
+def build_retry_rule(jobs: Jobs, asked: Interruption) -> Callable[[StoreUnreachable, float], bool]:
+    """Return the function that decides whether to retry a server that does not answer.
 
-    It is not once somebody asked the loop to stop. It is said at growing intervals.
+    The function stops retrying after a request to stop, and prints messages at growing intervals.
     """
-    due = _FIRST
+    due = _FIRST_NOTICE_SECONDS
 
     def asks_again(error: StoreUnreachable, away: float) -> bool:
         nonlocal due
-        due = _FIRST if away < _FIRST else due
-        goes_on = away < _BOUND and asked.signal is None
+        due = _FIRST_NOTICE_SECONDS if away < _FIRST_NOTICE_SECONDS else due
+        goes_on = away < _MAX_RETRY_SECONDS and asked.signal is None
         if goes_on and away >= due:
             due = 2 * away
             text = (
-                f"waiting for the log: {error.path} has given no answer for {away:.0f} s "
-                f"({error.reason}); asking again for {_BOUND:.0f} s at the most"
+                f"waiting for the log: {error.path} has not answered for {away:.0f} s "
+                f"({error.reason}); wfctl keeps trying for at most {_MAX_RETRY_SECONDS:.0f} s"
             )
             jobs.say(text, level="warning")
         return goes_on
@@ -152,12 +155,12 @@ def patience(jobs: Jobs, asked: Interruption) -> Callable[[StoreUnreachable, flo
 
 
 @dataclass(frozen=True, slots=True)
-class Orders:
-    """How the loop works: ``time_limit`` in seconds, ``max_parallel`` stages at a time.
+class SessionOptions:
+    """Options of a loop: ``time_limit`` in seconds, ``max_parallel`` stages at a time.
 
-    ``served``: the runner started it; it begins nothing while the file ``PAUSE`` exists.
-    ``report``: where a report of completion is to go, relative to the root, None for the usual
-    place.
+    ``served`` means that the runner started the loop, which starts no work while the file ``PAUSE``
+    exists. ``report`` is the path of the completion report relative to the root, or None for the
+    default path.
     """
 
     agent: Agent | None = None

@@ -1,4 +1,4 @@
-"""The resume protocol: what a session does before it may touch a stage.
+"""The resume protocol: the steps of a session before it may change a stage.
 
 Source: the staged-workflow protocol ("A session", 1 to 4).
 """
@@ -18,32 +18,32 @@ from eventstore.errors import WrongExpectedVersion
 from lifecycle.payload import models as p
 from lifecycle.rules.decide import payload_of
 from lifecycle.state.report_path import numbered
+from lifecycle.words.scripts import INIT
 from reconciler.briefing.briefing import Briefing
 from reconciler.briefing.rehydrate import rehydrate
 from reconciler.context import Jobs
 from reconciler.errors import EnvironmentNotReady
-from reconciler.files.described import check_pinned
-from service.consent.scripts import INIT
+from reconciler.files.described import check_agreed
 from service.errors import AlreadyThere
 from service.files.surroundings import SESSIONS
-from service.root.git import git
+from service.root.git import run_git
 from service.writing.stream_writer import WriteOptions
 from service.writing.workflow_service import Outcome
 
-#: Characters of its output that an error shows, and of a note that says why no session began.
-_TAIL, _NOTE = 2_000, 4_000
-#: Lines of the log, and commits, that a session is shown.
-_LINES, _COMMITS = 20, 10
-#: Seconds that git may take to name the commits.
-_GIT_WITHIN = 10
+#: Maximum number of characters of output in an error, and of a note about a failed session start.
+_MAX_OUTPUT_LENGTH, _MAX_NOTE_LENGTH = 2_000, 4_000
+#: Maximum number of log lines, and of commits, that a session is shown.
+_MAX_LOG_LINES, _MAX_COMMITS = 20, 10
+#: Maximum time in seconds for git to list the commits.
+_GIT_TIMEOUT = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Resumed:
-    """What a session begins with.
+class SessionStart:
+    """The data with which a session starts.
 
-    ``briefing`` is None if nothing was done: a dry run, or a command that was carried out before.
-    ``git_log`` is None if the root is in no repository.
+    ``briefing`` is None if nothing was done, in a dry run or for a command that was already carried
+    out. ``git_log`` is None if the root is not in a repository.
     """
 
     outcome: Outcome
@@ -65,47 +65,54 @@ class Resumed:
         }
 
 
-def start(jobs: Jobs, options: WriteOptions, *, report: str | None = None) -> Resumed:
-    """Begin a session by hand, as `begin`, unless a loop keeps one; raises `AlreadyDriven`."""
+def start_manual_session(
+    jobs: Jobs, options: WriteOptions, *, report: str | None = None
+) -> SessionStart:
+    """Start a session by hand, like `begin_session`.
+
+    Raises `AlreadyDriven` while a loop runs.
+    """
     with nullcontext() if options.dry_run else jobs.driving():
-        return begin(jobs, options, report=report)
+        return begin_session(jobs, options, report=report)
 
 
-def begin(
+def begin_session(
     jobs: Jobs, options: WriteOptions, *, report: str | None = None, driven: bool = False
-) -> Resumed:
-    """Look, check the environment, reconcile, and record a session of the next number.
+) -> SessionStart:
+    """Check the environment, reconcile, and record a session with the next number.
 
-    Raises `EnvironmentNotReady` if ``init.sh`` fails: no session begins then, and the log says so;
-    what `check_report` raises, if the session is not a loop's.
+    Raises `NeedsConsent` while the plan waits for its approval, and `EnvironmentNotReady` if
+    ``init.sh`` fails; then no session starts, and the log records the failure. If the session does
+    not belong to a loop, also raises any error of `check_report`.
     """
     command = payload_of(p.SessionStarted.type, {"report": report, "driven": driven})
     if options.content is None:
         options = replace(options, content={"session": "start", "report": report})
     first = jobs.service.first_answer(options)
     if first is not None:
-        return Resumed(first)
+        return SessionStart(first)
     if not driven:
         check_report(jobs, report)
     if options.dry_run:
-        return Resumed(jobs.service.handle(command, options=options))
-    # Compared before anything is repaired: the repairs move the version on.
+        return SessionStart(jobs.service.handle(command, options=options))
+    # Compare before any repair, because repairs increase the version.
     head, expected = jobs.service.state().head, options.expected_version
     if expected not in (None, head):
         raise WrongExpectedVersion(jobs.service.log.stream, int(expected or 0), head)
-    tail, commits = _log_tail(jobs.root), _git_log(jobs.root)
-    ready = _environment(jobs)
+    jobs.service.rehearse(command)
+    tail, commits = _read_log_tail(jobs.root), _read_git_log(jobs.root)
+    ready = _run_init_script(jobs)
     briefing = rehydrate(jobs)
     command = command.model_copy(update={"environment": ready})
     outcome = jobs.service.handle(command, options=replace(options, expected_version=None))
     jobs.tell(outcome)
-    return Resumed(outcome, briefing, ready, tail, commits)
+    return SessionStart(outcome, briefing, ready, tail, commits)
 
 
 def check_report(jobs: Jobs, report: str | None) -> None:
-    """Raise `AlreadyThere` if something lies at the place that is asked for the report.
+    """Raise `AlreadyThere` if the requested path of the report exists.
 
-    What comes there later is left as it is too, and the report gets the next free name.
+    A file that appears there later is not overwritten, and the report gets the next free name.
     """
     if report is None:
         return
@@ -115,20 +122,20 @@ def check_report(jobs: Jobs, report: str | None) -> None:
         raise AlreadyThere(place)
 
 
-def _environment(jobs: Jobs) -> dict[str, Any] | None:
-    """Run ``init.sh`` in the root and keep all that it prints; None if there is no such file.
+def _run_init_script(jobs: Jobs) -> dict[str, Any] | None:
+    """Run ``init.sh`` in the root and keep its output. Return None if the file does not exist.
 
-    Returns its SHA-256, the seconds it took and the file with its output, relative to the root.
-    Raises `EnvironmentNotReady` if it does not exit 0.
+    Returns its SHA-256, its run time in seconds and the file with its output, relative to the root.
+    Raises `EnvironmentNotReady` if its exit code is not 0.
     """
     root, session = jobs.service.root, jobs.service.state().session.count + 1
-    check_pinned(jobs, jobs.service.state(), "the session")
+    check_agreed(jobs, jobs.service.state(), "the session")
     script = root.path / INIT
     if not script.is_file():
         return None
     folder = root.folder / SESSIONS
     folder.mkdir(exist_ok=True)
-    # A check that failed is repeated for its session.
+    # A failed check is repeated for its session.
     taken = len(list(folder.glob(f"{session}.init*.log")))
     kept = folder / (f"{session}.init.{taken + 1}.log" if taken else f"{session}.init.log")
     place, began = str(kept.relative_to(root.path)), time.monotonic()
@@ -143,10 +150,10 @@ def _environment(jobs: Jobs) -> dict[str, Any] | None:
             check=False,
         )
     if done.returncode != 0:
-        said = kept.read_text("utf-8", errors="replace").strip()[-_TAIL:]
+        said = kept.read_text("utf-8", errors="replace").strip()[-_MAX_OUTPUT_LENGTH:]
         error = EnvironmentNotReady(INIT, done.returncode, said, place)
         text = f"Session {session} not started: {error.message}"
-        jobs.record(p.NoteLogged(text=text[:_NOTE]))
+        jobs.record(p.NoteLogged(text=text[:_MAX_NOTE_LENGTH]))
         raise error
     return {
         "script": INIT,
@@ -156,16 +163,16 @@ def _environment(jobs: Jobs) -> dict[str, Any] | None:
     }
 
 
-def _log_tail(root: Path) -> tuple[str, ...]:
+def _read_log_tail(root: Path) -> tuple[str, ...]:
     path = root / "progress.log"
     text = path.read_text("utf-8", errors="replace") if path.exists() else ""
-    return tuple(text.splitlines()[-_LINES:])
+    return tuple(text.splitlines()[-_MAX_LOG_LINES:])
 
 
-def _git_log(root: Path) -> tuple[str, ...] | None:
-    """Return the newest commits, a line each; None without a repository or git."""
+def _read_git_log(root: Path) -> tuple[str, ...] | None:
+    """Return the newest commits, one line each, or None without a repository or git."""
     with suppress(subprocess.TimeoutExpired):
-        done = git(root, "log", "--oneline", "-n", str(_COMMITS), within=_GIT_WITHIN)
+        done = run_git(root, "log", "--oneline", "-n", str(_MAX_COMMITS), within=_GIT_TIMEOUT)
         if done is not None and done.returncode == 0:
             return tuple(done.stdout.decode(errors="replace").splitlines())
     return None

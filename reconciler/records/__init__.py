@@ -1,1 +1,1 @@
-"""What an attempt left on the disk in words: its traces, its launch, its last words."""
+"""Read the records of an attempt on the disk: traces, launch data and final states of jobs."""

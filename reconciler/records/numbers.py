@@ -1,4 +1,4 @@
-"""A number that a stage or a task was asked for, as it stands in a file that was left."""
+"""Read a requested number of a stage or a task from an output file."""
 
 from __future__ import annotations
 
@@ -16,26 +16,28 @@ _TABLES = {".csv": ",", ".tsv": "\t"}
 
 
 def measured(file: Path, metric: Metric) -> tuple[float, float | None]:
-    """Return a number and its error, None if it has no place; raises ValueError."""
+    """Return a number and its error, or None for a missing error. Raises ValueError."""
     content = _content(file)
     value = _number(content, file, metric.pointer)
     error = _number(content, file, metric.error) if metric.error else None
     if error is not None and error < 0:
         raise ValueError(
-            f"metrics: {file.name}#{metric.error} is {error!r}; expected a standard error of 0 or "
-            "more"
+            f"metrics: the standard error {file.name}#{metric.error} must be 0 or more, but it is "
+            f"{error!r}"
         )
     return value, error
 
 
 def _content(file: Path) -> Any:
-    """Return what a JSON file holds, or the columns of a table by their name."""
+    """Return the content of a JSON file, or the columns of a table by name."""
     try:
-        text = (small_files.content(file) or b"").decode(errors="replace").removeprefix("\ufeff")
+        text = (
+            (small_files.read_content(file) or b"").decode(errors="replace").removeprefix("\ufeff")
+        )
     except OSError as error:
         raise ValueError(f"metrics: {file.name} cannot be read: {error.strerror}") from error
     if not text:
-        raise ValueError(f"metrics: {file.name} is empty or not there")
+        raise ValueError(f"metrics: {file.name} is empty or does not exist")
     delimiter = _TABLES.get(file.suffix.lower())
     try:
         return json.loads(text) if delimiter is None else _columns(text, delimiter)
@@ -45,10 +47,10 @@ def _content(file: Path) -> Any:
 
 
 def _columns(text: str, delimiter: str) -> dict[str, list[str]]:
-    """Return the cells of each column; a row that ends before it has an empty one."""
+    """Return the cells of each column. A row that is too short gives empty cells."""
     rows = [row for row in csv.reader(io.StringIO(text), delimiter=delimiter) if row]
     header = rows[0] if rows else []
-    # Of two columns with one name neither is the one that was meant.
+    # If two columns have the same name, neither is unambiguous.
     alone = [n for n, name in enumerate(header) if header.count(name) == 1]
     return {header[n]: [row[n] if n < len(row) else "" for row in rows[1:]] for n in alone}
 
@@ -57,19 +59,19 @@ def _number(content: Any, file: Path, pointer: str) -> float:
     try:
         found: Any = value_at(content, pointer)
         if file.suffix.lower() in _TABLES:
-            # A column alone is its last row.
+            # If only a column is given, use its last row.
             found = _of_cell(found[-1] if isinstance(found, list) else found)
     except (ValueError, LookupError, TypeError) as error:
         what = "single number at " if file.suffix.lower() in _TABLES else ""
         raise ValueError(f"metrics: {file.name} has no {what}{pointer}") from error
     if not is_number(found):
-        raise ValueError(f"metrics: {file.name}#{pointer} is no finite number")
+        raise ValueError(f"metrics: {file.name}#{pointer} is not a finite number")
     number: float = found
     return number
 
 
 def _of_cell(cell: str) -> Any:
-    """Return the number of a cell, as JSON or as other programs write it: ``.5``, ``+2.``."""
+    """Return the number of a cell, in JSON format or in formats such as ``.5`` and ``+2.``."""
     try:
         return json.loads(cell)
     except ValueError:

@@ -1,4 +1,4 @@
-"""What an attempt left on the disk: the jobs' own records, DPDispatcher's files, its log."""
+"""Read the traces of an attempt on the disk: records of its jobs, DPDispatcher's files and log."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from reconciler.host.program import EXCEEDED, TAKEN
 from reconciler.records.used import together, used_in
 from reconciler.submission import build as submission
 from service.root.disk import write_whole
+from service.root.entries import exists, is_file, is_folder, stat_of
 
 _SUBMITS = re.compile(r"^== \S+ submit", re.MULTILINE)
 _SUBMITTED = re.compile(r"job ([0-9a-f]{40}) was submitted; job_id is (\S+)")
@@ -32,37 +33,37 @@ _TASK = re.compile(r"[0-9a-f]{40}_task_tag_finished")
 _HASH = re.compile(r"[0-9a-f]{40}")
 _ERROR_BYTES = 4000
 _ERROR_LINES = 10
-#: What Python says last of what it was ended by, and the lines of a log that are looked through.
+#: Python's line for the exception that ended a program, and the number of log lines to search.
 _RAISED = re.compile(r"[A-Za-z_][\w.]*(Error|Exception|Exit|Interrupt)(: .*)?$")
 _TRACEBACK = 200
 _TRACED = "Traceback (most recent call last)"
-#: How Python joins a traceback to that of the error before it.
+#: Line with which Python joins a traceback to the traceback of the previous error.
 _CHAINED = re.compile(r"^(During handling of|The above exception was)")
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
-    """Read a JSON object; None if it is missing or incomplete."""
+    """Return the JSON object in a file, or None if it is missing or incomplete."""
     try:
-        found = json.loads(plain.text(path))
+        found = json.loads(plain.read_text(path))
     except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
 
 
 def texts(record: Mapping[str, Any] | None) -> dict[str, str]:
-    """Return those values of a record that are text, as all of them are to be."""
+    """Return the string values of a record. All values are expected to be strings."""
     return {name: value for name, value in (record or {}).items() if isinstance(value, str)}
 
 
 def jobs(attempt: AttemptPaths) -> tuple[ObservedJob, ...]:
-    """Return what the jobs of the attempt that claimed their start tell of themselves, by name."""
+    """Return the records of the attempt's started jobs, by name."""
     return tuple(job for job, _, _ in started(attempt))
 
 
 def started(attempt: AttemptPaths) -> Iterator[tuple[ObservedJob, str | None, Process | None]]:
-    """Yield the jobs that claimed their start, by name, each with its scratch folder and its bash.
+    """Yield the started jobs by name, each with its scratch folder and its bash process.
 
-    A claim outlives the attempt's folder.
+    The claim of a start remains after the attempt's folder is removed.
     """
     claims = {one.name: one for one in attempt.starts.glob(f"{JOB}*{OfJob.STARTED}")}
     claims |= {one.name: one for one in told(attempt, OfJob.STARTED)}
@@ -70,7 +71,7 @@ def started(attempt: AttemptPaths) -> Iterator[tuple[ObservedJob, str | None, Pr
         ending, killed = place.with_suffix(OfJob.EXIT), place.with_suffix(OfJob.KILLED)
         code = _number_in(ending)
         if code is None and killed.exists():
-            # The shell that was to say so was killed with the command.
+            # The shell that should have reported the end was killed together with the command.
             code, ending = KILLED, killed
         job = ObservedJob(
             place.stem.removeprefix(JOB),
@@ -78,104 +79,107 @@ def started(attempt: AttemptPaths) -> Iterator[tuple[ObservedJob, str | None, Pr
             exit_code=code,
             ended_at=None if code is None else ending.stat().st_mtime_ns,
             command_code=_number_in(place.with_suffix(OfJob.CODE)),
-            used=_used(plain.text(ending)),
+            used=_used(plain.read_text(ending)),
         )
-        yield job, *_claim(plain.text(place / "record"))
+        yield job, *_claim(plain.read_text(place / "record"))
 
 
 def _used(record: str) -> dict[str, float] | None:
-    """Return what a job used, by its own record of its end: the lines behind its code and time."""
+    """Return the resources that a job used, from the lines after its exit code and end time."""
     return together(map(used_in, record.splitlines()[2:])) or None
 
 
 def _number_in(path: Path) -> int | None:
-    return plain.number(plain.text(path).partition("\n")[0])
+    return plain.parse_number(plain.read_text(path).partition("\n")[0])
 
 
 def _claim(text: str) -> tuple[str | None, Process | None]:
     lines = text.split("\n")
-    pid, ticks = (plain.number(one) for one in lines[-5:-3]) if len(lines) > 5 else (None, None)
+    pid, ticks = (
+        (plain.parse_number(one) for one in lines[-5:-3]) if len(lines) > 5 else (None, None)
+    )
     if pid is None or ticks is None:
         return None, None
     return "\n".join(lines[:-5]), Process(pid, ticks, lines[-3])
 
 
 def told(attempt: AttemptPaths, what: OfJob) -> list[Path]:
-    """Return where jobs of the attempt told this of themselves, by the names of the jobs."""
+    """Return the files in which the attempt's jobs recorded the given status, sorted by job."""
     return sorted(attempt.folder.glob(f"{JOB}*{what}"))
 
 
 def has_marks(attempt: AttemptPaths, job: str) -> bool:
-    """Say whether a task of a job is at work, or was killed while it was: each leaves a mark."""
+    """Return whether a task of a job runs or was killed, because each such task leaves a mark."""
     return any(attempt.folder.glob(f"{JOB}{job}{OfJob.TASK}.*"))
 
 
 def scratch_copies(attempt: AttemptPaths) -> tuple[Path, ...]:
-    """Return the scratch copies that exist on this machine, one a submission hash."""
-    where = machine.of(attempt)
+    """Return the scratch copies that exist on this machine, one per submission hash."""
+    where = machine.load_execution_host(attempt)
     return copies_below(attempt.work if where.is_far else Path(where.scratch))
 
 
 def copies_below(folder: Path) -> tuple[Path, ...]:
-    """Return the scratch copies in a folder where attempts have theirs."""
+    """Return the scratch copies in a folder that holds copies of attempts."""
     try:
         with os.scandir(folder) as found:
-            names = sorted(one.name for one in found if _HASH.fullmatch(one.name) and one.is_dir())
+            names = sorted(
+                one.name for one in found if _HASH.fullmatch(one.name) and is_folder(one)
+            )
     except (FileNotFoundError, NotADirectoryError):
         return ()
     return tuple(folder / name for name in names)
 
 
 def forward(attempt: AttemptPaths) -> tuple[str, ...]:
-    """Return what the attempt's submission sends to its jobs, relative to the root if inside."""
+    """Return the files that the attempt's submission sends, relative to the root if inside."""
     own = genuine.submission_of(attempt)
     return () if own is None else tuple(os.path.relpath(p, attempt.root) for p in forwarded(own))
 
 
 def backward(attempt: AttemptPaths) -> tuple[str, ...]:
-    """Return the patterns of the files that the attempt's jobs bring back."""
+    """Return the patterns of the files that the attempt's jobs download."""
     return tuple(backward_patterns(genuine.submission_of(attempt) or {}))
 
 
 def backward_missing(attempt: AttemptPaths, copies: Sequence[Path]) -> tuple[str, ...]:
-    """Return the files to bring back that lie neither in the scratch copy nor in place."""
+    """Return the files to download that are neither in the scratch copy nor in place."""
     own = genuine.submission_of(attempt) or {}
     places = [attempt.root / str(own.get("work_base", ".")), *copies]
     return tuple(
         pattern
         for pattern in backward_patterns(own)
-        # What wildcards match is there, though it be a link that leads nowhere.
+        # A file that a wildcard matches exists, even if it is a broken link.
         if not any(
-            (p / pattern).exists() or (has_magic(pattern) and any(_found(p, pattern)))
-            for p in places
+            exists(p / pattern) or (has_magic(pattern) and any(_found(p, pattern))) for p in places
         )
     )
 
 
 def job_ids(attempt: AttemptPaths, copies: Sequence[Path]) -> dict[str, str]:
-    """Return the scheduler's id of each submitted job by job hash; the last submission counts."""
-    found = dict(_SUBMITTED.findall(plain.text(attempt.log)))
+    """Return the scheduler's id of each submitted job, by job hash, for its last submission."""
+    found = dict(_SUBMITTED.findall(plain.read_text(attempt.log)))
     for copy in copies:
         for path in copy.glob("*_job_id"):
-            found[path.name.removesuffix("_job_id")] = plain.text(path).strip()
+            found[path.name.removesuffix("_job_id")] = plain.read_text(path).strip()
     return found
 
 
 def may_be_submitted(attempt: AttemptPaths) -> bool:
     """Return whether DPDispatcher may have submitted jobs of an attempt.
 
-    The wrapper logs each call before it starts. Without a log nothing is known.
+    The wrapper logs each call before it starts, so without a log nothing is known.
     """
-    text = plain.text(attempt.log)
+    text = plain.read_text(attempt.log)
     return not text or _SUBMITS.search(text) is not None
 
 
 def states(copies: Sequence[Path]) -> dict[str, tuple[int, int]]:
-    """Return state and fail count of each job as DPDispatcher wrote them down, by job hash."""
+    """Return DPDispatcher's state and fail count of each job, by job hash."""
     found: dict[str, tuple[int, int]] = {}
     for copy in copies:
         saved = read_json(copy / f"{copy.name}.json") or {}
-        # What is not as DPDispatcher writes it says nothing of any job.
+        # A file in another format than DPDispatcher's says nothing about any job.
         with suppress(AttributeError, LookupError, TypeError, ValueError):
             known = [one for entry in saved.get("belonging_jobs", []) for one in entry.items()]
             found |= {
@@ -185,34 +189,36 @@ def states(copies: Sequence[Path]) -> dict[str, tuple[int, int]]:
 
 
 def is_tagged(copy: Path, job: str) -> bool:
-    """Say whether each task of a job is tagged as finished in a scratch copy.
+    """Return whether each task of a job is tagged as finished in a scratch copy.
 
-    A command outlives its job's shell, which alone would tag the job; and that shell tags it for
-    a task that was killed before it could flag its failure. So the job's own tag counts only
-    where its tasks are not known.
+    A command may outlive the shell that tags the job, and the shell also tags the job if a task was
+    killed before it could report a failure. The tag of the job is therefore used only if its tasks
+    are unknown.
     """
-    tasks = set(_TASK.findall(plain.text(copy / f".{job}.sub.run")))
+    tasks = set(_TASK.findall(plain.read_text(copy / f".{job}.sub.run")))
     if not tasks:
         return (copy / f"{job}_job_tag_finished").exists()
-    # A worker may move task folders during the look; `os.walk` skips a folder that vanished.
+    # A worker may move task folders during this check, and `os.walk` skips vanished folders.
     return tasks.issubset(name for _, _, files in os.walk(copy) for name in files)
 
 
 def alone(attempt: AttemptPaths) -> tuple[str, ...]:
-    """Return the jobs that were seen to compute on after their shells were killed, by name."""
+    """Return the names of jobs that continued to run after their shells were killed."""
     return tuple(place.stem.removeprefix(JOB) for place in told(attempt, OfJob.ALONE))
 
 
 def awaited(attempt: AttemptPaths) -> tuple[str, ...]:
-    """Return, in words, the processes that commands which ended well have left at work."""
-    told = (plain.text(note) for note in sorted(attempt.folder.glob(f"{JOB}*{OfJob.AWAITED}.*")))
+    """Return texts about the processes that successful commands left running."""
+    told = (
+        plain.read_text(note) for note in sorted(attempt.folder.glob(f"{JOB}*{OfJob.AWAITED}.*"))
+    )
     return tuple(line for text in told for line in text.splitlines())
 
 
 def is_complete(attempt: AttemptPaths, copies: Sequence[Path], job: str) -> bool:
-    """Say whether every file to bring back was written since the job's start.
+    """Return whether every file to download was written after the job's start.
 
-    A command may keep an old modification time (`cp -p`, `tar`); no command sets the change time.
+    A command may keep an old modification time (`cp -p`, `tar`), but cannot set the change time.
     """
     try:
         start = attempt.of_job(job, OfJob.STARTED).stat().st_mtime_ns
@@ -221,7 +227,7 @@ def is_complete(attempt: AttemptPaths, copies: Sequence[Path], job: str) -> bool
     patterns = backward(attempt)
     return bool(patterns) and all(
         any(
-            one.exists() and one.stat().st_ctime_ns >= start
+            exists(one) and one.stat().st_ctime_ns >= start
             for copy in copies
             for one in _found(copy, pattern)
         )
@@ -234,13 +240,13 @@ def _found(place: Path, pattern: str) -> Iterable[Path]:
 
 
 def facts(attempt: AttemptPaths) -> SubmissionFacts:
-    """Return what the attempt's files tell about its submission."""
+    """Return the facts about an attempt's submission from its files."""
     launch = texts(read_json(attempt.launch_record))
     place = texts(read_json(attempt.place_record))
     ids = job_ids(attempt, scratch_copies(attempt))
     works = [scratch for _, scratch, _ in started(attempt) if scratch]
     works += map(str, scratch_copies(attempt))
-    works += _PLACE.findall(plain.text(attempt.log))
+    works += _PLACE.findall(plain.read_text(attempt.log))
     work = works[0] if works else None
     return SubmissionFacts(
         submission_hash=None if work is None else Path(work).name,
@@ -256,30 +262,43 @@ def facts(attempt: AttemptPaths) -> SubmissionFacts:
 
 
 def backward_patterns(own: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the patterns of the files that a submission brings back."""
+    """Yield the patterns of the files that a submission downloads."""
     yield from own.get("backward_common_files", [])
     for task in own.get("task_list", []):
         yield from (f"{task['task_work_path']}/{path}" for path in task.get("backward_files", []))
 
 
+def forward_patterns(own: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the patterns of the files that a submission sends to the machine of its jobs."""
+    yield from own.get("forward_common_files", [])
+    for task in own.get("task_list", []):
+        yield from (f"{task['task_work_path']}/{path}" for path in task.get("forward_files", []))
+
+
+_HEAD = re.compile("==> .* <==")
+
+
 def written(attempt: AttemptPaths) -> Iterator[tuple[str, str]]:
-    """Yield the end of what the jobs wrote, where it is on this machine, each with its name."""
+    """Yield the end of each output of the jobs that is on this machine, with its name."""
     in_place = [attempt.root] if attempt.launch_record.exists() else []
     places = [*scratch_copies(attempt), *in_place]
     for name in (submission.ERROR_LOG, submission.OUTPUT_LOG):
         for place in places:
             yield name, end_of(place / attempt.stage / name)
     for job in job_ids(attempt, ()):
-        yield "err", end_of(attempt.root / f"{job}_last_err_file")
+        for folder in (attempt.folder, attempt.root):  # earlier versions wrote it in the root
+            # DPDispatcher calls `tail -v`, which prints the name of the file.
+            text = end_of(folder / f"{job}_last_err_file")
+            yield "err", "\n".join(one for one in text.splitlines() if not _HEAD.fullmatch(one))
 
 
 def written_by_hand(
     attempt: AttemptPaths, copies: Sequence[str], jobs: Sequence[ObservedJob]
 ) -> Iterator[tuple[str, str]]:
-    """Yield the last lines that jobs launched by hand wrote, each with the name of the file.
+    """Yield the last output lines of manually launched jobs, each with the name of the file.
 
-    ``copies`` are the names of DPDispatcher's folders. A file that is older than the submission is
-    of an earlier launch.
+    ``copies`` are the names of DPDispatcher's folders. A file older than the submission belongs to
+    an earlier launch.
     """
     source = attempt.stage_folder / PREPARED
     given = read_json(source) or {}
@@ -295,14 +314,14 @@ def written_by_hand(
 
 
 def _printed_by_hand(given: Mapping[str, Any], stage: str, name: str, usual: str) -> Iterable[str]:
-    """Return the paths that the tasks of a submission print into, below its base."""
+    """Return the output paths of the tasks of a submission, relative to its base."""
     tasks = [task for task in given.get("task_list") or [] if isinstance(task, dict)]
     paths = (f"{task.get('task_work_path', '.')}/{task.get(name) or usual}" for task in tasks)
     return dict.fromkeys(paths) or [f"{stage}/{usual}"]
 
 
 def _end_since(source: Path, path: Path) -> str:
-    """Return the end of a file that was written after its source; else nothing."""
+    """Return the end of a file that was written after its source, otherwise ""."""
     with suppress(OSError):
         if path.stat().st_mtime >= source.stat().st_mtime:
             return end_of(path)
@@ -310,14 +329,14 @@ def _end_since(source: Path, path: Path) -> str:
 
 
 def logged_by_hand(attempt: AttemptPaths) -> tuple[str, str]:
-    """Return the errors that DPDispatcher logged of a launch by hand, as `logged` does."""
+    """Return the errors that DPDispatcher logged for a manual launch, in the form of `logged`."""
     text = _end_since(attempt.stage_folder / PREPARED, attempt.root / "dpdispatcher.log")
     return _logged("\n".join(line for line in text.splitlines() if " - INFO : " not in line))
 
 
 def end_of(path: Path) -> str:
-    """Return the end of what was written into a file; nothing if there is no file."""
-    if not path.is_file():
+    """Return the end of a file, or "" if the file does not exist."""
+    if not is_file(path):
         return ""
     with path.open("rb") as stream:
         stream.seek(max(0, path.stat().st_size - _ERROR_BYTES))
@@ -326,12 +345,12 @@ def end_of(path: Path) -> str:
 
 
 def logged(attempt: AttemptPaths) -> tuple[str, str]:
-    """Return what the last traceback of the log began with, else the log's end; and that end.
+    """Return the first error of the log's last traceback, or the log's end, and that end.
 
-    The log is what DPDispatcher printed, else what the monitor did. What was raised while an error
-    was handled says less than that error.
+    The log is the output of DPDispatcher, or otherwise that of the monitor. An error that was
+    raised while another error was handled says less than the original error.
     """
-    return _logged(plain.text(attempt.log) or plain.text(attempt.monitor_log))
+    return _logged(plain.read_text(attempt.log) or plain.read_text(attempt.monitor_log))
 
 
 def _logged(text: str) -> tuple[str, str]:
@@ -344,13 +363,13 @@ def _logged(text: str) -> tuple[str, str]:
 
 
 def _is_first(lines: list[str], start: int) -> bool:
-    """Whether a traceback does not tell of what came of the one before it."""
+    """Return whether a traceback is not a consequence of the previous one."""
     before = (line for line in reversed(lines[:start]) if line.strip())
     return not _CHAINED.search(next(before, ""))
 
 
 def keep(attempt: AttemptPaths, jobs: Iterable[ObservedJob]) -> None:
-    """Write down what was just said of the jobs' ends; of one that is listed anew nothing."""
+    """Record the reported ends of jobs, except of a job that is listed again."""
     kept = _kept(attempt)
     said = {job.id: job.queued for job in jobs if job.id is not None and job.queued is not None}
     ends = {id_: word for id_, word in {**kept, **said}.items() if word in TAKEN | EXCEEDED}
@@ -359,7 +378,7 @@ def keep(attempt: AttemptPaths, jobs: Iterable[ObservedJob]) -> None:
 
 
 def recall(attempt: AttemptPaths, jobs: Iterable[ObservedJob]) -> tuple[ObservedJob, ...]:
-    """Return the jobs; one that left no word of its own with what was said of its end, if any."""
+    """Return the jobs, adding the recorded end to each job without its own record."""
     kept = _kept(attempt)
     return tuple(
         replace(job, queued=kept.get(job.id or ""))
@@ -374,40 +393,37 @@ def _kept(attempt: AttemptPaths) -> dict[str, str]:
 
 
 def places_of(attempt: AttemptPaths) -> dict[str, list[int] | None]:
-    """Return what lies where the attempt's outputs are to be, as it is told from anything else.
+    """Return the identity of each existing file at the paths of the attempt's outputs.
 
-    Of an attempt that has begun before, nothing: its places were cleared at its first launch.
+    An attempt that was launched before gets an empty result, because its first launch cleared them.
     """
     begun = attempt.log.exists() or bool(told(attempt, OfJob.STARTED))
     return {path: None if begun else launch_told(attempt.root / path) for path in attempt.outputs}
 
 
 def launch_told(path: Path) -> list[int] | None:
-    """Return by what a file or folder is told: device, inode, time of its last change (ns)."""
-    try:
-        found = path.stat()
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    return [found.st_dev, found.st_ino, found.st_ctime_ns]
+    """Return the identity of a file or folder: device, inode, and time of the last change (ns)."""
+    found = stat_of(path)
+    return None if found is None else [found.st_dev, found.st_ino, found.st_ctime_ns]
 
 
 def is_new(attempt: AttemptPaths, path: str) -> bool | None:
-    """Say whether an output was put in its place after the launch; None if that is in doubt."""
+    """Return whether an output was put in place after the launch, or None if this is uncertain."""
     places = (read_json(attempt.launch_record) or {}).get("places")
     if isinstance(places, dict) and path in places:
         return bool(places[path] != launch_told(attempt.root / path))
-    # A launch that took nothing down: an earlier time proves nothing, the clock may have gone back.
+    # This launch left no record. Earlier times prove nothing, because clocks may be set back.
     launched_at, found = known_launch(attempt), launch_told(attempt.root / path)
     return True if launched_at and found and found[2] >= launched_at else None
 
 
 def known_launch(attempt: AttemptPaths) -> int | None:
-    """Return `launched` where the record still tells something; a damaged one is of any age."""
+    """Return the launch time if the record is valid. A damaged record has no reliable time."""
     return launched(attempt) if read_json(attempt.launch_record) else None
 
 
 def launched(attempt: AttemptPaths) -> int | None:
-    """Return when the attempt was launched (ns), by the clock of its file system."""
-    # A record may carry an old modification time (cp -p, tar); when it came into place does not.
+    """Return the launch time of the attempt (ns), by the clock of its file system."""
+    # A record may have an old modification time (cp -p, tar), but not an old change time.
     found = launch_told(attempt.launch_record)
     return None if found is None else found[2]

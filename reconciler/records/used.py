@@ -1,4 +1,4 @@
-"""What commands used of processors, memory and disks, as their shells told it in a line."""
+"""The processor time, memory and disk use of commands, as their shells recorded them."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 
-#: What is told, in seconds and bytes; of several commands the largest counts, or their sum.
+#: Quantities, in seconds and bytes, of which the largest value is used. All others are summed.
 LARGEST = frozenset({"peak_memory_bytes"})
 NAMES = ("cpu_seconds", "peak_memory_bytes", "written_bytes")
 _TOLD = re.compile(r"([a-z_]+)=([0-9ms.,+]{1,60})")
-#: As bash tells the time of processors: ``0m1.250s``; by the locale with a comma.
+#: Processor time as bash prints it, such as ``0m1.250s``. Some locales use a comma.
 _SPAN = re.compile(r"([0-9]{1,9})m([0-9]{1,9}(?:[.,][0-9]{1,6})?)s")
 
 
 def used_in(line: str) -> dict[str, float]:
-    """Return by name what a line tells: ``cpu_seconds=1.2 peak_memory_bytes=4096``."""
+    """Return the values in a line such as ``cpu_seconds=1.2 peak_memory_bytes=4096``, by name."""
     found: dict[str, float] = {}
     for name, text in _TOLD.findall(line):
         value = _number(text)
@@ -34,7 +34,7 @@ def _number(text: str) -> float | None:
 
 
 def together(every: Iterable[Mapping[str, float]]) -> dict[str, float]:
-    """Return what several commands used together."""
+    """Return the combined resource use of several commands."""
     found: dict[str, float] = {}
     for one in every:
         for name, value in one.items():

@@ -1,1 +1,1 @@
-"""What DPDispatcher is given: built from a definition, and checked before."""
+"""Build the submission for DPDispatcher from a definition, and check it."""

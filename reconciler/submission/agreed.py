@@ -1,4 +1,4 @@
-"""What was agreed against what was prepared: a stage's definition and its ``submission.json``."""
+"""Compare the definition of a stage with its prepared ``submission.json``."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from reconciler.attempt.paths import AttemptPaths
 from reconciler.submission.build import ERROR_LOG, OUTPUT_LOG
 from wording import Worded
 
-#: Names of folders that mean the current one; an attempt gets places of its own.
-_HERE = frozenset({None, "", ".", "./"})
+#: Names that mean the current folder. Each attempt replaces them with its own folder.
+_CURRENT_FOLDER_NAMES = frozenset({None, "", ".", "./"})
 _PLACES = frozenset({"local_root", "remote_root"})
 _PARTS = frozenset({"machine", "resources", "task_list"})
 _FILES = frozenset(
     {"forward_common_files", "backward_common_files", "forward_files", "backward_files"}
 )
-#: Files that every job brings back, whether they are named or not.
+#: Files that every job downloads, even if the submission does not name them.
 _LOGS = frozenset({OUTPUT_LOG, ERROR_LOG})
-#: What DPDispatcher takes if nothing is said.
-_USUAL: Mapping[str, Any] = {
+#: Defaults of DPDispatcher.
+_DEFAULT_RESOURCES: Mapping[str, Any] = {
     "number_node": 1,
     "cpu_per_node": 1,
     "gpu_per_node": 0,
@@ -44,14 +44,14 @@ class SubmissionDrift(NeedsConsent):
     def __init__(self, stage: str, fields: Sequence[str], launched: str | None = None) -> None:
         names = ", ".join(fields)
         amend = f"`wfctl amend propose --stage {stage} --set parameters…`"
-        where, remedy = f"{stage}/submission.json", "Take the file away"
+        where, remedy = f"{stage}/submission.json", "Remove the file"
         if launched is not None:
-            where = f"{stage}: the submission that {launched} was launched by"
-            remedy = f"Take the file away and have `wfctl stage fail {stage} --error TEXT`, then "
-            remedy += "`stage retry` compute it as defined"
+            where = f"{stage}: the submission of {launched}"
+            remedy = f"Remove the file, run `wfctl stage fail {stage} --error TEXT` and "
+            remedy += "`wfctl stage retry {stage} --fix TEXT` to compute the stage as defined"
         super().__init__(
-            f"{where}: expected what the stage's definition says, found something else in {names}. "
-            f"{remedy}, or propose the change ({amend}); a person decides.",
+            f"{where} differs from the definition of the stage in {names}. {remedy}, or "
+            f"propose the change ({amend}); a person decides.",
             stage=stage,
             fields=list(fields),
         )
@@ -62,9 +62,11 @@ class SubmissionChanged(Worded, NeedsConsent):
 
     code = "submission_changed"
     text = (
-        "{path}: expected the submission that was recorded for {stage} {attempt} (SHA-256 "
-        "{recorded}), found another one ({found}). It is not submitted. See who changed it; "
-        "`wfctl stage fail {stage} --error TEXT`, then `stage retry`, begins a new attempt."
+        "the file {path} was changed. The attempt {attempt} of the stage {stage} was recorded with "
+        "a file that has the SHA-256 {recorded}, but wfctl found {found}. wfctl does not submit "
+        "the changed file. Find out who changed the file. To start a new attempt, run "
+        "`wfctl stage fail {stage} --error TEXT`, "
+        "then `wfctl stage retry {stage} --fix TEXT`."
     )
     untold = ("path",)
     stage: str
@@ -75,9 +77,9 @@ class SubmissionChanged(Worded, NeedsConsent):
 
 
 def check_recorded(attempt: AttemptPaths, place: Path | None = None) -> None:
-    """Raise `SubmissionChanged` where what was submitted is not what the log names, if it does.
+    """Raise `SubmissionChanged` if the submitted file differs from the digest in the log.
 
-    ``place``: where it lies, of an attempt of somebody else's launch.
+    ``place`` is the path of the submission if another user launched the attempt.
     """
     place = place or attempt.submission
     found = sha256(read_regular(place)).hexdigest() if attempt.sha256 else ""
@@ -86,22 +88,30 @@ def check_recorded(attempt: AttemptPaths, place: Path | None = None) -> None:
         raise SubmissionChanged(attempt.stage, attempt.id, path, attempt.sha256, found)
 
 
-def differences(built: Mapping[str, Any], prepared: Mapping[str, Any]) -> list[str]:
-    """Return the fields in which a prepared submission says otherwise; what it leaves out agrees.
+def find_differences(built: Mapping[str, Any], prepared: Mapping[str, Any]) -> list[str]:
+    """Return the fields in which a prepared submission differs.
 
-    ``built`` is the submission that the definition describes.
+    Missing fields are no difference. ``built`` is the submission that the definition describes.
     """
     top = {name: value for name, value in prepared.items() if name not in _PARTS}
     machine = prepared.get("machine")
-    same = machine is None or _agrees(_plain(built["machine"]), _plain(machine), _PLACES)
-    unlike = [*_unlike(built, top), *([] if same else ["machine"])]
-    return [*unlike, *_in_parts(built, prepared.get("resources"), prepared.get("task_list"))]
+    same = machine is None or _has_equal_fields(
+        _normalize_reference(built["machine"]), _normalize_reference(machine), _PLACES
+    )
+    unlike = [*_find_unequal_fields(built, top), *([] if same else ["machine"])]
+    return [
+        *unlike,
+        *_find_part_differences(built, prepared.get("resources"), prepared.get("task_list")),
+    ]
 
 
-def computed_otherwise(built: Mapping[str, Any], launched: Mapping[str, Any]) -> list[str]:
-    """Return the fields in which what somebody launched is not what the definition describes.
+def find_computation_differences(
+    built: Mapping[str, Any], launched: Mapping[str, Any]
+) -> list[str]:
+    """Return the fields in which a foreign launch differs from the definition.
 
-    It runs already: how it is sent and brought back, and what no definition names, is theirs.
+    The job already runs, so the transfer of its files and fields outside any definition are
+    ignored.
     """
     resources, tasks = launched.get("resources"), launched.get("task_list")
     if isinstance(resources, dict):
@@ -109,14 +119,14 @@ def computed_otherwise(built: Mapping[str, Any], launched: Mapping[str, Any]) ->
         resources = {name: value for name, value in resources.items() if name in named}
     if isinstance(tasks, list):
         tasks = [{name: task[name] for name in ("command",) if name in task} for task in tasks]
-    return list(_in_parts(built, resources, tasks))
+    return list(_find_part_differences(built, resources, tasks))
 
 
-def _unlike(agreed: Mapping[str, Any], given: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the fields that are given and are not as agreed."""
+def _find_unequal_fields(agreed: Mapping[str, Any], given: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the given fields that differ from the agreed fields."""
     for name, value in given.items():
         if name == "work_base":
-            same = value in _HERE
+            same = value in _CURRENT_FOLDER_NAMES
         elif name in _FILES:
             same = set(agreed.get(name) or ()) - _LOGS == set(value or ()) - _LOGS
         else:
@@ -125,40 +135,44 @@ def _unlike(agreed: Mapping[str, Any], given: Mapping[str, Any]) -> Iterator[str
             yield name
 
 
-def _in_parts(built: Mapping[str, Any], resources: Any, tasks: Any) -> Iterator[str]:
+def _find_part_differences(built: Mapping[str, Any], resources: Any, tasks: Any) -> Iterator[str]:
     if isinstance(resources, dict):
-        yield from _in_resources(built["resources"], resources)
+        yield from _find_resource_differences(built["resources"], resources)
     elif resources is not None:
         yield "resources"
     agreed = built["task_list"]
     if isinstance(tasks, list) and len(tasks) == len(agreed):
         for own, given in zip(agreed, tasks, strict=True):
-            for name in _unlike(own, given):
+            for name in _find_unequal_fields(own, given):
                 yield "parameters.command" if name == "command" else f"task_list.{name}"
     elif tasks is not None:
         yield "task_list"
 
 
-def _plain(machine: Any) -> Any:
-    """Return a machine whose file is named without steps that are taken back."""
+def _normalize_reference(machine: Any) -> Any:
+    """Return a machine with a normalized path of its file."""
     path = machine.get("$ref") if isinstance(machine, Mapping) else None
     return {**machine, "$ref": os.path.normpath(path)} if isinstance(path, str) else machine
 
 
-def _in_resources(built: Mapping[str, Any], prepared: Mapping[str, Any]) -> Iterator[str]:
+def _find_resource_differences(
+    built: Mapping[str, Any], prepared: Mapping[str, Any]
+) -> Iterator[str]:
     for name, value in prepared.items():
         if name == "envs":
-            same = isinstance(value, dict) and _agrees(built.get("envs", {}), value)
+            same = isinstance(value, dict) and _has_equal_fields(built.get("envs", {}), value)
         else:
             unsaid = name not in built and value in (None, [], {})
-            same = unsaid or value == built.get(name, _USUAL.get(name))
+            same = unsaid or value == built.get(name, _DEFAULT_RESOURCES.get(name))
         if not same:
             yield f"resources.{name}"
 
 
-def _agrees(built: Mapping[str, Any], prepared: Any, places: frozenset[str] = frozenset()) -> bool:
-    """Whether every field that is given is what was agreed; a place that is here says nothing."""
+def _has_equal_fields(
+    built: Mapping[str, Any], prepared: Any, places: frozenset[str] = frozenset()
+) -> bool:
+    """Return whether all given fields are as agreed. Local paths are not compared."""
     return isinstance(prepared, dict) and all(
-        value == built.get(name) or (name in places and value in _HERE)
+        value == built.get(name) or (name in places and value in _CURRENT_FOLDER_NAMES)
         for name, value in prepared.items()
     )

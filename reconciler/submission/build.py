@@ -1,4 +1,4 @@
-"""The submission: what DPDispatcher is given, as a stage describes it and as an attempt runs it."""
+"""Build the submission for DPDispatcher, in the form of a stage and in the form of an attempt."""
 
 from __future__ import annotations
 
@@ -26,43 +26,43 @@ from reconciler.errors import (
     UnusableSubmission,
 )
 from reconciler.submission import fields
-from reconciler.submission.away import taken_along
+from reconciler.submission.away import add_far_files
 from service.root.disk import is_inside, write_whole
 
-#: What DPDispatcher calls the standard output and error of a task.
+#: DPDispatcher's names for the standard output and error of a task.
 OUTPUT_LOG, ERROR_LOG = "log", "err"
 
-#: Values of a remote_profile that must not stand in a file of the workflow.
+#: Fields of a remote_profile that must not be written into a file of the workflow.
 _SECRETS = ("password", "passphrase", "totp_secret")
 
-#: The script's own name is `.<job hash>.sub` for a job that the shell starts.
+#: If the shell starts a job, the name of its script is `.<job hash>.sub`.
 _SHELL_JOB = "${0##*/}; wfctl_job=${wfctl_job#.}; wfctl_job=${wfctl_job%.sub}"
-#: A scheduler runs a copy under another name, and people name jobs as they like; what the
-#: script writes is named by the hash.
+#: A scheduler runs a copy of the script under another name, and users choose names for jobs.
+#: The files that the script writes are named by the job hash.
 _QUEUED_JOB = (
     "$(grep -o -m 1 -E '[0-9a-f]{40}_flag_if_job_task_fail' \"$0\"); wfctl_job=${wfctl_job%%_*}"
 )
 _LOCK = 'exec 9>>"$wfctl_job.lock" && flock -w 10 9 || exit 75'
-#: The file systems of clusters may know no locks; there the claim alone keeps a copy out.
+#: Cluster file systems may not support locks. Then only the claim prevents a second copy.
 _SHARED_LOCK = (
     'exec 9>>"$wfctl_job.lock"; flock -w 10 -E 76 9; '
     'case $? in 0) ;; 76) exit 75 ;; *) (set -C; : > "$wfctl_job.unlocked") ;; esac'
 )
-#: A signal ends a waiting shell with the exit code of whatever it ran last. By those of faults a
-#: command ends its own shell.
+#: After a signal, a waiting shell ends with the exit code of its last command.
+#: For the signals of faults, a command ends its own shell.
 _SIGNALS = (
     'for signal in 1 2 4 6 7 8 10 11 12 15 24; do trap "exit $((128 + signal))" "$signal"; done'
 )
 
-#: Exit codes of a shell that SIGHUP, SIGINT or SIGTERM ended, which may come from its own group. A
-#: fault of the shell, such as SIGSEGV, is never such a signal.
+#: Exit codes of a shell that SIGHUP, SIGINT or SIGTERM ended. Its own group may send these signals.
+#: A fault of the shell, such as SIGSEGV, is never such a signal.
 _ENDED_BY_GROUP = "|".join(str(SIGNALLED + signal) for signal in (SIGHUP, SIGINT, SIGTERM))
-#: Records the job's own exit code, even where no monitor is left to see it. DPDispatcher's script
-#: makes any failure of a command an exit code of 1, and of a task that was killed before it could
-#: tell of its command 1 or 0, by which of its shells was hit. The record is made in a new file
-#: whose name nobody can know before, so that no link which lies there is written through.
+#: Records the exit code of the job itself, even if no monitor is left to see it.
+#: The script of DPDispatcher turns every failure of a command into exit code 1.
+#: If a task was killed before its command was recorded, the code is 1 or 0, depending on the shell.
+#: The record is a new file with an unpredictable name, so that no existing link is followed.
 _ENDED = (
-    # A second signal to the group must not end the programs that make the record.
+    # A second signal to the group must not end the programs that write the record.
     'wfctl_ended() { code=$?; trap "" HUP INT TERM; '
     f"case $code in {_ENDED_BY_GROUP}) wfctl_reaches || :; esac; "
     f'[ ! -e "$wfctl_job.killed" ] || code={KILLED}; '
@@ -74,10 +74,10 @@ _ENDED = (
     '> "$wfctl_new" && chmod =rw "$wfctl_new" && sync "$wfctl_new" && '
     'mv -T "$wfctl_new" "$wfctl_job.exit"; }'
 )
-#: A command may end its helpers by a signal to its process group, as `trap 'kill 0' EXIT` does. The
-#: signal ends the shells above the command too. If the command had come to its end before, the
-#: script of the job records its exit code, and tags its task as these shells would have done. A
-#: job of several tasks does not tell which of them came to their end.
+#: A command may end its helpers by a signal to its process group, such as `trap 'kill 0' EXIT`.
+#: The signal also ends the shells above the command.
+#: If the command had already ended, the script of the job records its exit code and tags its task.
+#: A job with several tasks does not show which of them ended.
 _REACHED = (
     'wfctl_reached() { (set -C; echo "$1" > "$wfctl_job.reached") 2> /dev/null; return "$1"; }\n'
     "wfctl_reaches() { local copy=$REMOTE_ROOT job=${wfctl_job##*/job-} told tags; "
@@ -86,24 +86,24 @@ _REACHED = (
     '{ [ "$told" != 0 ] || { : > "$tags" && : > "$copy/${job}_job_tag_finished"; }; } && '
     'rm -f "$wfctl_job".task.* && code=$told; } 2> /dev/null'
 )
-#: Claimed if nobody cleans as well, so that a start counts although its folder was removed.
-#: An attempt that an earlier version prepared has no place there.
+#: A claim outside the attempt's folder, so that a start is known after the folder was removed.
+#: Attempts that an earlier version prepared have no claim there.
 _STARTS = 'wfctl_start={starts}/"${{wfctl_job##*/}}".started'
 _START = (
     '[ ! -e "${wfctl_job%/*}/stopped" ] && '
     '{ [ ! -d "${wfctl_start%/*}" ] || mkdir "$wfctl_start"; } && '
     'mkdir "$wfctl_job.started" || exit 75'
 )
-#: What a command starts is told by a file that it has open, or by its name in the environment.
+#: Child processes of a command are found by this open file or by the variable in their environment.
 _MARKED = f'export {RUN}="$wfctl_own"; {{ exec 6< "$wfctl_own"; }} 2> /dev/null'
-#: A shell that is ended by a limit counts what the program used that it waits for.
+#: If a limit ends a shell, the shell counts the resources of the program that it waits for.
 _COUNTS = f'[ -z "$wfctl_watched" ] || trap "exit {SIGNALLED + SIGTERM}" TERM'
-#: Waits for what a command has left at work.
+#: Script that waits for processes that a command left running.
 AWAITING = Path(__file__).parent / "await.sh"
-#: Tells what a command used; ends one whose time is over.
+#: Script that reports the resources used by a command, and ends a command at its time limit.
 USED = Path(__file__).parent / "used.sh"
 LIMIT = Path(__file__).parent / "limit.sh"
-#: Says where the job runs and which process it is.
+#: Records where the job runs and its process id.
 _CLAIM = (
     'printf "%s\\n" "$REMOTE_ROOT" "$$" "$(cut -d" " -f22 /proc/$$/stat)" '
     '"$(cat /proc/sys/kernel/random/boot_id)" "$(uname -n)" > "$wfctl_job.started/record"; '
@@ -114,10 +114,10 @@ _CLAIM = (
 
 @dataclass(frozen=True, slots=True)
 class StageJob:
-    """The fields of a stage that make its job; paths as in the plan.
+    """The fields of a stage that define its job, with paths as in the plan.
 
-    ``inputs`` and ``outputs`` are relative to the root, ``forward_files`` and
-    ``backward_files`` to the stage's folder.
+    ``inputs`` and ``outputs`` are relative to the root, ``forward_files`` and ``backward_files`` to
+    the stage's folder.
     """
 
     stage: str
@@ -127,51 +127,54 @@ class StageJob:
     inputs: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
     resource_overrides: Mapping[str, Any] = field(default_factory=dict)
-    #: The software that the command runs with, as `lifecycle.words.values` has it.
+    #: Software that the command runs with, in the format of `lifecycle.words.values`.
     environment: Mapping[str, Any] = field(default_factory=dict)
 
 
-def read(path: Path) -> dict[str, Any]:
-    """Read a prepared submission; raises InvalidSubmission with line and column.
+def read_submission(path: Path) -> dict[str, Any]:
+    """Read a prepared submission. Raises InvalidSubmission with line and column.
 
-    Raises UnusableSubmission where a field of it has another shape than DPDispatcher expects.
+    Raises UnusableSubmission if a field does not have the form that DPDispatcher expects.
     """
     try:
         found = json.loads(read_regular(path).decode())
     except json.JSONDecodeError as error:
         raise InvalidSubmission(path, error.msg, error.lineno, error.colno) from error
     except RecursionError as error:
-        raise InvalidSubmission(path, "values too deep in one another") from error
+        raise InvalidSubmission(path, "values that are nested too deeply") from error
     except UnicodeDecodeError as error:
         raise InvalidSubmission(path, f"a byte that is not UTF-8 at {error.start}") from error
     if not isinstance(found, dict):
         raise InvalidSubmission(path, type(found).__name__)
-    fields.check(found)
+    fields.check_submission(found)
     return found
 
 
-def build(job: StageJob, profile: Mapping[str, Any]) -> dict[str, Any]:
+def build_submission(job: StageJob, profile: Mapping[str, Any]) -> dict[str, Any]:
     """Build a submission from a stage and one entry of ``backend_profiles``.
 
-    Inputs and outputs are names, and are escaped since DPDispatcher takes every path for a pattern.
+    Names of inputs and outputs are escaped, because DPDispatcher treats every path as a pattern.
 
-    Raises UnusablePath for a path that is absolute or leaves the root or stage, UnusableProfile
-    where the profile names no machine.
+    Raises UnusablePath for a path that is absolute or leaves the root or stage, and UnusableProfile
+    if the profile names no machine.
     """
-    inputs = _unique(_relative(job, "inputs", path) for path in job.inputs)
-    own = [path for path in inputs if _inside(path, job.stage)]
-    given = [_relative(job, "forward_files", path) for path in job.forward_files]
+    inputs = _drop_duplicates(_require_relative(job, "inputs", path) for path in job.inputs)
+    own = [path for path in inputs if _is_inside_stage(path, job.stage)]
+    given = [_require_relative(job, "forward_files", path) for path in job.forward_files]
+    resources = _merge_resources(profile, job.resource_overrides, job.environment)
     built = {
         "work_base": ".",
-        "machine": _machine(profile),
-        "resources": _resources(profile, job.resource_overrides, job.environment),
+        "machine": _build_machine(profile),
+        "resources": resources,
         "forward_common_files": [escape(path) for path in inputs if path not in own],
         "task_list": [
             {
-                "command": fields.command_in(job.environment, job.command),
+                "command": fields.wrap_command(
+                    fields.loaded_software(job.environment, resources), job.command
+                ),
                 "task_work_path": job.stage,
-                "forward_files": _unique(
-                    [*given, *(escape(_below(path, job.stage)) for path in own)]
+                "forward_files": _drop_duplicates(
+                    [*given, *(escape(_strip_stage(path, job.stage)) for path in own)]
                 ),
                 "backward_files": _backward_files(job),
                 "outlog": OUTPUT_LOG,
@@ -179,43 +182,46 @@ def build(job: StageJob, profile: Mapping[str, Any]) -> dict[str, Any]:
             }
         ],
     }
-    fields.check(built)
+    fields.check_submission(built)
     return built
 
 
-def for_attempt(
+def build_attempt_copy(
     submission: Mapping[str, Any],
     attempt: AttemptPaths,
     described: Mapping[str, Any] | None = None,
 ) -> tuple[dict[str, Any], ExecutionHost]:
-    """Make the copy that one attempt submits: one run, guarded, with absolute places.
+    """Build the submission of one attempt: for one run, with a guard and absolute paths.
 
-    ``described`` is what is known of a machine that the submission only refers to. Returns the
-    copy and the machine it goes to; the original is left as it is. Raises UnusableSubmission.
+    ``described`` contains the known fields of a machine that the submission only references.
+    Returns the copy and its machine; the original is not changed. Raises UnusableSubmission.
     """
     result = copy.deepcopy(dict(submission))
-    given = _object(result, "machine")
-    resources = _object(result, "resources")
+    given = _require_object(result, "machine")
+    resources = _require_object(result, "resources")
     known = {**(described or {}), **given}
-    place = _place(known, attempt)
+    place = _choose_execution_host(known, attempt)
     fields.check_directives(place.batch_type, resources)
     fields.check_variables(resources.get("envs", {}))
     result["machine"] = _attempt_machine(given, known, attempt, place)
     result["resources"] = {
         "group_size": 1,
         **resources,
-        **(_started_once(resources) if place.has_slurm else {}),
+        **(_forbid_requeue(resources) if place.has_slurm else {}),
         "envs": {**resources.get("envs", {}), ATTEMPT: attempt.tag},
-        "prepend_script": [*guard(attempt, place), *resources.get("prepend_script", [])],
+        "prepend_script": [
+            *build_guard_lines(attempt, place),
+            *resources.get("prepend_script", []),
+        ],
     }
-    result["task_list"] = [_watched(task) for task in result.get("task_list", [])]
-    return (taken_along(result, attempt) if place.is_far else result), place
+    result["task_list"] = [_watch_task(task) for task in result.get("task_list", [])]
+    return (add_far_files(result, attempt) if place.is_far else result), place
 
 
-def _started_once(resources: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the flags of a job that Slurm does not put back into its queue after a start.
+def _forbid_requeue(resources: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the resources of a job that Slurm does not requeue after a start.
 
-    A job that starts a second time refuses itself. The user's own flag wins.
+    A job that starts a second time refuses to run. The user's own flag has priority.
     """
     flags = [*resources.get("custom_flags", [])]
     if any(re.search(r"\s--(no-)?requeue\b", str(flag)) for flag in flags):
@@ -224,16 +230,16 @@ def _started_once(resources: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def uses_ref(submission: Mapping[str, Any]) -> bool:
-    """Say whether DPDispatcher must be allowed to follow a ``$ref``."""
+    """Return whether DPDispatcher must be allowed to follow a ``$ref``."""
     return '"$ref":' in json.dumps(submission)
 
 
-def _machine(profile: Mapping[str, Any]) -> dict[str, Any]:
+def _build_machine(profile: Mapping[str, Any]) -> dict[str, Any]:
     if "config_path" in profile:
         path = profile["config_path"]
         if not isinstance(path, str) or not path:
             raise UnusableProfile("config_path", "a path", path)
-        # DPDispatcher reads a reference from the folder of the submission that holds it.
+        # DPDispatcher resolves a reference relative to the folder of the submission file.
         return {"$ref": path if path.startswith("/") else f"../{path}"}
     config = profile.get("config")
     if not isinstance(config, Mapping) or "batch_type" not in config:
@@ -241,65 +247,69 @@ def _machine(profile: Mapping[str, Any]) -> dict[str, Any]:
     return copy.deepcopy(dict(config))
 
 
-def _resources(
+def _merge_resources(
     profile: Mapping[str, Any], overrides: Mapping[str, Any], environment: Mapping[str, Any]
 ) -> dict[str, Any]:
     defaults = profile.get("resource_defaults", {})
     if not isinstance(defaults, Mapping):
         raise UnusableProfile("resource_defaults", "an object", defaults)
     found = copy.deepcopy({"group_size": 1, **defaults, **overrides})
-    for name, lines in fields.resources(environment).items():
+    for name, lines in fields.build_resource_lines(environment).items():
         found[name] = [*found.get(name, []), *lines]
     return found
 
 
 def _backward_files(job: StageJob) -> list[str]:
     if job.backward_files is not None:
-        return _unique(_relative(job, "backward_files", path) for path in job.backward_files)
-    outputs = [_relative(job, "outputs", path) for path in job.outputs]
-    elsewhere = next((path for path in outputs if not _inside(path, job.stage)), None)
+        return _drop_duplicates(
+            _require_relative(job, "backward_files", path) for path in job.backward_files
+        )
+    outputs = [_require_relative(job, "outputs", path) for path in job.outputs]
+    elsewhere = next((path for path in outputs if not _is_inside_stage(path, job.stage)), None)
     if elsewhere is not None:
         raise UnusablePath(job.stage, "outputs", elsewhere, f"a path below {job.stage}/")
-    names = (escape(_below(path, job.stage)) for path in outputs)
-    return _unique([*names, OUTPUT_LOG, ERROR_LOG])
+    names = (escape(_strip_stage(path, job.stage)) for path in outputs)
+    return _drop_duplicates([*names, OUTPUT_LOG, ERROR_LOG])
 
 
-def _relative(job: StageJob, name: str, path: str) -> str:
+def _require_relative(job: StageJob, name: str, path: str) -> str:
     parts = PurePosixPath(path)
     if not path or "\0" in path or parts.is_absolute() or ".." in parts.parts:
-        raise UnusablePath(job.stage, name, path, "a relative path that stays below the root")
+        raise UnusablePath(
+            job.stage, name, path, "a relative path that stays below the root folder"
+        )
     return str(parts)
 
 
-def _inside(path: str, stage: str) -> bool:
+def _is_inside_stage(path: str, stage: str) -> bool:
     return PurePosixPath(path).is_relative_to(stage) and path != stage
 
 
-def _below(path: str, stage: str) -> str:
+def _strip_stage(path: str, stage: str) -> str:
     return str(PurePosixPath(path).relative_to(stage))
 
 
-def _unique(paths: Iterable[str]) -> list[str]:
+def _drop_duplicates(paths: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(paths))
 
 
-def _object(submission: Mapping[str, Any], name: str) -> dict[str, Any]:
+def _require_object(submission: Mapping[str, Any], name: str) -> dict[str, Any]:
     found = submission.get(name)
     if not isinstance(found, dict):
         raise UnusableSubmission(name, "an object", found, "Add it as DPDispatcher expects it.")
     return found
 
 
-def _place(known: Mapping[str, Any], attempt: AttemptPaths) -> ExecutionHost:
-    batch_type, context_type = machine.checked(known)
+def _choose_execution_host(known: Mapping[str, Any], attempt: AttemptPaths) -> ExecutionHost:
+    batch_type, context_type = machine.check_machine(known)
     root = known.get("remote_root")
-    # Each attempt has a place of its own, so anyone who works below it belongs to the attempt.
+    # Each attempt has its own folder, so every process below it belongs to the attempt.
     if context_type != "SSHContext":
         given = attempt.root / str(root or ".")
         own = attempt.work if is_inside(given, attempt.root) else given / attempt.tag
         return ExecutionHost(batch_type, context_type, str(own))
     if not isinstance(root, str) or not root.startswith("/"):
-        remedy = "Name a folder of that machine which the jobs can write."
+        remedy = "Name a folder on that machine in which the jobs can write."
         raise UnusableSubmission("machine.remote_root", "an absolute path", root, remedy)
     return ExecutionHost(batch_type, context_type, str(PurePosixPath(root) / attempt.tag))
 
@@ -314,62 +324,62 @@ def _attempt_machine(
         "local_root": str(attempt.root / str(known.get("local_root") or ".")),
         "remote_root": place.scratch,
     }
-    source = machine.reference(given, attempt.stage_folder)
+    source = machine.find_machine_file(given, attempt.stage_folder)
     if source is not None:
         result["$ref"] = str(source)
     if not place.is_far:
-        # A reference is merged shallowly: beside one to a far machine this would replace the
-        # connection settings, which do not exist here.
+        # DPDispatcher merges a reference only at the top level.
+        # For a reference to a remote machine, this entry would replace the connection settings.
         result["remote_profile"] = {**given.get("remote_profile", {}), "symlink": False}
     return result
 
 
 def check_secrets(given: object) -> None:
-    """Raise `InlineSecret` where the machine of a submission holds what lets one in."""
+    """Raise `InlineSecret` if the machine of a submission contains credentials."""
     profile = given.get("remote_profile") if isinstance(given, Mapping) else None
     for name in _SECRETS if isinstance(profile, dict) else ():
         if profile and profile.get(name):
             raise InlineSecret(f"machine.remote_profile.{name}")
 
 
-def _new(command: str, path: str) -> str:
-    """Return a command whose output goes to a new file; a link in its place is not followed."""
+def _redirect_to_new_file(command: str, path: str) -> str:
+    """Return a command whose output goes to a new file and never follows an existing link."""
     return f'(set -C; {command} > "{path}") 2> /dev/null'
 
 
-def _watched(task: Any) -> Any:
-    """Return a task that tells while it is at work, and of its being killed; it ends as before."""
+def _watch_task(task: Any) -> Any:
+    """Return a task that records when it runs and when it is killed, with unchanged exit code."""
     if not isinstance(task, dict) or not isinstance(task.get("command"), str):
         return task
-    # All that it starts may write its logs.
+    # Any child process may write to the logs.
     logs = (task.get("outlog", OUTPUT_LOG), task.get("errlog", ERROR_LOG))
     results = [path for path in task.get("backward_files") or [] if path not in logs]
-    # On lines of its own, since a command may end with a comment.
+    # Use separate lines, because a command may end with a comment.
     told = (
         'wfctl_own="$wfctl_job.task.$BASHPID"; '
-        f'{_new(":", "$wfctl_own")}; wfctl_watch "$wfctl_own"; '
+        f'{_redirect_to_new_file(":", "$wfctl_own")}; wfctl_watch "$wfctl_own"; '
         f"({_MARKED}; {_COUNTS}\n{task['command']}\n\nwfctl_reached $?\n); wfctl_code=$?; "
         'rm -f "$wfctl_job.reached"; '
         '[ "$wfctl_code" != 0 ] || wfctl_await "$wfctl_own" "$wfctl_job.awaited.$BASHPID" '
         f'{shlex.join(results)}; wfctl_in_time "$wfctl_own" || {{ wfctl_code={TIMED_OUT}; '
         'echo "wfctl: ended by its time limit of $wfctl_limit s" >&2; }; '
-        f'[ "$wfctl_code" -ne {KILLED} ] || {_new(":", "$wfctl_job.killed")}; '
+        f'[ "$wfctl_code" -ne {KILLED} ] || {_redirect_to_new_file(":", "$wfctl_job.killed")}; '
         '[ "$wfctl_code" = 0 ] || [ -e "$wfctl_job.code" ] || '
-        + _new('echo "$wfctl_code"', "$wfctl_job.code")
+        + _redirect_to_new_file('echo "$wfctl_code"', "$wfctl_job.code")
         + '; rm -f "$wfctl_own"; wfctl_used "$wfctl_job.used.$BASHPID" "$wfctl_code" ""'
     )
     return {**task, "command": told}
 
 
-def guard(attempt: AttemptPaths, place: ExecutionHost) -> list[str]:
-    """Return the lines of the job script that let a computation start once and record its end.
+def build_guard_lines(attempt: AttemptPaths, place: ExecutionHost) -> list[str]:
+    """Return job script lines that let a computation start only once and record its end.
 
-    The lock is taken before the start is claimed and is inherited by the command itself, so a
-    held lock means a living computation; the trap is set by the one that starts alone. Waiting
-    for the lock outlasts those who only look whether it is held.
+    The lock is taken before the start is claimed, and the command inherits it, so a held lock means
+    a running computation. Only the process that starts the computation sets the trap. Waiting for
+    the lock takes longer than the short checks of other processes.
     """
     folder = '"${REMOTE_ROOT%/*}"' if place.is_far else shlex.quote(str(attempt.folder))
-    # DPDispatcher joins these lines as they are, and one bash runs the whole.
+    # DPDispatcher joins these lines unchanged, and one bash runs all of them.
     return [
         f"wfctl_job={_QUEUED_JOB if place.has_scheduler else _SHELL_JOB}",
         f'wfctl_job={folder}/"job-${{wfctl_job:?}}"',
@@ -388,44 +398,44 @@ def guard(attempt: AttemptPaths, place: ExecutionHost) -> list[str]:
 
 
 def limit_line(parameters: Mapping[str, Any]) -> str:
-    """Return the line that follows the functions of limit.sh: the seconds, if there is a limit."""
+    """Return the line after the functions of limit.sh that sets the time limit, if any."""
     return f"wfctl_limit={time_limit(parameters) or ''}"
 
 
-def limited(submission: Mapping[str, Any], parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a submission whose command is ended after the seconds that its stage says."""
-    resources = _object(submission, "resources")
+def add_time_limit(submission: Mapping[str, Any], parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a submission whose command ends after the time limit of its stage."""
+    resources = _require_object(submission, "resources")
     lines = [*resources.get("prepend_script", []), limit_line(parameters)]
     return {**submission, "resources": {**resources, "prepend_script": lines}}
 
 
-def with_variables(submission: Mapping[str, Any], more: Mapping[str, str]) -> dict[str, Any]:
-    """Return a submission whose jobs see more variables."""
+def add_variables(submission: Mapping[str, Any], more: Mapping[str, str]) -> dict[str, Any]:
+    """Return a submission whose jobs get additional environment variables."""
     result = copy.deepcopy(dict(submission))
-    resources = _object(result, "resources")
+    resources = _require_object(result, "resources")
     result["resources"] = {**resources, "envs": {**resources.get("envs", {}), **more}}
     return result
 
 
 FILE_NAME = "submission.diagnostic.json"
-#: What the job writes of the command's end, as its own is always 0.
+#: Line in which the job records the exit code of the command. The job itself always exits with 0.
 _TOLD = "diagnostic run: exit code "
 CODE_LINE = re.compile(rf"^{_TOLD}(\d+)$", re.MULTILINE)
 
 
-def kept_diagnostic(attempt: AttemptPaths, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the diagnostic form of a submission, once it is written beside the original."""
-    found = diagnostic_of(given)
+def write_diagnostic(attempt: AttemptPaths, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Write the diagnostic form of a submission next to the original, and return it."""
+    found = build_diagnostic(given)
     text = json.dumps(found, indent=2, ensure_ascii=False) + "\n"
     write_whole(attempt.stage_folder / FILE_NAME, text.encode())
     return found
 
 
-def diagnostic_of(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a submission that brings back log and err alone.
+def build_diagnostic(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a submission that downloads only log and err.
 
-    DPDispatcher brings nothing back of a task that failed, so the task ends with 0 and writes its
-    exit code on stderr.
+    DPDispatcher downloads no files of a failed task, so the task ends with 0 and writes its exit
+    code to stderr.
     """
     result = copy.deepcopy(dict(given))
     result["backward_common_files"] = []

@@ -1,7 +1,7 @@
-"""The tasks that an attempt is given: written into its folder, and the submission that runs them.
+"""Write the tasks of an attempt into its folder, and build the submission that runs them.
 
-DPDispatcher gets a job for each worker, and the workers share the tasks out among themselves: a
-job that is killed takes one task with it, and waits for none.
+DPDispatcher starts one job for each worker, and each worker takes the next free task. A killed job
+therefore loses at most one task.
 """
 
 from __future__ import annotations
@@ -18,41 +18,42 @@ from typing import Any
 from lifecycle.payload import models as p
 from lifecycle.state.conditions import files_of_points, partners_of
 from lifecycle.state.workflow import Stage, Workflow
-from lifecycle.sweeps.definition import DONE, MAP, sweep_of
-from lifecycle.sweeps.points import Point, spelled
-from lifecycle.sweeps.variables import PREFIX
+from lifecycle.sweeps.definition import DONE, MAP
+from lifecycle.sweeps.points import Point, render_value
+from lifecycle.sweeps.variables import PREFIX, verify_variables
 from reconciler.attempt.markers import digests, is_as, make_folders
 from reconciler.attempt.paths import AttemptPaths, ScriptEnd
 from reconciler.errors import UnusableSubmission
 from reconciler.submission.away import READ, TASKS, TASKS_ROOT, VOUCHED
 from reconciler.submission.build import AWAITING, LIMIT, USED, limit_line
 from reconciler.sweep.judging import tasks_without_verdict
-from reconciler.sweep.map_points import content_of, digest_of, points_of
+from reconciler.sweep.map_points import digest_points, points_of, read_points_file
 from reconciler.sweep.tasks import (
     JUDGE,
     Basis,
     Task,
-    definition_of,
-    left_failed,
+    definition_digest,
+    find_tasks_left_failed,
+    move_unfinished_tasks_aside,
     origin_of,
-    put_aside,
     read_mark,
     tasks_of,
     verdict_digest,
 )
 from service.root.disk import write_whole
+from service.root.entries import is_folder
 
-#: The folder of the task of the stage whose points these are.
-LIKE = "WFCTL_LIKE_FOLDER"
-#: The environment variable with the origin that a worker writes into the mark of a task. Each task
-#: of a follower has an origin of its own.
+#: Variable with the folder of the partner task, in the stage that `map.like` names.
+_LIKE_VARIABLE = "WFCTL_LIKE_FOLDER"
+#: Environment variable with the origin that a worker writes into the mark of a task.
+#: Each task of a stage that follows another sweep has its own origin.
 _ORIGIN = "WFCTL_TASKS_ORIGIN"
 _WORKER = Path(__file__).parent / "worker.sh"
-#: Folders that the workers put something into.
-_FOLDERS = ("claims", "failed", "lost", "aside")
+#: Folders that the workers write into.
+_WORKER_FOLDERS = ("claims", "failed", "lost", "aside")
 
 
-def assigned(
+def write_task_assignment(
     root: Path,
     state: Workflow,
     stage: Stage,
@@ -61,78 +62,84 @@ def assigned(
     inputs: Sequence[p.FileDigest],
     recovers: str | None,
 ) -> dict[str, Any]:
-    """Write the tasks of an attempt into its folder; return the submission that runs them.
+    """Write the tasks of an attempt into its folder, and return the submission that runs them.
 
-    What an earlier attempt has done of the same definition and the same inputs is not given again;
-    the folders of all other tasks are put aside, since the next stage may read each that is there.
-    Raises as `points_of`, and UnusableSubmission.
+    Tasks that an earlier attempt finished with the same definition and inputs are not assigned
+    again. The folders of all other tasks are moved aside, because the next stage reads every
+    existing folder. Raises UnusableSubmission, or any error of `points_of`.
     """
-    command = _command(given)
+    command = _get_command(given)
     every = points_of(root, state, stage, anew=True)
-    file = content_of(root, state, stage, anew=True)
-    basis = _basis(root, state, stage, given, inputs, every)
-    known = [_if_whole(root, task) for task in tasks_of(root, state, stage, basis)]
-    what = sweep_of(stage.parameters)
-    todo = {task.point.key: task for task in _to_compute(root, state, stage, known, recovers)}
-    put_aside(root, stage, {one.point.folder for one in known if one.is_kept})
-    make_folders(attempt, attempt.tasks, *(attempt.tasks / name for name in _FOLDERS))
+    file = read_points_file(root, state, stage, anew=True)
+    basis = _compute_basis(root, state, stage, given, inputs, every)
+    known = [_reset_if_changed(root, task) for task in tasks_of(root, state, stage, basis)]
+    what = stage.work.task_rules
+    todo = {task.point.key: task for task in _select_tasks(root, state, stage, known, recovers)}
+    move_unfinished_tasks_aside(root, stage, {one.point.folder for one in known if one.is_kept})
+    make_folders(attempt, attempt.tasks, *(attempt.tasks / name for name in _WORKER_FOLDERS))
     if file is not None:
         attempt.task_points.write_bytes(file)
     given_ = [(n, point) for n, point in enumerate(every) if point.key in todo]
-    read = {point.key: _read(root, stage, point, todo[point.key]) for _, point in given_}
+    read = {
+        point.key: _find_read_folders(root, stage, point, todo[point.key]) for _, point in given_
+    }
     origin = origin_of(stage, basis)
     own = {key: origin_of(stage, basis, key) for key in basis.partners}
     lines = (
-        f"{number}\t{point.folder}\t{_assignments(point, read[point.key], own)}\n"
+        f"{number}\t{point.folder}\t{_format_assignments(point, read[point.key], own)}\n"
         for number, point in given_
     )
     files = {
         "command.sh": f"{command}\n",
         "outputs": "".join(f"{path}\n" for path in what.outputs),
         "worker.sh": "\n".join(
-            [*map(_text, (AWAITING, USED, LIMIT)), limit_line(stage.parameters), _text(_WORKER)]
+            [
+                *map(_read_script, (AWAITING, USED, LIMIT)),
+                limit_line(stage.parameters),
+                _read_script(_WORKER),
+            ]
         ),
         "list": "".join(lines),
         READ: "".join(f"{path}\n" for one in read.values() for path in one.values()),
-        **({} if what.verify is None else {"verify.sh": f"{what.verify}\n"}),
+        **({} if what.verify is None else {"verify.sh": _build_verification_script(stage)}),
     }
     for name, text in files.items():
         (attempt.tasks / name).write_text(text, encoding="utf-8")
-    write_whole(attempt.task_head, json.dumps(_head(stage, basis, every)).encode() + b"\n")
+    write_whole(attempt.task_head, json.dumps(_build_head(stage, basis, every)).encode() + b"\n")
     (root / stage.id / DONE).mkdir(exist_ok=True)
-    # One job for each group of tasks, as many as may run at once.
+    # Submit one job for each group of tasks, up to the number that may run at the same time.
     group = given.get("resources", {}).get("group_size") or 1
     workers = max(1, min(ceil(len(todo) / group), what.at_once))
-    return _sending(given, attempt, workers, origin)
+    return _build_submission(given, attempt, workers, origin)
 
 
-def _head(stage: Stage, basis: Basis, every: tuple[Point, ...]) -> dict[str, Any]:
+def _build_head(stage: Stage, basis: Basis, every: tuple[Point, ...]) -> dict[str, Any]:
     """Return the record of an attempt: digests of its tasks' inputs and verification, and keys."""
     return {
-        "definition": definition_of(stage),
+        "definition": definition_digest(stage),
         "basis": basis.whole,
         "files": basis.files,
         **({"partners": dict(basis.partners)} if basis.partners else {}),
         "verdict": verdict_digest(stage),
-        "points": digest_of(every),
+        "points": digest_points(every),
         "keys": {p.folder: p.key for p in every if p.folder != p.key},
     }
 
 
-def _to_compute(
+def _select_tasks(
     root: Path, state: Workflow, stage: Stage, known: Sequence[Task], recovers: str | None
 ) -> list[Task]:
-    """Return the tasks that are not done.
+    """Return the tasks to compute: all tasks that are not done, with two exceptions.
 
-    In the place of a lost attempt, and of rounds that are left as they are, without those that used
-    up their tries. Tasks that a person has to judge wait, and a lost attempt is replaced without
-    them.
+    Tasks without retries left are excluded if the attempt replaces a lost one, or if they failed in
+    an earlier round that stays as it is. Tasks that a person must judge are excluded from the
+    replacement of a lost attempt.
     """
     waiting = tasks_without_verdict(root, state, stage) if recovers is not None else {}
     name, last = state.loop_of(stage.id), stage.attempts[-1] if stage.attempts else None
     number, points = state.loops[name].round.number if name else 0, [one.point for one in known]
-    left = left_failed(state, stage, points, last, number)
-    retries = sweep_of(stage.parameters).retries
+    left = find_tasks_left_failed(state, stage, points, last, number)
+    retries = stage.work.task_rules.retries
 
     def stays(task: Task) -> bool:
         if task.point.folder in waiting:
@@ -142,25 +149,35 @@ def _to_compute(
     return [one for one in known if one.state != "done" and not stays(one)]
 
 
-def _text(script: Path) -> str:
+def _build_verification_script(stage: Stage) -> str:
+    """Return the script that verifies a task, with the values of its variables."""
+    own = verify_variables(stage.work).items()
+    exports = (f"export {name}={shlex.quote(value)}\n" for name, value in own)
+    return "".join([*exports, f"{stage.work.task_rules.verify}\n"])
+
+
+def _read_script(script: Path) -> str:
     return script.read_text(encoding="utf-8")
 
 
-def tasks_to_compute(attempt: AttemptPaths) -> int:
-    """Return how many tasks an attempt was given, but for those that are judged alone."""
+def count_tasks_to_compute(attempt: AttemptPaths) -> int:
+    """Return the number of tasks that an attempt computes, without tasks that it only judges."""
     lines = (attempt.tasks / "list").read_text("utf-8").splitlines()
     return sum(f"\t{JUDGE}=" not in line and f" {JUDGE}=" not in line for line in lines)
 
 
-def _command(given: Mapping[str, Any]) -> str:
+def _get_command(given: Mapping[str, Any]) -> str:
     tasks = given.get("task_list", [])
     if len(tasks) != 1 or not isinstance(tasks[0].get("command"), str):
-        remedy = "A map runs one command for each point; take submission.json away."
+        remedy = (
+            "A sweep runs one command for each point, so it needs no submission file: remove "
+            "submission.json."
+        )
         raise UnusableSubmission("task_list", "one task with a command", len(tasks), remedy)
     return str(tasks[0]["command"])
 
 
-def _basis(
+def _compute_basis(
     root: Path,
     state: Workflow,
     stage: Stage,
@@ -179,45 +196,45 @@ def _basis(
         sha256(json.dumps(one).encode()).hexdigest() for one in ([task["command"], read], read)
     )
     like = partners_of(state, stage)[:1]
-    partners = {p.key: _result_of(root, partner, p) for partner in like for p in every}
+    partners = {p.key: _digest_result(root, partner, p) for partner in like for p in every}
     return Basis(whole, of_files, partners)
 
 
-def _result_of(root: Path, stage: Stage, point: Point) -> str:
+def _digest_result(root: Path, stage: Stage, point: Point) -> str:
     """Return a digest of the outputs and the inputs of the task of a point.
 
     Another verdict on the task does not change the digest. Without a folder of a passed task the
     digest is empty.
     """
     folder = root / stage.id / DONE / point.folder
-    if not folder.is_dir():
+    if not is_folder(folder):
         return ""
     mark = read_mark(folder)
     origin = mark.origin.split(":") if mark is not None else []
-    del origin[2:3]  # the verdict
-    paths = [str((folder / path).relative_to(root)) for path in sweep_of(stage.parameters).outputs]
+    del origin[2:3]  # element 2 is the verdict
+    paths = [str((folder / path).relative_to(root)) for path in stage.work.task_rules.outputs]
     found = [one.sha256 for one in digests(root, paths)]
     return sha256(json.dumps([origin, found]).encode()).hexdigest()
 
 
-def _if_whole(root: Path, task: Task) -> Task:
-    """Return a task as it stands, if what it left is as it was recorded; else as new."""
+def _reset_if_changed(root: Path, task: Task) -> Task:
+    """Return the task if its outputs are as recorded. Otherwise return it as not started."""
     folder = root / task.folder
     as_it_was = (is_as(folder / str(one["path"]), one) for one in task.outputs)
-    return task if not task.is_kept or (folder.is_dir() and all(as_it_was)) else Task(task.point)
+    return task if not task.is_kept or (is_folder(folder) and all(as_it_was)) else Task(task.point)
 
 
-def _read(root: Path, stage: Stage, point: Point, task: Task) -> dict[str, str]:
-    """Return the folders of results that a task reads, below the root, by their variables."""
-    # The same point of another stage, where that task has passed.
+def _find_read_folders(root: Path, stage: Stage, point: Point, task: Task) -> dict[str, str]:
+    """Return the result folders that a task reads, relative to the root, by their variables."""
+    # Use the same point of the other stage if that task has passed.
     like = stage.parameters[MAP].get("like")
     partner = f"{like}/{DONE}/{point.folder}"
-    found = {LIKE: partner} if like is not None and (root / partner).is_dir() else {}
+    found = {_LIKE_VARIABLE: partner} if like is not None and is_folder(root / partner) else {}
     return found | ({JUDGE: task.folder} if task.to_judge else {})
 
 
-def _assignments(point: Point, read: Mapping[str, str], origins: Mapping[str, str]) -> str:
-    words = {f"{PREFIX}{name}": spelled(value) for name, value in point.values.items()}
+def _format_assignments(point: Point, read: Mapping[str, str], origins: Mapping[str, str]) -> str:
+    words = {f"{PREFIX}{name}": render_value(value) for name, value in point.values.items()}
     words |= {"WFCTL_TASK": point.key, "WFCTL_TASK_FOLDER": point.folder}
     words |= {_ORIGIN: origins[point.key]} if point.key in origins else {}
     told = [f"{name}={shlex.quote(value)}" for name, value in words.items()]
@@ -225,7 +242,7 @@ def _assignments(point: Point, read: Mapping[str, str], origins: Mapping[str, st
     return " ".join(told)
 
 
-def _sending(
+def _build_submission(
     given: Mapping[str, Any], attempt: AttemptPaths, workers: int, origin: str
 ) -> dict[str, Any]:
     result = copy.deepcopy(dict(given))

@@ -9,36 +9,66 @@ from pathlib import Path
 from lifecycle.errors import Refused
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Stage, Workflow
-from lifecycle.sweeps.definition import is_sweep
+from lifecycle.sweeps.definition import DONE
 from projections.words.account import Deviation
 from reconciler.errors import ReconcilerError
-from reconciler.files.freshness import deviations
-from reconciler.sweep.tasks import changed_outputs
+from reconciler.files.freshness import find_deviations
+from reconciler.sweep.tasks import Task, find_changed_outputs, read_mark, tasks_of
+from service.root.entries import is_file, is_folder
 
 
-def all_deviations(
+def find_all_deviations(
     root: Path, state: Workflow, *, only: Iterable[str] | None = None
 ) -> list[Deviation]:
-    """Return the deviations of completed stages and of their tasks; read each file whole.
+    """Return the deviations of completed stages and of their tasks. Reads all files completely.
 
-    ``only`` names the stages to look at.
+    ``only`` names the stages to check.
     """
     ids = [*state.stages] if only is None else [*only]
-    found = deviations(root, state, deep=True, only=ids)
+    found = find_deviations(root, state, deep=True, only=ids)
     for stage in map(state.stage, ids):
-        found += _of_tasks(root, state, stage)
+        found += _find_task_deviations(root, state, stage)
     return found
 
 
-def _of_tasks(root: Path, state: Workflow, stage: Stage) -> Iterator[Deviation]:
-    """Yield the results of finished tasks that are not as recorded, or are those of another task.
+def _find_task_deviations(root: Path, state: Workflow, stage: Stage) -> Iterator[Deviation]:
+    """Yield results of finished tasks that differ from their records or belong to another task.
 
-    Tasks that cannot be read yield nothing: the stage's own results show that.
+    Tasks that cannot be read yield nothing, because the stage's own results show the problem.
     """
-    is_completed = stage.status is Status.COMPLETED and is_sweep(stage.parameters)
-    if not is_completed or stage.completed_at is None:
+    if stage.status is not Status.COMPLETED or stage.completed_at is None:
         return
     attempt = stage.source.id if stage.source else None
     with suppress(Refused, ReconcilerError):
-        for path, kind in changed_outputs(root, state, stage):
+        for path, kind in find_changed_outputs(root, state, stage):
             yield Deviation(stage.id, attempt, "result", path, kind, stage.completed_at)
+
+
+def find_tasks_in_place(root: Path, state: Workflow, ids: Iterable[str]) -> dict[str, set[str]]:
+    """Return by sweep the keys of the finished tasks whose results are in place.
+
+    Compare sizes alone: the digests are compared when an attempt starts. A sweep whose tasks cannot
+    be read is left out.
+    """
+    found: dict[str, set[str]] = {}
+    for stage in map(state.stage, ids):
+        with suppress(Refused, ReconcilerError, OSError):
+            tasks = tasks_of(root, state, stage)
+            found[stage.id] = {t.point.key for t in tasks if _is_in_place(root, stage, t)}
+    return found
+
+
+def _is_in_place(root: Path, stage: Stage, task: Task) -> bool:
+    """Return whether a finished task's outputs are in its folder, with their sizes."""
+    folder = root / stage.id / DONE / task.point.folder
+    if not task.is_kept and read_mark(folder) is None:
+        return False
+    sizes = dict.fromkeys(stage.work.task_rules.outputs)
+    sizes |= {str(one["path"]): one["size"] for one in task.outputs}
+    return is_folder(folder) and all(_has_size(folder / path, size) for path, size in sizes.items())
+
+
+def _has_size(place: Path, size: int | None) -> bool:
+    if not is_file(place):  # the size of a folder is that of its files
+        return is_folder(place)
+    return size is None or place.stat().st_size == size

@@ -1,30 +1,33 @@
-"""The points of a stage's map, as they stand: in the definition, in a file, and of rounds."""
+"""Read the current points of a stage's map: from the definition, a file, and rounds."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 from eventstore.private import read_regular
 from lifecycle.errors import Refused
 from lifecycle.state.conditions import added_points
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.sweeps.definition import MAP, is_sweep
-from lifecycle.sweeps.points import Point, UnusableMap, points
+from lifecycle.sweeps.points import Point, UnusableMap, build_points
 from reconciler.attempt.paths import of_recorded
-from reconciler.errors import MissingInput
+from reconciler.errors import MissingInput, ReconcilerError
 from reconciler.host import small_files as plain
 from wording import Worded
 
 
 class ChangedMap(Worded, Refused):
-    """The file of a map that is not the one that the definition names."""
+    """The file of a map differs from the file that the definition names."""
 
     code = "changed_map"
     text = (
-        "{stage}: {path}: expected the points with SHA-256 {expected}, found {found}. Put the "
-        "file back, or propose the new one: `wfctl amend propose --stage {stage} --set "
-        '\'parameters.map={{"file": …, "sha256": …}}\' --reason TEXT`.'
+        "the file {path} with the points of the sweep {stage} has changed: its SHA-256 must be "
+        "{expected}, but it is {found}. Restore the file, or propose the new file: `wfctl amend "
+        'propose --stage {stage} --set \'parameters.map={{"file": …, "sha256": …}}\' '
+        "--reason TEXT`."
     )
     stage: str
     path: str
@@ -33,10 +36,10 @@ class ChangedMap(Worded, Refused):
 
 
 class UnfitMap(Worded, Refused):
-    """A map that has no usable points where it stands now, or whose file cannot be read."""
+    """A map without usable points, or with a file that cannot be read."""
 
     code = "unfit_map"
-    text = "{stage}.parameters.map: {why}. An amendment changes it."
+    text = "{stage}.parameters.map: {why}. Change parameters.map by an amendment."
     stage: str
     why: str
 
@@ -44,19 +47,21 @@ class UnfitMap(Worded, Refused):
 def points_of(
     root: Path, state: Workflow, stage: Stage, *, anew: bool = False
 ) -> tuple[Point, ...]:
-    """Return the points of the stage's map, in the order in which they are begun.
+    """Return the points of the stage in the order in which they start, or none without a map.
 
-    ``anew``: for an attempt that is to be made, which a file that was changed holds up. Raises
-    `ChangedMap`, `UnfitMap`, or `MissingInput` for a file of which no attempt has a copy.
+    With ``anew``, for a new attempt, a changed file is an error even if an attempt has a copy.
+    Raises `ChangedMap`, `UnfitMap`, or `MissingInput` if no attempt has a copy of the file.
     """
+    if not is_sweep(stage.parameters):
+        return ()
     given = stage.parameters[MAP]
-    content = content_of(root, state, stage, anew=anew)
+    content = read_points_file(root, state, stage, anew=anew)
     try:
         text = None if content is None else content.decode("utf-8-sig")
-        found = points(given, text, _like(root, state, given, anew))
+        found = build_points(given, text, _points_of_like(root, state, given, anew))
         if added := added_points(state, stage.id):
             folders = {key: value for key, value in given.items() if key == "folders"}
-            found = points({"points": [*(dict(p.values) for p in found), *added], **folders})
+            found = build_points({"points": [*(dict(p.values) for p in found), *added], **folders})
     except UnicodeDecodeError as error:
         why = f"{given['file']}: expected UTF-8, found byte {error.start}"
         raise UnfitMap(stage.id, why) from error
@@ -64,18 +69,18 @@ def points_of(
         raise UnfitMap(stage.id, str(error)) from error
     both = [name for name in found[0].values if name in stage.parameters] if found else []
     if both:
-        why = f"it gives {both[0]} to each task, and so does parameters.{both[0]}"
+        why = f"both the map and parameters.{both[0]} set {both[0]}"
         raise UnfitMap(stage.id, why)
     return found
 
 
-def rounds_of(state: Workflow, stage: Stage) -> list[int]:
-    """Return how many tasks a sweep had before each round of its loop; nothing without a loop."""
+def count_tasks_before_rounds(state: Workflow, stage: Stage) -> list[int]:
+    """Return the number of tasks before each round of the sweep's loop, or [] without a loop."""
     name = state.loop_of(stage.id)
     if name is None:
         return []
     _, *others = state.loops[name].rounds
-    count = len(points(state.stage(state.loop(name).points).parameters[MAP]))
+    count = len(build_points(state.stage(state.loop(name).points).parameters[MAP]))
     starts = [0]
     for one in others:
         starts.append(count)
@@ -83,19 +88,21 @@ def rounds_of(state: Workflow, stage: Stage) -> list[int]:
     return starts
 
 
-def _like(root: Path, state: Workflow, given: dict[str, str], anew: bool) -> tuple[Point, ...]:
+def _points_of_like(
+    root: Path, state: Workflow, given: dict[str, str], anew: bool
+) -> tuple[Point, ...]:
     if "like" not in given:
         return ()
-    other = state.stage(given["like"])
-    if not is_sweep(other.parameters):
-        raise UnusableMap(f"like: {other.id} has no map")
-    return points_of(root, state, other, anew=anew)
+    found = points_of(root, state, state.stage(given["like"]), anew=anew)
+    if not found:
+        raise UnusableMap(f"like: stage {given['like']} has no map")
+    return found
 
 
-def content_of(root: Path, state: Workflow, stage: Stage, *, anew: bool) -> bytes | None:
-    """Return what the file of the map holds, else an attempt's copy of it; None without a file.
+def read_points_file(root: Path, state: Workflow, stage: Stage, *, anew: bool) -> bytes | None:
+    """Return the content of the map's file, or of an attempt's copy, or None without a file.
 
-    Raises as `points_of`.
+    Raises any error of `points_of`.
     """
     given = stage.parameters[MAP]
     if "file" not in given:
@@ -112,15 +119,32 @@ def content_of(root: Path, state: Workflow, stage: Stage, *, anew: bool) -> byte
         error = MissingInput(path)
     except OSError as failed:
         error = UnfitMap(stage.id, f"{path}: {failed.strerror}")
-    # Of the file that the definition names an attempt may have a copy.
+    # An attempt may keep a copy of the file that the definition names.
     for recorded in reversed(stage.attempts if isinstance(error, MissingInput) or not anew else []):
         copy = of_recorded(root, state.id, stage.id, recorded).task_points
-        kept = plain.text(copy).encode()
+        kept = plain.read_text(copy).encode()
         if sha256(kept).hexdigest() == given["sha256"]:
             return kept
     raise error
 
 
-def digest_of(found: tuple[Point, ...]) -> str:
-    """Return what tells these points in this order from others."""
+def list_point_keys(root: Path, state: Workflow, stage: Stage, given: dict[str, Any]) -> set[str]:
+    """Return the keys of the points in an earlier or the current map of a stage.
+
+    Empty if the file of the map no longer exists and no attempt has a copy.
+    """
+    then = replace(stage, parameters={MAP: given})
+    try:
+        content = read_points_file(root, state, then, anew=False)
+        text = None if content is None else content.decode("utf-8-sig")
+        return {
+            point.key
+            for point in build_points(given, text, _points_of_like(root, state, given, anew=False))
+        }
+    except (Refused, ReconcilerError, UnusableMap, UnicodeDecodeError, OSError):
+        return set()
+
+
+def digest_points(found: tuple[Point, ...]) -> str:
+    """Return the digest of the points and their order."""
     return sha256("\n".join(point.key for point in found).encode()).hexdigest()

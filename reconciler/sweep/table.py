@@ -14,19 +14,19 @@ from pathlib import Path
 from typing import Any
 
 from lifecycle.state.workflow import Stage, Workflow
-from lifecycle.sweeps.definition import is_sweep, sweep_of, table_of
+from lifecycle.sweeps.definition import table_of
 from lifecycle.sweeps.points import UnusableMap
 from reconciler.attempt.markers import is_as, set_aside
-from reconciler.sweep.map_points import rounds_of
+from reconciler.sweep.map_points import count_tasks_before_rounds
 from reconciler.sweep.tasks import Task, tasks_of
 from service.root.disk import utc_text, write_whole
 
 
 def row_of(task: Task) -> dict[str, Any]:
-    """Return what the table says of a task, as plain JSON values; times are ISO 8601 in UTC."""
+    """Return a task's row of the table, as plain JSON values. Times are ISO 8601 in UTC."""
     seconds = None
     if task.started is not None and task.ended is not None:
-        # A clock that was set back in between tells no time.
+        # If the clock was set back in between, the duration is unknown.
         seconds = (task.ended - task.started) / 1e6 if task.ended >= task.started else None
     return {
         "key": task.point.key,
@@ -35,8 +35,8 @@ def row_of(task: Task) -> dict[str, Any]:
         "attempts": task.begun,
         "attempt": task.attempt,
         "exit_code": task.exit_code,
-        "started_at": _moment(task.started),
-        "ended_at": _moment(task.ended),
+        "started_at": _format_time(task.started),
+        "ended_at": _format_time(task.ended),
         "seconds": seconds,
         "cpu_seconds": task.used.get("cpu_seconds"),
         "memory": task.used.get("peak_memory_bytes"),
@@ -48,13 +48,13 @@ def row_of(task: Task) -> dict[str, Any]:
     }
 
 
-def _moment(micros: int | None) -> str | None:
+def _format_time(micros: int | None) -> str | None:
     return None if micros is None else utc_text(datetime.fromtimestamp(micros / 1e6, UTC))
 
 
-def _csv_of(stage: Stage, rows: Sequence[Mapping[str, Any]], *, is_looped: bool) -> str:
+def _render_csv(stage: Stage, rows: Sequence[Mapping[str, Any]], *, is_looped: bool) -> str:
     """Return the table as CSV: key, values, state and numbers of each task, and its round."""
-    metrics = sweep_of(stage.parameters).metrics
+    metrics = stage.work.task_rules.metrics
     numbers = list(metrics)
     errors = [name for name, metric in metrics.items() if metric.error]
     values = list(rows[0]["values"]) if rows else []
@@ -73,7 +73,7 @@ def _csv_of(stage: Stage, rows: Sequence[Mapping[str, Any]], *, is_looped: bool)
 
 
 def rows_of(tasks: Sequence[Task], rounds: Sequence[int] = ()) -> list[dict[str, Any]]:
-    """Return the rows of all tasks; ``rounds``: how many tasks there were before each round."""
+    """Return the rows of all tasks. ``rounds`` has the number of tasks before each round."""
     if not rounds:
         return [row_of(task) for task in tasks]
     return [
@@ -82,30 +82,34 @@ def rows_of(tasks: Sequence[Task], rounds: Sequence[int] = ()) -> list[dict[str,
     ]
 
 
-def write(root: Path, stage: Stage, tasks: Sequence[Task], rounds: Sequence[int] = ()) -> None:
-    """Write the table in both forms; ``rounds`` as in `rows_of`."""
-    for path, content in _render(stage, tasks, rounds).items():
+def write_table(
+    root: Path, stage: Stage, tasks: Sequence[Task], rounds: Sequence[int] = ()
+) -> None:
+    """Write the table in both formats. ``rounds`` is as in `rows_of`."""
+    for path, content in _render_table(stage, tasks, rounds).items():
         write_whole(root / path, content)
 
 
-def _render(stage: Stage, tasks: Sequence[Task], rounds: Sequence[int]) -> dict[str, bytes]:
+def _render_table(stage: Stage, tasks: Sequence[Task], rounds: Sequence[int]) -> dict[str, bytes]:
     """Return the content of both forms of the table, by path."""
     as_csv, as_json = table_of(stage.id)
     rows = rows_of(tasks, rounds)
     document = json.dumps({"stage": stage.id, "tasks": rows}, ensure_ascii=False)
-    text = _csv_of(stage, rows, is_looped=bool(rounds))
+    text = _render_csv(stage, rows, is_looped=bool(rounds))
     return {as_csv: text.encode(), as_json: document.encode() + b"\n"}
 
 
-def restore(root: Path, state: Workflow, stage: Stage, *, dry_run: bool = False) -> list[str]:
-    """Write the damaged tables of a sweep again from its tasks; return their paths.
+def restore_tables(
+    root: Path, state: Workflow, stage: Stage, *, dry_run: bool = False
+) -> list[str]:
+    """Write the damaged tables of a sweep again from its tasks, and return their paths.
 
     Write only what was recorded, by its digest. A damaged table is moved to the folder of the
     newest attempt. With ``dry_run`` nothing is written. Raises any error of `tasks_of`.
     """
-    if not is_sweep(stage.parameters):
-        return []
-    contents = _render(stage, tasks_of(root, state, stage), rounds_of(state, stage))
+    contents = _render_table(
+        stage, tasks_of(root, state, stage), count_tasks_before_rounds(state, stage)
+    )
     restored = []
     for one in stage.results:
         path, content = one["path"], contents.get(one["path"], b"")
@@ -119,8 +123,8 @@ def restore(root: Path, state: Workflow, stage: Stage, *, dry_run: bool = False)
     return restored
 
 
-_ONE = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_]*)\s*(<=|>=|!=|==|=|<|>)\s*(.*?)\s*")
-_COMPARE: dict[str, Callable[[Any, Any], bool]] = {
+_CONDITION = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_]*)\s*(<=|>=|!=|==|=|<|>)\s*(.*?)\s*")
+_OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
     "=": operator.eq,
     "==": operator.eq,
     "!=": operator.ne,
@@ -129,12 +133,12 @@ _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
-#: Columns of the table that may be asked for, beside the values and the named numbers.
-_ABOUT = (
+#: Columns of the table that may be requested in addition to the values and the named numbers.
+_OTHER_COLUMNS = (
     *("key", "state", "attempts", "attempt", "exit_code", "seconds", "cpu_seconds", "memory"),
     *("folder", "why"),
 )
-#: Behind a number: bytes in units of 1024, as ``2G``.
+#: Suffixes of numbers of bytes in units of 1024, such as ``2G``.
 _UNITS = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
@@ -142,38 +146,38 @@ class UnknownColumn(UnusableMap):
     """A condition that names nothing that the table of tasks has."""
 
 
-def fits(row: Mapping[str, Any], conditions: Sequence[str]) -> bool:
-    """Whether a row of the table fulfils every condition.
+def row_matches(row: Mapping[str, Any], conditions: Sequence[str]) -> bool:
+    """Return whether a row of the table fulfils every condition.
 
-    A value that is not there fits none. Raises `UnknownColumn`.
+    A missing value fulfils no condition. Raises `UnknownColumn`.
     """
     given = {**row, **row["metrics"], **row["values"]}
-    for found in map(_ONE.fullmatch, conditions):
+    for found in map(_CONDITION.fullmatch, conditions):
         name, compare, text = found.groups() if found else ("", "=", "")
         value = given.get(name)
-        wanted = None if value is None else _read(text, value)
-        if wanted is None or not _COMPARE[compare](value, wanted):
+        wanted = None if value is None else _parse_like(text, value)
+        if wanted is None or not _OPERATORS[compare](value, wanted):
             return False
     return True
 
 
-def check(names: Sequence[str], conditions: Sequence[str]) -> None:
-    """Raise `UnknownColumn` for a condition on a column that is not there or is not valid.
+def check_conditions(names: Sequence[str], conditions: Sequence[str]) -> None:
+    """Raise `UnknownColumn` for a condition on a missing or invalid column.
 
     ``names`` are those of the values and of the named numbers.
     """
-    known = (*names, *_ABOUT)
+    known = (*names, *_OTHER_COLUMNS)
     for one in conditions:
-        found = _ONE.fullmatch(one)
+        found = _CONDITION.fullmatch(one)
         if found is None or found[1] not in known:
             raise UnknownColumn(
-                f"expected NAME and a comparison such as T>2, with one of {', '.join(known)}; "
-                f"found {one!r}"
+                f"the condition {one!r} is not valid. Write a name and a comparison, such as T>2. "
+                f"The possible names are: {', '.join(known)}"
             )
 
 
-def _read(text: str, like: Any) -> Any:
-    """Return the text as a value that can be compared; None if it has no value."""
+def _parse_like(text: str, like: Any) -> Any:
+    """Return the text as a value for a comparison, or None if it has no value."""
     if isinstance(like, bool):
         return {"true": True, "false": False}.get(text.lower())
     if isinstance(like, str):

@@ -1,7 +1,7 @@
-"""The points of a stage's map, and its tasks: what became of each, over all attempts.
+"""The points of a stage's map, and the state of its tasks over all attempts.
 
-What an attempt that is over says stands in its record, whose digest the log holds; of one under way
-the journals of its workers tell.
+The results of a completed attempt are in its record, whose digest is in the log. The results of a
+running attempt are in the journals of its workers.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from lifecycle.errors import Refused
-from lifecycle.fold.rounds import counts_below, points_since
-from lifecycle.state.conditions import partners_of
+from lifecycle.fold.rounds import first_invalid_round, points_since
+from lifecycle.state.conditions import has_outdated_tasks, partners_of
 from lifecycle.state.status import RECOVERY_LIMIT
 from lifecycle.state.workflow import Attempt as Recorded
 from lifecycle.state.workflow import Stage, Workflow
@@ -24,14 +24,11 @@ from lifecycle.sweeps.definition import (
     DONE,
     NO_NUMBER,
     VERDICTS,
-    basis_before,
-    basis_of,
-    sweep_of,
+    earlier_task_basis,
     table_of,
-    verdict_of,
 )
 from lifecycle.sweeps.points import Point
-from projections.words.came_about import counts_of as counts_recorded
+from projections.words.came_about import count_tasks_by_state as counts_recorded
 from reconciler.attempt import paths as genuine
 from reconciler.attempt.markers import is_as, set_aside
 from reconciler.attempt.paths import AttemptPaths, of_recorded
@@ -42,20 +39,21 @@ from reconciler.records import traces
 from reconciler.records.used import used_in
 from reconciler.sweep.map_points import points_of
 from service.root.disk import write_whole
+from service.root.entries import exists
 
 
-def keep(root: Path, state: Workflow, stage: Stage) -> bool:
-    """Move folders of tasks that are no more, and the table of before, to ``stage-N.vK``.
+def archive_removed_tasks(root: Path, state: Workflow, stage: Stage) -> bool:
+    """Move the folders of tasks that no longer exist, and the previous table, to ``stage-N.vK``.
 
-    All else stays where it is. May be called again after a crash. Returns whether there is a kept
-    folder now. Raises `KeptFolderTaken`, and as `points_of`.
+    Everything else stays in place. Safe to call again after a crash. Returns whether a kept folder
+    exists now. Raises `KeptFolderTaken`, or any error of `points_of`.
     """
     if stage.keep_as is None:
         return False
     kept, done = root / stage.keep_as, root / stage.id / DONE
     points = points_of(root, state, stage)
-    since = counts_below(state, stage, stage.attempts[-1].plan) if stage.attempts else None
-    named = {point.folder for point in _before(state, stage, points, since)}
+    since = first_invalid_round(state, stage, stage.attempts[-1].plan) if stage.attempts else None
+    named = {point.folder for point in _points_before_round(state, stage, points, since)}
     gone = sorted({f.name for f in done.iterdir()} - named) if done.is_dir() else []
     moves = [(done / name, kept / DONE / name) for name in gone]
     tables = [(root / path, kept / Path(path).name) for path in table_of(stage.id)]
@@ -72,10 +70,10 @@ def keep(root: Path, state: Workflow, stage: Stage) -> bool:
     return kept.exists()
 
 
-def put_aside(root: Path, stage: Stage, done: Container[str]) -> None:
-    """Move each folder that is not ``done`` out of the way, as other outputs of earlier attempts.
+def move_unfinished_tasks_aside(root: Path, stage: Stage, done: Container[str]) -> None:
+    """Move each task folder that is not in ``done`` to the folder of the earlier attempt.
 
-    It is kept in the earlier attempt's folder. May be called again after a crash.
+    Safe to call again after a crash.
     """
     folder = root / stage.id / DONE
     previous = stage.attempt.name if stage.attempt else None
@@ -84,22 +82,22 @@ def put_aside(root: Path, stage: Stage, done: Container[str]) -> None:
             set_aside(root, stage.id, f"{stage.id}/{DONE}/{found.name}", previous)
 
 
-#: Name of the file in the folder of a task that is done; see `TaskMark`.
+#: Name of the file in the folder of a finished task. See `TaskMark`.
 MARK = ".wfctl-done"
-#: Names to a worker the folder of a task that is judged again, and not computed.
+#: Variable with the folder of a task that a worker checks again without computing it.
 JUDGE = "WFCTL_JUDGE"
-#: The words for where a task stands.
+#: Names of the states of a task.
 STATES = ("done", "failed", "lost", "running", "waiting")
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One task: its point, where it stands, and its newest run.
+    """One task: its point, its state and its newest run.
 
-    ``begun`` counts its runs over all attempts, ``failed`` and ``lost`` those of the newest attempt
-    and of those in whose place it stands. Times are in microseconds since the epoch, ``folder`` is
-    relative to the root. ``marked``: nothing but the mark in its folder tells that it is done.
-    ``to_judge``: what it computed there is whole by its definition, and another verdict counts now.
+    ``begun`` is the number of runs over all attempts. ``failed`` and ``lost`` count the runs of the
+    newest attempt and of the attempts that it replaces. Times are in microseconds since the epoch,
+    ``folder`` is relative to the root. ``marked`` means that only the mark in its folder proves
+    that the task is done. ``to_judge`` means that the task is computed but must be checked again.
     """
 
     point: Point
@@ -122,20 +120,20 @@ class Task:
 
     @property
     def is_kept(self) -> bool:
-        """Whether the next attempt goes by what it left."""
+        """Return whether the next attempt uses the results of the task."""
         return self.state == "done" or self.to_judge
 
     def is_spent(self, retries: int) -> bool:
-        """Whether it is not done, and no attempt in place of a lost one tries it again."""
+        """Return whether the task is not done and has no retries left."""
         out = self.failed > retries or self.lost > RECOVERY_LIMIT
         return self.state in ("failed", "lost") and out
 
 
 class TaskMark(NamedTuple):
-    """What the mark in a task's folder states, separated by tabs on one line.
+    """The content of the mark in a task's folder: one line with fields separated by tabs.
 
-    ``tag`` names the attempt, ``ended`` is in seconds since the epoch as bash writes it. Marks of
-    earlier versions have no ``origin`` or no ``key``, which are empty then.
+    ``tag`` names the attempt, ``ended`` is in seconds since the epoch in bash's format. Marks of
+    earlier versions have no ``origin`` or no ``key``; these fields are then empty.
     """
 
     tag: str
@@ -146,17 +144,17 @@ class TaskMark(NamedTuple):
 
 
 def read_mark(folder: Path) -> TaskMark | None:
-    """Return the mark in the folder of a task; None without one, or if it was cut off."""
-    text = plain.text(folder / MARK)
+    """Return the mark in the folder of a task, or None if it is missing or incomplete."""
+    text = plain.read_text(folder / MARK)
     fields = text.removesuffix("\n").split("\t", 4)
     return TaskMark(*fields) if text.endswith("\n") and len(fields) >= 3 else None
 
 
 @dataclass(frozen=True, slots=True)
 class Basis:
-    """What tasks are computed from: the digest of the command and all files, and of files alone.
+    """The inputs of tasks: the digest of the command with all files, and of the files alone.
 
-    ``partners`` has by key the digest of the partner task's result, if the map is `like` another.
+    If the map is `like` another, ``partners`` maps keys to the digests of partner results.
     """
 
     whole: str
@@ -165,43 +163,45 @@ class Basis:
 
 
 def tasks_of(root: Path, state: Workflow, stage: Stage, basis: Basis | None = None) -> list[Task]:
-    """Return the tasks of the stage in the order in which they are begun.
+    """Return the tasks of the stage in the order in which they start.
 
-    ``basis`` is what they are computed from; without it that of the newest attempt.
-    Raises as `points_of`.
+    ``basis`` describes the inputs of the tasks; the default is the basis of the newest attempt.
+    Raises any error of `points_of`.
     """
     points = points_of(root, state, stage)
+    if not points:
+        return []
     known = {p.key: Task(p) for p in points}
     all_keys = {*known}
-    counting, basis = _counting(root, state, stage, basis)
+    counting, basis = _select_counted_attempts(root, state, stage, basis)
     before: Recorded | None = None
     tags = dict[str, tuple[AttemptPaths, set[str]]]()
     for recorded, attempt, partners in counting:
-        other = _other_partners(all_keys, partners, basis)
+        other = _find_changed_partners(all_keys, partners, basis)
         known |= {key: Task(known[key].point) for key in other}
         tried = [key for key, task in known.items() if task.failed or task.lost]
         if tried and recorded.recovers is None:
-            left = left_failed(state, stage, points, before, recorded.round)
+            left = find_tasks_left_failed(state, stage, points, before, recorded.round)
             known |= {
                 key: replace(known[key], failed=0, lost=0) for key in tried if key not in left
             }
-        since = counts_below(state, stage, recorded.plan)
-        earlier = _before(state, stage, points, since)
+        since = first_invalid_round(state, stage, recorded.plan)
+        earlier = _points_before_round(state, stage, points, since)
         keys = all_keys if earlier is points else {point.key for point in earlier}
         keys = keys - other if other else keys
-        if not other or other != all_keys:  # else the marks of the folders decide
+        if not other or other != all_keys:  # otherwise the marks in the folders decide
             tags[attempt.tag] = attempt, keys
-        for run in _runs_of(attempt, recorded):
+        for run in _read_runs(attempt, recorded):
             task = known.get(str(run.get("key")))
             if task is not None and task.point.key in keys:
-                known[task.point.key] = _with(task, run, attempt)
+                known[task.point.key] = _add_run(task, run, attempt)
         if _is_judged_anew(attempt, stage):
-            known = {key: _unjudged(task, attempt) for key, task in known.items()}
+            known = {key: _reset_verdict(task, attempt) for key, task in known.items()}
         before = recorded
-    return _by_marks(root, stage, list(known.values()), tags, basis)
+    return _apply_marks(root, stage, list(known.values()), tags, basis)
 
 
-def _other_partners(
+def _find_changed_partners(
     keys: Iterable[str], partners: Mapping[str, str], basis: Basis | None
 ) -> set[str]:
     """Return the keys of tasks whose partner task had another result in an earlier attempt."""
@@ -209,47 +209,47 @@ def _other_partners(
     return {key for key in keys if partners.get(key) != now.get(key)} if partners or now else set()
 
 
-def _before(
+def _points_before_round(
     state: Workflow, stage: Stage, points: Sequence[Point], since: int | None
 ) -> Sequence[Point]:
-    """Return the points of the rounds before one; all of them for None."""
+    """Return the points of the rounds before the given round, or all points for None."""
     if since is None:
         return points
     leading = [stage, *partners_of(state, stage)][-1]
     return points[: len(points) - len(points_since(state, leading.id, since))] if since else ()
 
 
-def left_failed(
+def find_tasks_left_failed(
     state: Workflow, stage: Stage, points: Sequence[Point], before: Recorded | None, number: int
 ) -> set[str]:
-    """Return the keys of the tasks that are left failed in a round, if they failed before.
+    """Return the keys of the tasks that failed before and stay failed in a round.
 
-    Those of the last round passed; those of the rounds before one from which on an amendment
-    defines the stage anew stay as they are.
+    The tasks of the last round passed. Tasks of rounds before an amendment that redefined the stage
+    keep their state.
     """
     if before is None:
         return set()
     passed = 0 < before.round < number and before.action == "succeeded"
-    since = None if passed else counts_below(state, stage, before.plan) or 0
-    return {point.key for point in _before(state, stage, points, since)}
+    since = None if passed else first_invalid_round(state, stage, before.plan) or 0
+    return {point.key for point in _points_before_round(state, stage, points, since)}
 
 
-def _by_marks(
+def _apply_marks(
     root: Path,
     stage: Stage,
     tasks: list[Task],
     tags: Mapping[str, tuple[AttemptPaths, set[str]]],
     basis: Basis | None,
 ) -> list[Task]:
-    """Return the tasks; one of whose end no attempt tells is done by the mark in its folder.
+    """Return the tasks. A task without a recorded end is done if its folder has a valid mark.
 
-    ``tags`` are the attempts that count, and for which points; ``basis`` is that of the newest.
+    ``tags`` are the valid attempts with their points; ``basis`` is the basis of the newest attempt.
     """
-    done, outputs = root / stage.id / DONE, sweep_of(stage.parameters).outputs
+    done, outputs = root / stage.id / DONE, stage.work.task_rules.outputs
     untold = [task.state in ("waiting", "running") and not task.to_judge for task in tasks]
     there = {one.name for one in done.iterdir()} if any(untold) and done.is_dir() else set[str]()
     return [
-        _marked(
+        _apply_mark(
             task,
             done / task.point.folder,
             stage,
@@ -263,13 +263,13 @@ def _by_marks(
     ]
 
 
-def _micros(text: str) -> int:
-    """Return the microseconds of bash's EPOCHREALTIME, whose mark is the locale's."""
+def _parse_epoch_time(text: str) -> int:
+    """Return the microseconds of bash's EPOCHREALTIME, whose decimal mark depends on the locale."""
     digits = "".join(letter for letter in text if letter.isdigit())
     return int(digits) if digits else 0
 
 
-def _marked(
+def _apply_mark(
     task: Task,
     folder: Path,
     stage: Stage,
@@ -277,7 +277,7 @@ def _marked(
     tags: Mapping[str, tuple[AttemptPaths, set[str]]],
     origin: str,
 ) -> Task:
-    """Return a task as done if the mark tells of it; of one that runs, that of its attempt."""
+    """Return a task as done if its mark is valid. For a running task, its attempt must match."""
     mark = read_mark(folder)
     if mark is None or mark.key not in ("", task.point.key):
         return task
@@ -285,57 +285,56 @@ def _marked(
     alike = task.state == "waiting" and bool(origin) and mark.origin == origin
     fits = alike if own is None else task.state == "waiting" or own.id == task.attempt
     fits &= task.point.key in keys
-    if not fits or not all((folder / path).exists() for path in outputs):
+    if not fits or not all(exists(folder / path) for path in outputs):
         return task
     done = replace(
         task,
         state="done",
         attempt=None if own is None else own.id,
         exit_code=0,
-        ended=_micros(mark.ended),
+        ended=_parse_epoch_time(mark.ended),
         folder=f"{stage.id}/{DONE}/{task.point.folder}",
         marked=True,
     )
-    return _unjudged(done, own) if own is not None and _is_judged_anew(own, stage) else done
+    return _reset_verdict(done, own) if own is not None and _is_judged_anew(own, stage) else done
 
 
 def _is_judged_anew(attempt: AttemptPaths, stage: Stage) -> bool:
-    # An attempt of an earlier version does not say what its tasks were judged by.
+    # An attempt of an earlier version does not record which verdict judged its tasks.
     by = traces.texts(traces.read_json(attempt.task_head)).get("verdict")
     return by not in (None, verdict_digest(stage))
 
 
-def _unjudged(task: Task, attempt: AttemptPaths) -> Task:
-    """Return a task as it stands if the verdict on its run in an attempt counts no longer."""
+def _reset_verdict(task: Task, attempt: AttemptPaths) -> Task:
+    """Return a task with its state reset if the verdict of that attempt is no longer valid."""
     failed = task.state == "failed" and task.why.startswith(VERDICTS)
     if task.attempt != attempt.id or not (failed or task.state == "done"):
         return task
     return replace(task, state="waiting", to_judge=True, failed=0)
 
 
-def _counting(
+def _select_counted_attempts(
     root: Path, state: Workflow, stage: Stage, basis: Basis | None
 ) -> tuple[list[tuple[Recorded, AttemptPaths, Mapping[str, str]]], Basis | None]:
-    """Return the attempts whose tasks count, of the definition and the inputs of the newest one.
+    """Return the attempts whose tasks are valid, with the results of their partner tasks.
 
-    Those that an amendment lets count may be of another definition, the command too; those up to
-    which a person kept the finished tasks may be of other inputs.
-    Each attempt comes with the results of the partner tasks that it read. The second value is the
-    basis of the newest attempt.
-    None if all is to be computed again.
+    These attempts have the definition and the inputs of the newest attempt. An amendment may also
+    validate attempts with another definition, and a person may keep finished tasks with other
+    inputs. The second value is the basis of the newest attempt, or None if all tasks must be
+    computed again.
     """
     if stage.keep_as is not None and not stage.keeps_tasks:
         return [], None
-    # Heads of attempts that say nothing of a verdict have the definition otherwise.
-    definitions = (definition_of(stage), _digest(basis_before(stage.parameters)))
+    # Task heads without a verdict use an earlier format of the definition.
+    definitions = (definition_digest(stage), _digest_values(earlier_task_basis(stage.parameters)))
     kept = {one["attempt"] for one in stage.kept_tasks}
     found, compared = [], basis
     for recorded in reversed(stage.attempts):
         attempt = of_recorded(root, state.id, stage.id, recorded)
-        definition, rests_on = _origin(attempt)
+        definition, rests_on = _read_origin(attempt)
         basis = basis or rests_on
         compared = rests_on if compared is None or recorded.id in kept else compared
-        if counts_below(state, stage, recorded.plan) is not None:
+        if first_invalid_round(state, stage, recorded.plan) is not None:
             counts = compared.whole == rests_on.whole or compared.files == rests_on.files != ""
         else:
             counts = compared.whole == rests_on.whole and definition in definitions
@@ -348,14 +347,14 @@ def _counting(
 def origin_of(stage: Stage, basis: Basis, key: str = "") -> str:
     """Return the origin of tasks: the digests of their definition, basis and verdict.
 
-    With the key of a task, the digest of its partner's result stands behind them, if it has one.
+    For a task with a partner, the digest of the partner's result follows.
     """
-    origin = f"{definition_of(stage)}:{basis.whole}:{verdict_digest(stage)}"
+    origin = f"{definition_digest(stage)}:{basis.whole}:{verdict_digest(stage)}"
     return f"{origin}:{basis.partners[key]}" if key in basis.partners else origin
 
 
-def _origin(attempt: AttemptPaths) -> tuple[str, Basis]:
-    """Return the definition and basis of an attempt, by its head, else by what it submitted."""
+def _read_origin(attempt: AttemptPaths) -> tuple[str, Basis]:
+    """Return definition and basis of an attempt, from its head or otherwise from its submission."""
     given = traces.read_json(attempt.task_head)
     head = traces.texts(given)
     if "definition" in head and "basis" in head:
@@ -368,10 +367,10 @@ def _origin(attempt: AttemptPaths) -> tuple[str, Basis]:
     return "", Basis("", "")
 
 
-def changed_outputs(root: Path, state: Workflow, stage: Stage) -> Iterator[tuple[str, str]]:
-    """Yield each output of a finished task that is "changed" or "missing"; read it whole.
+def find_changed_outputs(root: Path, state: Workflow, stage: Stage) -> Iterator[tuple[str, str]]:
+    """Yield each output of a finished task that is "changed" or "missing", by reading all files.
 
-    The mark of a folder is changed if it names another task. Raises as `points_of`.
+    The mark of a folder is changed if it names another task. Raises any error of `points_of`.
     """
     for task in (one for one in tasks_of(root, state, stage) if one.state == "done"):
         mark = read_mark(root / task.folder)
@@ -380,62 +379,65 @@ def changed_outputs(root: Path, state: Workflow, stage: Stage) -> Iterator[tuple
         for one in task.outputs:
             path = f"{task.folder}/{one['path']}"
             if not is_as(root / path, one):
-                yield path, "changed" if (root / path).exists() else "missing"
+                yield path, "changed" if exists(root / path) else "missing"
 
 
-def counts_of(found: Sequence[Task]) -> dict[str, int]:
-    """Return how many tasks stand where, by state."""
+def count_by_state(found: Sequence[Task]) -> dict[str, int]:
+    """Return the number of tasks in each state."""
     return {state: sum(task.state == state for task in found) for state in STATES}
 
 
-def counts_told(
+def count_tasks(
     root: Path, state: Workflow, stage: Stage, *, live: bool = True
 ) -> dict[str, int] | None:
-    """Return how many tasks of a sweep stand where: as the disk shows now, or as the log says.
+    """Return the number of tasks of a sweep by state, from the disk or from the log.
 
-    None if nothing is known of any. What hinders a look at the disk hinders no answer.
+    Returns None if no task is known, or if the stage will compute all tasks again. If the disk
+    cannot be read, the counts of the log are returned.
     """
     if live and (stage.open_attempt is not None or stage.keeps_tasks):
         with suppress(Refused, ReconcilerError, OSError):
-            return counts_of(tasks_of(root, state, stage))
-    seen = next((one.tasks for one in reversed(stage.attempts) if one.tasks), None)
+            return count_by_state(tasks_of(root, state, stage))
+    seen = stage.work.progress(stage.attempts)
     again = stage.keep_as is not None and not stage.keeps_tasks
-    return None if seen is None or again else counts_recorded(seen)
+    return (
+        None if seen is None or again or has_outdated_tasks(state, stage) else counts_recorded(seen)
+    )
 
 
-def definition_of(stage: Stage) -> str:
-    """Return the digest of what the definition says of every task, its point aside."""
-    return _digest(basis_of(stage.parameters))
+def definition_digest(stage: Stage) -> str:
+    """Return the digest of the definition that all tasks share, without the points."""
+    return _digest_values(stage.work.task_basis or {})
 
 
 def verdict_digest(stage: Stage) -> str:
-    """Return the digest of what each task is judged by."""
-    return _digest(verdict_of(stage.parameters))
+    """Return the digest of the files and settings that judge each task."""
+    return _digest_values(stage.work.task_verdict)
 
 
-def _digest(values: Mapping[str, Any]) -> str:
+def _digest_values(values: Mapping[str, Any]) -> str:
     return sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
-def _runs_of(attempt: AttemptPaths, recorded: Recorded) -> Iterable[Mapping[str, Any]]:
-    """Return what an attempt says of its tasks: by its record, else by its journals.
+def _read_runs(attempt: AttemptPaths, recorded: Recorded) -> Iterable[Mapping[str, Any]]:
+    """Return the runs of an attempt's tasks, from its record or otherwise from its journals.
 
-    A record that is not the one that the log names says nothing.
+    A record that differs from the digest in the log is ignored.
     """
     named = (recorded.tasks or {}).get("record")
     if named is None:
-        return rows_told(attempt)
-    content = plain.text(attempt.task_record).encode()
+        return read_journal_rows(attempt)
+    content = plain.read_text(attempt.task_record).encode()
     if sha256(content).hexdigest() != named["sha256"]:
         return []
     return [json.loads(line) for line in content.decode().splitlines()]
 
 
-def rows_told(attempt: AttemptPaths) -> Iterator[dict[str, Any]]:
-    """Yield what the journals say of each task that the attempt was given."""
-    runs = runs_told(attempt)
+def read_journal_rows(attempt: AttemptPaths) -> Iterator[dict[str, Any]]:
+    """Yield the recorded run of each task that the attempt was given, from the journals."""
+    runs = read_journal_runs(attempt)
     keys = (traces.read_json(attempt.task_head) or {}).get("keys", {})
-    for number, folder, assignments in listed(attempt):
+    for number, folder, assignments in read_task_list(attempt):
         row: dict[str, Any] = {"key": keys.get(folder, folder), "folder": folder}
         row |= {"judged": True} if f" {JUDGE}=" in assignments else {}
         row |= runs.get(int(number), {"state": "waiting"})
@@ -443,54 +445,58 @@ def rows_told(attempt: AttemptPaths) -> Iterator[dict[str, Any]]:
         yield row
 
 
-def listed(attempt: AttemptPaths) -> Iterator[tuple[str, str, str]]:
+def read_task_list(attempt: AttemptPaths) -> Iterator[tuple[str, str, str]]:
     """Yield number, folder and assignments of each task that the attempt was given."""
-    for line in plain.text(attempt.task_list).splitlines():
+    for line in plain.read_text(attempt.task_list).splitlines():
         number, folder, assignments = line.split("\t", 2)
         yield number, folder, assignments
 
 
-def runs_told(attempt: AttemptPaths) -> dict[int, dict[str, Any]]:
-    """Return the runs by the task's number; a line that was cut off says nothing.
+def read_journal_runs(attempt: AttemptPaths) -> dict[int, dict[str, Any]]:
+    """Return the runs by task number. Incomplete lines are ignored.
 
-    ``state`` is done, failed, lost, or running if nothing was written of its end; ``job`` is the
-    hash of the job whose worker began it. Times are in microseconds since the epoch.
+    ``state`` is done, failed, lost, or running if no end is recorded. ``job`` is the hash of the
+    job whose worker started the task. Times are in microseconds since the epoch.
     """
     found = dict[int, dict[str, Any]]()
-    for journal in journals(attempt):
+    for journal in list_journals(attempt):
         job = None
-        whole, _, _ = plain.text(journal).rpartition("\n")
+        whole, _, _ = plain.read_text(journal).rpartition("\n")
         for line in whole.split("\n"):
             match line.split("\t"):
                 case ["j", hash_, *_]:
                     job = hash_
                 case ["s", number, at] if number.isdigit():
-                    found[int(number)] = _began(at, job)
+                    found[int(number)] = _build_started_run(at, job)
                 case ["e", number, "done" | "failed" | "lost" as state, code, at, why] if (
                     number.isdigit()
                 ):
-                    end = {"exit_code": plain.number(code), "ended": _micros(at), "why": why}
-                    begun = found.get(int(number)) or _began(at, None)
+                    end = {
+                        "exit_code": plain.parse_number(code),
+                        "ended": _parse_epoch_time(at),
+                        "why": why,
+                    }
+                    begun = found.get(int(number)) or _build_started_run(at, None)
                     found[int(number)] = begun | {"state": state} | end
                 case ["u", number, told] if number.isdigit() and int(number) in found:
                     found[int(number)] |= {"used": used_in(told)}
     return found
 
 
-def _began(at: str, job: str | None) -> dict[str, Any]:
-    about = {"state": "running", "exit_code": None, "started": _micros(at), "ended": None}
+def _build_started_run(at: str, job: str | None) -> dict[str, Any]:
+    about = {"state": "running", "exit_code": None, "started": _parse_epoch_time(at), "ended": None}
     return {**about, "why": "", "job": job}
 
 
-def journals(attempt: AttemptPaths) -> list[Path]:
-    """Return the files in which the workers write down what becomes of their tasks."""
+def list_journals(attempt: AttemptPaths) -> list[Path]:
+    """Return the files in which the workers record the results of their tasks."""
     return sorted(one for one in attempt.tasks.glob("journal.*") if one.is_file())
 
 
-def _with(task: Task, run: Mapping[str, Any], attempt: AttemptPaths) -> Task:
+def _add_run(task: Task, run: Mapping[str, Any], attempt: AttemptPaths) -> Task:
     """Return the task after one more run.
 
-    One that was judged anew was computed when, and as often as, it was before.
+    A task that was only checked again keeps its times and its number of runs.
     """
     state, started = str(run["state"]), run.get("started")
     if state == "waiting" or (started is None and (task.state != "waiting" or task.to_judge)):
@@ -515,7 +521,7 @@ def _with(task: Task, run: Mapping[str, Any], attempt: AttemptPaths) -> Task:
         attempt=None if started is None else attempt.id,
         exit_code=run.get("exit_code"),
         why=why,
-        folder=task.folder if running else _folder_of(attempt, lies_as, str(run["folder"])),
+        folder=task.folder if running else _task_folder(attempt, lies_as, str(run["folder"])),
         outputs=tuple(run.get("outputs") or ()),
         metrics=run.get("metrics") or {},
         errors=run.get("errors") or {},
@@ -523,8 +529,11 @@ def _with(task: Task, run: Mapping[str, Any], attempt: AttemptPaths) -> Task:
     )
 
 
-def _folder_of(attempt: AttemptPaths, state: str, folder: str) -> str:
-    """Return where the folder of a task is, relative to the root; where it runs, it is not here."""
+def _task_folder(attempt: AttemptPaths, state: str, folder: str) -> str:
+    """Return the folder of a task relative to the root.
+
+    A task on another machine has no folder here.
+    """
     if state == "done":
         return f"{attempt.stage}/{DONE}/{folder}"
     if state in ("failed", "lost"):

@@ -78,6 +78,9 @@ ended() { # number, folder, exit code, a word if its time was over
         bash "$WFCTL_TASKS/verify.sh" >> log 2>> err < /dev/null ||
             { state=failed why="task_verify: exit $?"; }
     fi
+    # A command may fill the disk without a word; its folder leaves this disk below.
+    [ "$state" != failed ] || [ "$(stat -f -c %a .)" != 0 ] ||
+        why="no room is left on the file system $(stat -c %m .) (0 bytes free): $why"
     # Put in place with its folder: it is believed by this, whatever becomes of journal and attempt.
     [ "$state" != done ] ||
         printf '%s\t%s\t%s\t%s\t%s\n' "$WFCTL_ATTEMPT" "$1" "$EPOCHREALTIME" \

@@ -1,1 +1,1 @@
-"""What the evidence means: a table from what is so to what to do."""
+"""Interpret the evidence: a table maps observations to actions."""

@@ -1,6 +1,6 @@
-"""A diagnosis: what kind of failure the traces of an attempt show, and the line that shows it.
+"""Diagnose a failed attempt: find the kind of failure and the line that shows it.
 
-Level 1 of the published convention: it reads what lies on this machine already and costs nothing.
+Level 1 of the published convention: it reads only files that are already on this machine.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from eventstore.disk_space import (
     has_no_free_bytes,
 )
 from lifecycle.payload import models as p
-from lifecycle.words.values import cause_of, stated_in
+from lifecycle.words.values import find_cause, find_stated_cause
 from reconciler.attempt import execution_host
 from reconciler.attempt.observed import ObservedJob
 from reconciler.attempt.paths import SIGNALLED, AttemptPaths
@@ -32,11 +32,11 @@ from reconciler.verdict.table import (
 )
 
 _WIDTH = 200
-_NOTHING = "nothing that was left says why"
+_NOTHING = "no file of the attempt shows the cause"
 
 
 class Kind(NamedTuple):
-    """A category, and what shows it, with the name of the place that says so."""
+    """A category of failure, the line that shows it, and the source of this line."""
 
     category: p.Category
     said: str
@@ -44,23 +44,23 @@ class Kind(NamedTuple):
 
     @property
     def because(self) -> str:
-        """What shows it, behind the name of its place."""
+        """The line that shows the category, after the name of its source."""
         return self.said if self.source is None else f"{self.source}: {self.said}"
 
 
 Texts = Sequence[tuple[str, str]]
-"""What was written somewhere, each with the name of the place."""
+"""Texts, each with the name of its source."""
 
 
 Clue = tuple[p.Category, re.Pattern[str]]
-"""A category, and the words by which it is known."""
+"""A category, and the pattern of text that indicates it."""
 
 
 def _clue(category: p.Category, *words: str) -> Clue:
     return category, re.compile("|".join(words), re.IGNORECASE)
 
 
-#: Of each tuple the first clue that any line holds decides. What ended a program …
+#: Clues to what ended a program. The first clue that any line contains decides.
 _ENDING: tuple[Clue, ...] = (
     _clue(
         "resource",
@@ -79,7 +79,7 @@ _ENDING: tuple[Clue, ...] = (
         r"connection check failed|could not resolve hostname",
     ),
 )
-#: … and what it says of itself.
+#: Clues in the messages of the program itself, used in the same way.
 _SAYING: tuple[Clue, ...] = (
     _clue(
         "software",
@@ -98,7 +98,7 @@ _SAYING: tuple[Clue, ...] = (
     _clue("software", r"\bTraceback\b|\bERROR\b|\babort", r"\b\w+(Error|Exception)\b"),
 )
 
-#: Exit codes of a shell and of ended programs (128 + the signal's number) that tell by themselves.
+#: Exit codes of shells and of ended programs (128 + signal number) with an unambiguous meaning.
 _EXITS: dict[int, tuple[p.Category, str]] = {
     126: ("software", "a program that cannot be executed"),
     127: ("software", "a program that was not found"),
@@ -106,46 +106,61 @@ _EXITS: dict[int, tuple[p.Category, str]] = {
     134: ("software", "the program gave up (SIGABRT)"),
     135: ("software", "a bus error"),
     136: ("software", "an arithmetic error (SIGFPE)"),
-    137: ("resource", "killed (SIGKILL), as where memory runs out"),
+    137: ("resource", "killed (SIGKILL), often because memory ran out"),
     139: ("software", "a segmentation fault"),
     152: ("resource", "the limit of processor time"),
     153: ("resource", "the limit of a file's size"),
 }
 
-#: What shows that a job had too little memory, and the advice then.
+#: Pattern of a job with too little memory, and the advice for this case.
 _OF_MEMORY = re.compile(r"memory|\boom[- _]kill|bad_alloc|SIGKILL", re.IGNORECASE)
-_MORE_MEMORY = "ask for more memory by an amendment of resource_overrides, then retry"
+_MORE_MEMORY = "propose more memory in resource_overrides by an amendment, then retry"
+#: Advice if the job completed and its results failed their check.
+_FAILED_CHECK = (
+    "a retry would give the same results. Propose other parameters in an amendment. If no "
+    "parameters can meet the criterion, record this result with `wfctl note` and let a person "
+    "decide"
+)
 
 _NEXT: dict[p.Category, str] = {
-    "input": "correct the input script or file, then retry; parameters change by an amendment",
-    "resource": "ask for more by an amendment of resource_overrides or time_limit, then retry",
-    "scheduler": "see to the scheduler or the connection, then retry",
-    "missing_output": "see why the program did not write it; correct it, then retry",
-    "software": "see to the program or its environment, then retry",
-    "unknown": "look at log and err; a diagnostic run brings them back",
+    "input": "correct the input script or file, then retry; change parameters by an amendment",
+    "resource": (
+        "propose a higher limit in resource_overrides or time_limit by an amendment, then retry"
+    ),
+    "scheduler": "check the scheduler and the connection, then retry",
+    "missing_output": "find out why the program did not write the file, correct it, then retry",
+    "software": "correct the program or its environment, then retry",
+    "unknown": "read the files log and err of the stage; a diagnostic run downloads them",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """What is known of a failure; ``jobs`` holds a line for each job, ``remote`` where they ran."""
+    """The known facts about a failure.
+
+    ``jobs`` has a line per job, ``remote`` is their machine.
+    """
 
     category: p.Category
     because: str
     jobs: tuple[str, ...] = ()
     remote: str | None = None
-    #: Whether what the job wrote is here to be read.
+    #: Whether the output of the job can be read here.
     has_output: bool = True
-    #: What went wrong, without the name of the place that tells it; None if nothing does.
+    #: Cause of the failure, without the name of its source, or None if unknown.
     cause: str | None = None
-    #: What the job wrote last, whole as far as it is looked through: a traceback.
+    #: Last output of the job, including a whole traceback if it is within the search limit.
     output: str | None = None
-    #: Of a sweep: the tasks that failed, each with why, and where its files are.
+    #: For a sweep, the failed tasks, each with its cause and its folder.
     tasks: tuple[str, ...] = ()
+    #: Whether the job completed and its results failed their check.
+    failed_check: bool = False
 
     @property
     def advice(self) -> str:
-        """What leads on."""
+        """The recommended next step."""
+        if self.failed_check:
+            return _FAILED_CHECK
         if self.category == "resource" and _OF_MEMORY.search(self.because):
             return _MORE_MEMORY
         return _NEXT[self.category]
@@ -159,9 +174,10 @@ class Diagnosis:
 def diagnose(
     attempt: AttemptPaths, evidence: Evidence | None, verdict: str | None, *, by_hand: bool = False
 ) -> Diagnosis:
-    """Return the diagnosis of an attempt by its evidence, the verdict on it, and its files.
+    """Return the diagnosis of an attempt from its evidence, its verdict and its files.
 
-    ``by_hand``: the attempt was launched by hand, and its files lie where DPDispatcher puts them.
+    ``by_hand`` means that a person launched the attempt, so its files are in DPDispatcher's
+    folders.
     """
     jobs = evidence.jobs if evidence is not None else ()
     far = evidence.far if evidence is not None else None
@@ -171,11 +187,11 @@ def diagnose(
     logged = traces.logged_by_hand(attempt) if by_hand else traces.logged(attempt)
     monitor = [("dpdispatcher.log", text) for text in logged]
     kind = _with_full_disk(_kind(jobs, outputs, monitor, verdict), attempt, jobs)
-    # The exit code of wfctl's own check has no meaning beyond what the check printed.
+    # The exit code of wfctl's own check adds nothing to the output of the check.
     is_own = _by_own_check(outputs) == kind
     ends = tuple(line_of(job, explains_code=not is_own) for job in jobs)
     heard = [(name, text) for name, text in outputs if text.strip()]
-    # Where the cause stands; else what says most.
+    # Use the outputs that contain the cause, otherwise the outputs that say most.
     told = [one for one in heard if one[0] == kind.source] or heard or monitor
     return Diagnosis(
         kind.category,
@@ -189,20 +205,21 @@ def diagnose(
 
 
 def _with_full_disk(kind: Kind, attempt: AttemptPaths, jobs: Sequence[ObservedJob]) -> Kind:
-    """Return the kind; if a full disk ended the job, with the name of the file system first."""
+    """Return the kind. If a full disk ended the job, name the file system first."""
     is_vague = bool(jobs) and kind.category in ("missing_output", "unknown")
     said = with_full_disk(kind.said, attempt, is_vague=is_vague)
     return kind if said == kind.said else kind._replace(category="resource", said=said)
 
 
 def with_full_disk(words: str, attempt: AttemptPaths, *, is_vague: bool) -> str:
-    """Return the words on a failure; if a full disk is its cause, name the file system first.
+    """Return the description of a failure.
 
-    Words that are vague do not tell the cause: then the free bytes of the job's disk decide.
+    If a full disk is the cause, name the file system first. If the description is vague, the free
+    bytes of the job's disk decide.
     """
     if NO_ROOM_REPORTED.search(words):
         return f"{_reported_full(words, attempt)}: {words}"
-    where = execution_host.of(attempt)
+    where = execution_host.load_execution_host(attempt)
     if is_vague and not where.is_far and has_no_free_bytes(Path(where.scratch)):
         return f"{describe_full_disk(Path(where.scratch))}: {words}"
     return words
@@ -213,11 +230,12 @@ _PATH = re.compile(r"(?<![\w./])/[^\s:'\"]+")
 
 
 def _reported_full(line: str, attempt: AttemptPaths) -> str:
-    """Name the file system that a line reports as full: that of its path, or of the job's folder.
+    """Return the name of the file system that a line reports as full.
 
-    Room may have been made since, and a job may write elsewhere.
+    The name follows from the path in the line, or from the job's folder. The file system may have
+    free space again, and a job may write elsewhere.
     """
-    where = execution_host.of(attempt)
+    where = execution_host.load_execution_host(attempt)
     if where.is_far:
         return full_disk_of(attempt)
     named = _PATH.search(line)
@@ -226,24 +244,27 @@ def _reported_full(line: str, attempt: AttemptPaths) -> str:
     if any(map(has_no_free_bytes, (Path(where.scratch), attempt.root))):
         return full_disk_of(attempt)
     system = describe_file_system(Path(where.scratch))
-    return f"a disk was full; its folder is on {system}"
+    return f"a disk was full; the attempt's folder is on {system}"
 
 
 def full_disk_of(attempt: AttemptPaths) -> str:
-    """Name the full file system that the attempt writes to."""
-    where = execution_host.of(attempt)
+    """Return the name of the full file system that the attempt writes to."""
+    where = execution_host.load_execution_host(attempt)
     if where.is_far:
-        return f"no room is left where its jobs run, on the file system of {where.scratch} there"
+        return (
+            f"no room is left on the file system of {where.scratch}, on the machine where the "
+            "jobs run"
+        )
     return describe_full_disk(Path(where.scratch), attempt.root)
 
 
 def of_texts(texts: Texts) -> Kind:
-    """Return the kind of a failure of which nothing but words is known."""
+    """Return the kind of a failure for which only texts are known."""
     return _kind((), texts, (), None)
 
 
 def of_checks(checks: Iterable[p.Check]) -> Kind:
-    """Return the kind of a verification that failed, and the check that shows it."""
+    """Return the kind of a failed verification, with the check that shows it."""
     broken = [check for check in checks if not check.passed]
     absent = (" exists", " is not empty", " is newer than the launch")
     for check in broken:
@@ -253,27 +274,33 @@ def of_checks(checks: Iterable[p.Check]) -> Kind:
 
 
 def in_words(check: p.Check) -> str:
-    """Return what a check that failed says, on one line."""
-    return f"{check.name}: {cause_of(check.detail) or check.detail}"
+    """Return the message of a failed check on one line."""
+    return f"{check.name}: {find_cause(check.detail) or check.detail}"
 
 
 def line_of(job: ObservedJob, *, explains_code: bool = True) -> str:
-    """Say of a job how it ended: its own word, and its scheduler's."""
+    """Return one line about the end of a job, from its own record and from its scheduler."""
     code = job.told_code
     signal = f", {_EXITS[code][1]}" if explains_code and code in _EXITS else ""
     told = "left no exit code" if code is None else f"exit code {code}{signal}"
     said = f", {job.queued} by its scheduler" if job.queued is not None else ""
-    return f"{told} (job {job.id or 'of unknown id'}{said})"
+    return f"{told} (job {job.id or 'with unknown id'}{said})"
 
 
 def _kind(jobs: Sequence[ObservedJob], written: Texts, monitor: Texts, verdict: str | None) -> Kind:
-    """Return the kind of a failure: what ended the program comes before what it says."""
+    """Return the kind of a failure.
+
+    The cause that ended the program precedes its own messages.
+    """
     if verdict == Name.OUTPUT_MISSING:
-        return Kind("missing_output", "the job ended well without a file that it is to bring back")
-    # A command that ended badly and said nothing is told by its exit code: DPDispatcher counts it.
+        return Kind(
+            "missing_output",
+            "the job ended with exit code 0, but it did not write a file that wfctl must download",
+        )
+    # If a failed command printed nothing, its exit code is the only evidence.
     is_told = any(text.strip() for _, text in written) or any(job.told_code for job in jobs)
     said = written if is_told else monitor
-    # A diagnostic run wrote down the exit codes, its own being 0.
+    # A diagnostic run wrote the exit codes to its output, because its own exit code is 0.
     noted = [int(code) for _, text in written for code in CODE_LINE.findall(text)]
     codes = [*(job.told_code for job in jobs), *noted]
     found = (
@@ -289,22 +316,22 @@ def _kind(jobs: Sequence[ObservedJob], written: Texts, monitor: Texts, verdict: 
     if found is not None:
         return found
     if verdict == Name.REJECTED:
-        words = cause_of(*(text for _, text in monitor))
+        words = find_cause(*(text for _, text in monitor))
         why = f": {words}" if words is not None else ""
         return Kind("input", f"DPDispatcher refused the submission{why}")
     return _last_line(said) or Kind("unknown", _NOTHING)
 
 
-#: The verdicts on an attempt whose monitor alone has printed anything.
+#: Verdicts on an attempt for which only the monitor has printed anything.
 _UNSUBMITTED = (Name.REJECTED, Name.LAUNCHED_IN_VAIN)
 
 
-#: How DPDispatcher repeats what a command printed on stderr, in the message of its exception.
+#: Prefix with which DPDispatcher repeats a command's stderr in the message of its exception.
 _REPEATED = "\nerror message:"
 
 
 def _by_refusal(monitor: Texts) -> Kind | None:
-    """Return what the scheduler's own command printed when it refused the submission."""
+    """Return the failure that the scheduler's command printed when it refused the submission."""
     for source, text in monitor:
         said = text.partition(_REPEATED)[2].strip()
         if said:
@@ -315,7 +342,7 @@ def _by_refusal(monitor: Texts) -> Kind | None:
 
 
 def _last_line(written: Texts) -> Kind | None:
-    """Return the last that was written on stderr, or else on stdout: it is near the cause."""
+    """Return the last line on stderr, or otherwise on stdout, because it is close to the cause."""
     for source, text in written:
         lines = [line for line in text.splitlines() if line.strip()]
         if lines:
@@ -331,12 +358,12 @@ def _by_queue(jobs: Iterable[ObservedJob]) -> Kind | None:
     return None
 
 
-#: What a job of wfctl prints if the environment that its stage names is not there.
+#: Message of a wfctl job if the environment that its stage names does not exist.
 _OWN_CHECK = re.compile(rf"^{re.escape(LACKS)}(.+)$", re.MULTILINE)
 
 
 def _by_own_check(texts: Texts) -> Kind | None:
-    """Return what wfctl itself found missing before it started the command."""
+    """Return the missing software that wfctl found before it started the command."""
     found = ((source, _OWN_CHECK.search(text)) for source, text in texts)
     return next((Kind("software", hit[1], source) for source, hit in found if hit), None)
 
@@ -351,19 +378,24 @@ def _by_words(clues: Iterable[Clue], texts: Texts) -> Kind | None:
 
 
 def _by_statement(texts: Texts) -> Kind | None:
-    """Return what a program says itself of what went wrong; the line tells of which kind it is."""
-    line = stated_in(*(text for _, text in texts))
+    """Return the failure that a program itself reports, with the kind that its line indicates."""
+    line = find_stated_cause(*(text for _, text in texts))
     if line is None:
         return None
-    source = next(name for name, text in texts if stated_in(text) == line)
+    source = next(name for name, text in texts if find_stated_cause(text) == line)
     kinds = (category for category, words in _SAYING if words.search(line))
     return Kind(next(kinds, "software"), line, source)
 
 
+#: Prefix with which a shell locates an error in the job script that DPDispatcher wrote.
+_PLACE = re.compile(r"^.*/(\.[0-9a-f]{40}\.sub(\.run)?|slurm_script): line \d+: ")
+
+
 def _around(line: str, end: int) -> str:
-    """Return a line, of a long one what lies before and after the words."""
-    text = line.strip()
-    return text if len(text) <= _WIDTH else f"… {line[max(0, end - _WIDTH) : end + 80].strip()}"
+    """Return a line, shortened if long, without the path of a job's own script."""
+    text = _PLACE.sub("", line).strip()
+    end -= len(line) - len(text)
+    return text if len(text) <= _WIDTH else f"… {text[max(0, end - _WIDTH) : end + 80].strip()}"
 
 
 def _by_exit(codes: Iterable[int | None]) -> Kind | None:

@@ -1,8 +1,8 @@
-"""The verdict: what is so, and what to do about it, from the evidence alone.
+"""The verdict on an attempt: the situation and the action, derived only from the evidence.
 
-The rows of the table are tried from the top and the first that holds decides. Their numbers are
-those of the published evidence table; a row that takes up an attempt's own records carries the
-number of the row it strengthens.
+The rows of the table are tried from the top, and the first matching row decides. Their numbers are
+those of the published evidence table. A row that uses an attempt's own records has the number of
+the row that it strengthens.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from service.root.disk import utc_text
 
 
 class Name(StrEnum):
-    """What is so of an attempt."""
+    """The situation of an attempt."""
 
     ELSEWHERE = "ELSEWHERE"
     ORPHAN_DIR_DELETED = "ORPHAN_DIR_DELETED"
@@ -67,17 +67,20 @@ class Name(StrEnum):
     HINDERED = "HINDERED"
 
 
-#: The verdicts that the tasks of an attempt come to, whatever became of its jobs.
+#: Verdicts that depend only on the tasks of an attempt, not on its jobs.
 OF_TASKS = frozenset({Name.TASKS_REMAIN, Name.TASKS_DONE, Name.TASKS_FAILED})
-#: Verdicts on an attempt of which no task was begun.
+#: Verdicts on an attempt that never started a task.
 _NEVER_BEGAN = frozenset({Name.REJECTED, Name.LAUNCHED_IN_VAIN, Name.ORPHAN_DIR_DELETED})
-#: DPDispatcher's words for a job that its scheduler has ended with, or knows nothing of.
+#: State numbers of DPDispatcher for a job that its scheduler has ended or does not know.
 _STATES_GONE = (4, 7)
 
-#: Processes that a reason names.
+#: Reason if no folder can be created for the jobs of an attempt.
+_NO_FOLDER = "no job can be submitted to the machine of the stage"
+
+#: Maximum number of processes that a reason names.
 _NAMED = 5
 
-#: What a row is tried on.
+#: Type of the evidence to which a row applies.
 E = TypeVar("E")
 
 
@@ -97,8 +100,8 @@ class Action(StrEnum):
 class Verdict:
     """The row that decided.
 
-    ``occurred_at`` is when the last job ended by its own record (ISO 8601, UTC), ``stop`` the
-    processes to end before another attempt may begin.
+    ``occurred_at`` is the recorded end of the last job (ISO 8601, UTC), and ``stop`` contains the
+    processes to stop before another attempt may start.
     """
 
     row: int
@@ -114,51 +117,56 @@ class Verdict:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing of the attempt computes any more."""
+        """Return whether no part of the attempt computes any more."""
         return self.action in (Action.SUCCEEDED, Action.FAILED, Action.LOST)
 
     @property
     def is_elsewhere(self) -> bool:
-        """Whether the attempt belongs to another root or host."""
+        """Return whether the attempt belongs to another root or host."""
         return self.name == Name.ELSEWHERE
 
     @property
+    def is_folder_refused(self) -> bool:
+        """Return whether the machine of the jobs answered and refuses a folder for the jobs."""
+        return self.name == Name.MACHINE_REFUSED and self.reason.startswith(_NO_FOLDER)
+
+    @property
     def needs_second_look(self) -> bool:
-        """Whether a missing job or file may still appear, so that only a second look decides."""
+        """Return whether a missing job or file may still appear, so that a second check decides."""
         return self.name == Name.VANISHED
 
     @property
     def is_uncollected(self) -> bool:
-        """Whether the jobs ended well and DPDispatcher has not brought their results back."""
+        """Return whether the jobs succeeded and DPDispatcher has not downloaded their results."""
         return self.name == Name.FINISHED_NOT_COLLECTED
 
     @property
     def is_untold(self) -> bool:
-        """Whether the outputs exist and nothing tells whether they are complete."""
+        """Return whether the outputs exist and it is unknown whether they are complete."""
         return self.name == Name.UNTOLD
 
     @property
     def is_of_tasks(self) -> bool:
-        """Whether the tasks of the attempt decided, whatever became of its jobs."""
+        """Return whether the verdict depends on the tasks of the attempt and not on its jobs."""
         return self.name in OF_TASKS
 
     @property
     def is_failed_command(self) -> bool:
-        """Whether the command itself failed, so that its exit code and words say the cause."""
+        """Return whether the command itself failed, so that its output shows the cause."""
         return self.name == Name.TASK_FAILED
 
     @property
     def has_begun(self) -> bool:
-        """Whether a task of the attempt may have been begun."""
+        """Return whether a task of the attempt may have started."""
         return self.name not in _NEVER_BEGAN
 
 
 Rows: TypeAlias = tuple[tuple[tuple[int, Name, Action], Callable[[E], bool], str], ...]
-"""A table: what follows, when that row holds, and why. The first that holds decides."""
+"""A table of verdicts, their conditions and their reasons. The first matching row decides."""
 
 
 def first(rows: Rows[E], seen: E) -> Verdict:
-    """Return the verdict of the first row that holds."""
+    """Return the verdict of the first matching row."""
     return next(Verdict(*what, reason) for what, holds, reason in rows if holds(seen))
 
 
@@ -168,7 +176,7 @@ def unreadable_verdict(reason: str) -> Verdict:
 
 
 def hindered_verdict(reason: str) -> Verdict:
-    """Return the verdict on an attempt whose next step was refused, or failed."""
+    """Return the verdict on an attempt whose next step was refused or failed."""
     return Verdict(2, Name.HINDERED, Action.UNKNOWN, reason)
 
 
@@ -178,7 +186,7 @@ def is_hindered(name: str | None) -> bool:
 
 
 def verdict(evidence: Evidence) -> Verdict:
-    """Return the first row of the table that holds for the evidence."""
+    """Return the first row of the table that matches the evidence."""
     found = first(TABLE, evidence)
     if evidence.foreign_launch is not None:
         return replace(found, reason=found.reason.format(**_values_for_reason(evidence)))
@@ -201,15 +209,17 @@ def _circumstances(found: Verdict, e: Evidence) -> str:
         return f": {e.refusal}"
     if found.action in (Action.WAIT, Action.ATTACH) and e.awaited:
         named = ", ".join(e.awaited[:_NAMED])
-        return f"; its command ended well, its outputs are not all there: waits for {named}"
+        return (
+            f"; its command succeeded, but some outputs are still missing: wfctl waits for {named}"
+        )
     if found.name == Name.SUCCEEDED and e.tenants:
         named = ", ".join(f"process {one.pid}" for one in e.tenants[:_NAMED])
-        return f"; what it started is still at work: {named}"
+        return f"; processes that it started are still running: {named}"
     return ""
 
 
 def _exit_code(e: Evidence) -> int | None:
-    """Return the monitor's exit code where the marker is this attempt's own."""
+    """Return the monitor's exit code if the marker belongs to this attempt."""
     return e.exit_marker.code if e.exit_marker.seen is SeenMarker.OWN else None
 
 
@@ -243,7 +253,7 @@ def _is_elsewhere(e: Evidence) -> bool:
 def _is_monitored(e: Evidence) -> bool:
     if e.monitor_locked is None:
         return e.monitor_alive is True
-    # A session without a record of its monitor is one that is just being started.
+    # A session without a record of its monitor is just being started.
     return e.monitor_locked or (e.session is True and e.monitor_alive is None)
 
 
@@ -253,7 +263,7 @@ def _lacks_an_answer(e: Evidence) -> bool:
     if e.scheduler is None:
         locks = [job.lock_held for job in e.open_jobs]
         return e.monitor_locked is None or e.tenants is None or None in locks
-    # A lock may be unknown to a cluster's file system; anyone who has ended needs no scheduler.
+    # A cluster file system may not support locks. A job that has ended needs no scheduler.
     silent = e.queue is not None and e.queue.listed is None
     return e.monitor_locked is None or (silent and _may_compute(e))
 
@@ -263,23 +273,23 @@ def _may_compute(e: Evidence) -> bool:
 
 
 def computes(e: Evidence) -> bool:
-    """Whether a computation lives or waits its turn; what a job leaves behind does not count."""
+    """Return whether a computation runs or waits. Leftover processes of a job do not count."""
     if any(job.lock_held or job.id_alive for job in e.open_jobs):
         return True
-    # The scheduler lists a job that works in the attempt's folder, of any id.
+    # The scheduler lists a job that works in the attempt's folder, whatever its id.
     listed = e.queue.listed if e.queue is not None else None
     queued = any(one.is_alive for one in listed or ())
     return (bool(e.tenants) or queued) and _may_compute(e)
 
 
 def _must_be_asked_through(e: Evidence) -> bool:
-    """Say whether only DPDispatcher can ask the scheduler, and has not said that a job is gone."""
+    """Return whether only DPDispatcher can query the scheduler and reports no job as gone."""
     asked = [job for job in e.open_jobs if job.state not in _STATES_GONE]
     return e.scheduler is not None and e.queue is None and bool(asked)
 
 
 def _was_ended(e: Evidence, states: AbstractSet[str]) -> bool:
-    # What came after its task alone needs no repetition: the results are back.
+    # A failure after the task itself needs no new run, because the results are already here.
     return not _has_succeeded(e) and any(
         job.queued in states and job.exit_code != 0 for job in e.jobs
     )
@@ -295,29 +305,29 @@ def _has_succeeded(e: Evidence) -> bool:
 
 def _is_collected_unmarked(e: Evidence) -> bool:
     if e.launched_at is None:
-        # Whatever lies there was there before: this attempt has not begun.
+        # These files existed before, because this attempt has not started.
         return False
     if not _outputs_are_there(e) or not (e.outputs or _all_recorded_success(e)):
         return False
     if _all_recorded_success(e) and _was_refused(e) and e.outputs:
-        # A monitor killed while it cleaned up: what its successor says no longer matters.
+        # A monitor was killed during its cleanup, so a later monitor's messages do not matter.
         return True
     return not e.copies and (_exit_code(e) is None or _all_recorded_success(e))
 
 
 def _is_for_a_person(e: Evidence) -> bool:
-    """Say whether outputs are in place of which nothing tells whether they are whole."""
+    """Return whether outputs exist and it is unknown whether they are complete."""
     there = _has_succeeded(e) or _is_collected_unmarked(e)
     return there and not e.verifiable and any(job.is_untold for job in e.jobs)
 
 
 def is_uncollected(e: Evidence) -> bool:
-    """Return whether all jobs ended well and DPDispatcher has not brought their results back."""
+    """Return whether all jobs succeeded and DPDispatcher has not downloaded their results."""
     return _all_finished(e) and bool(e.copies)
 
 
 def _may_live_unseen(e: Evidence) -> bool:
-    """Say whether only the scheduler's silence about a job that started speaks for its end."""
+    """Return whether the only evidence for the end of a started job is the scheduler's silence."""
     jobs = [job for job in e.open_jobs if job.exit_code is None and job.queued is None]
     return e.scheduler is not None and any(job.started and job.lock_held is None for job in jobs)
 
@@ -328,72 +338,80 @@ def is_purged(e: Evidence) -> bool:
 
 
 def _never_ran(e: Evidence) -> bool:
-    """Say whether all that is missing are jobs that waited, and no scheduler says of their end."""
+    """Return whether all missing jobs were waiting and no scheduler reports their end."""
     waited = [not job.started and job.queued is None for job in e.open_jobs]
     return e.scheduler is not None and bool(waited) and all(waited)
 
 
-#: The rows of an attempt that wfctl launched.
+#: Rules for an attempt that wfctl launched.
 OWN_ROWS: Rows[Evidence] = (
     (
         (2, Name.ELSEWHERE, Action.UNKNOWN),
         _is_elsewhere,
-        "it was launched in another root or on another host",
+        "the attempt was launched in another root folder or on another host",
     ),
     (
         (0, Name.ORPHAN_DIR_DELETED, Action.LOST),
         lambda e: bool(_deleted(e)) and _may_compute(e),
-        "its folder was deleted while it ran",
+        "the folder of the attempt was deleted while the attempt was running",
     ),
     (
         (1, Name.MONITOR_STOPPED, Action.WAIT),
         lambda e: e.monitor_stopped and _is_monitored(e),
         (
-            "its monitor was told to stop where it is (SIGSTOP) and collects nothing; `kill "
-            "-CONT` the process that monitor.json names, or kill it and another one is attached"
+            "the monitor of the attempt is paused (SIGSTOP) and collects no results. "
+            "Continue it with `kill -CONT PID`; monitor.json contains the PID. If the "
+            "monitor is killed, wfctl starts a new one"
         ),
     ),
-    ((1, Name.MONITORED, Action.WAIT), _is_monitored, "a monitor watches it"),
+    ((1, Name.MONITORED, Action.WAIT), _is_monitored, "a monitor watches the attempt"),
     (
         (2, Name.MACHINE_REFUSED, Action.UNKNOWN),
         lambda e: e.far is not None and e.far.error is not None and e.refusal is not None,
         "the machine of its jobs refuses the connection",
     ),
-    ((2, Name.UNKNOWN, Action.UNKNOWN), _lacks_an_answer, "a lock or the processes gave no answer"),
+    (
+        (2, Name.UNKNOWN, Action.UNKNOWN),
+        _lacks_an_answer,
+        "the locks or processes of the attempt could not be checked",
+    ),
     (
         (3, Name.RUNS_ON_AFTER_MOVE, Action.WAIT),
         lambda e: e.moved and computes(e),
-        "the job runs on from before the root was moved; no monitor fits it",
+        ("the job has been running since before the root was moved, so no monitor can be attached"),
     ),
     (
         (3, Name.RUNS_UNWATCHED, Action.WAIT),
         lambda e: e.in_vain and _was_refused(e) and computes(e),
-        "the job runs on; its monitors end at once, so that its end is looked for without one",
+        (
+            "the job is running; its monitors exit immediately, so wfctl checks for its end "
+            "without a monitor"
+        ),
     ),
     (
         (3, Name.ORPHAN_RUNNING, Action.ATTACH),
         lambda e: computes(e) and e.recovery_file,
-        "the job runs on without a monitor",
+        "the job is running without a monitor",
     ),
     (
         (4, Name.ORPHAN_RUNNING_UNRECORDED, Action.ATTACH),
         computes,
-        "the job runs on, unknown to DPDispatcher",
+        "the job is running, but DPDispatcher does not know it",
     ),
     (
         (3, Name.ASKED_THROUGH_DPDISPATCHER, Action.ATTACH),
         _must_be_asked_through,
-        "only DPDispatcher can ask its scheduler",
+        "only DPDispatcher can query the scheduler of the job",
     ),
     (
         (9, Name.JOB_TAKEN, Action.LOST),
         lambda e: _was_ended(e, TAKEN),
-        "the scheduler ended it through no fault of its own",
+        "the scheduler ended the job for a reason outside the job",
     ),
     (
         (8, Name.LIMIT_EXCEEDED, Action.FAILED),
         lambda e: _was_ended(e, EXCEEDED),
-        "it took more than it had asked for",
+        "the job used more time or memory than requested",
     ),
     (
         (8, Name.TASK_FAILED, Action.FAILED),
@@ -403,46 +421,47 @@ OWN_ROWS: Rows[Evidence] = (
     (
         (9, Name.JOB_KILLED, Action.LOST),
         lambda e: any(job.exit_code == KILLED and not job.is_untold for job in e.jobs),
-        "its command was ended by SIGKILL from outside",
+        "a signal from outside (SIGKILL) ended the command",
     ),
     (
         (7, Name.UNTOLD, Action.UNKNOWN),
         _is_for_a_person,
         (
-            "its shells were killed and its command computed on without them: its outputs are in "
-            "place, and nothing tells whether it ended well. Look at them and say `wfctl stage "
-            "compute`; or `wfctl stage fail` and `wfctl stage retry`"
+            "the shells of the job were killed, but its command continued: the outputs "
+            "exist, and nothing shows whether the command succeeded. Check the outputs. If "
+            "they are right, run `wfctl stage compute`; if not, `wfctl stage fail` and "
+            "`wfctl stage retry`"
         ),
     ),
     (
         (7, Name.SUCCEEDED, Action.SUCCEEDED),
         _has_succeeded,
-        "collected, exit code 0, outputs in place",
+        "the results are collected, the exit code is 0, and all outputs exist",
     ),
     (
         (6, Name.OUTPUT_MISSING, Action.FAILED),
         lambda e: _exit_code(e) == 0,
-        "the job ended well without an output",
+        "the job ended with exit code 0, but an output is missing",
     ),
     (
         (10, Name.COLLECTED_UNMARKED, Action.SUCCEEDED),
         _is_collected_unmarked,
-        "collected, but the monitor died before it said so",
+        "the results are collected, but the monitor died before recording the end",
     ),
     (
         (6, Name.OUTPUT_MISSING, Action.FAILED),
         lambda e: is_uncollected(e) and _was_refused(e) and bool(e.backward_missing),
-        "a file to bring back was never written",
+        "the job did not write a file that wfctl should download",
     ),
     (
         (5, Name.FINISHED_NOT_COLLECTED, Action.ATTACH),
         is_uncollected,
-        "the job is over and its results wait",
+        "the job has ended, and its results are not collected yet",
     ),
     (
         (9, Name.RESULTS_LOST, Action.LOST),
         lambda e: _all_finished(e) and not e.copies,
-        "the job ended well, but its folder and outputs are gone",
+        "the job succeeded, but its folder and outputs no longer exist",
     ),
     (
         (8, Name.TASK_FAILED, Action.FAILED),
@@ -450,73 +469,79 @@ OWN_ROWS: Rows[Evidence] = (
             job.failed_flag and not (e.scheduler is not None and (job.exit_code or 0) > SIGNALLED)
             for job in e.open_jobs
         ),
-        "DPDispatcher flagged a failed task",
+        "DPDispatcher recorded that a task failed",
     ),
     (
         (9, Name.VANISHED, Action.UNKNOWN),
         lambda e: (e.scheduler or e.far) is not None and not e.looked_twice and bool(e.open_jobs),
-        "it is listed no more and left no word; its records are read once more",
+        (
+            "the scheduler no longer lists the job, and the job recorded no end; wfctl checks "
+            "its records once more"
+        ),
     ),
     (
         (9, Name.PURGED, Action.LOST),
         lambda e: bool(e.jobs) and is_purged(e),
         (
-            "its folder on the machine of its jobs was removed with their results, and none of its "
-            "processes or jobs is at work"
+            "the folder of the attempt was removed from the machine where its jobs run, and "
+            "none of its processes or jobs is running"
         ),
     ),
     (
         (9, Name.UNSEEN, Action.UNKNOWN),
         _may_live_unseen,
-        "it is listed no more, but it started where no lock tells whether it lives",
+        (
+            "the scheduler no longer lists the job, and no lock shows whether the job is still "
+            "running"
+        ),
     ),
     (
         (9, Name.FORGOTTEN, Action.UNKNOWN),
         lambda e: _never_ran(e) and e.last_chance,
-        "it waited and is listed no more, like the attempt before it",
+        "the job was queued and is no longer listed, like the job of the attempt before it",
     ),
     (
         (9, Name.NEVER_RAN, Action.LOST),
         _never_ran,
-        "it waited, and its scheduler lists it no more",
+        "the job was queued, and the scheduler no longer lists it",
     ),
     (
         (9, Name.JOB_LOST, Action.LOST),
         lambda e: any(job.is_untold for job in e.open_jobs),
         (
-            "its shells were killed; its command computed on without them and ended before it had "
-            "written every file to bring back"
+            "the shells of the job were killed; its command continued, but ended before it "
+            "wrote every file to download"
         ),
     ),
     (
         (9, Name.JOB_LOST, Action.LOST),
         lambda e: bool(e.open_jobs),
-        "the job died without a word of its own",
+        "the job ended without recording an exit code",
     ),
     (
         (9, Name.LEFT_BEHIND, Action.LOST),
         lambda e: e.moved and not e.jobs and not _was_refused(e),
-        "nothing of it was started before the root was moved, and its files name that place",
+        "nothing was started, and the files of the attempt name a former root or remote_root",
     ),
     (
         (2, Name.MACHINE_REFUSED, Action.UNKNOWN),
         lambda e: not e.jobs and e.refusal is not None,
-        "no job can be submitted to its machine",
+        _NO_FOLDER,
     ),
     (
         (14, Name.LAUNCHED_IN_VAIN, Action.FAILED),
         lambda e: not e.jobs and e.in_vain and _exit_code(e) == ScriptEnd.BROKEN,
-        "its monitors ended by an error again and again, before a job was submitted",
+        "the monitors of the attempt failed repeatedly before a job was submitted",
     ),
     (
         (12, Name.NEVER_SUBMITTED, Action.LAUNCH),
         lambda e: not e.jobs and _exit_code(e) == ScriptEnd.BROKEN,
-        "its monitor ended by an error before a job was submitted",
+        "the monitor of the attempt failed before a job was submitted",
     ),
     (
         (12, Name.NEVER_SUBMITTED, Action.LAUNCH),
         lambda e: not e.jobs and lacked_room(e),
-        "no room was left for its files before a job was submitted",
+        "no room was left for the files of the attempt before a job was submitted",
     ),
     (
         (14, Name.REJECTED, Action.FAILED),
@@ -526,24 +551,27 @@ OWN_ROWS: Rows[Evidence] = (
     (
         (13, Name.MONITOR_KILLED_EARLY, Action.LAUNCH),
         lambda e: not e.jobs and not e.copies and (_exit_code(e) or 0) > SIGNALLED,
-        "the monitor was killed before it submitted",
+        "the monitor was killed before it submitted a job",
     ),
     (
         (12, Name.NEVER_SUBMITTED, Action.LAUNCH),
         lambda e: not e.jobs and bool(e.copies) and _exit_code(e) == ScriptEnd.SILENT,
-        "the connection to its machine was closed, or gave no answer, before a job was submitted",
+        (
+            "the connection to the machine was closed, or the machine did not answer, before a "
+            "job was submitted"
+        ),
     ),
     (
         (12, Name.NEVER_SUBMITTED, Action.LAUNCH),
         lambda e: not e.jobs and bool(e.copies),
-        "a folder was made, but no job submitted",
+        "a folder was created, but no job was submitted",
     ),
     (
         (11, Name.NEVER_STARTED, Action.LAUNCH),
         lambda e: not e.jobs and not e.copies,
         "nothing was started",
     ),
-    ((2, Name.UNDECIDED, Action.UNKNOWN), lambda _: True, "the evidence fits no row"),
+    ((2, Name.UNDECIDED, Action.UNKNOWN), lambda _: True, "no rule matches the evidence"),
 )
 
 
@@ -556,12 +584,12 @@ def _missing_outputs(e: Evidence) -> list[str]:
 
 
 def _can_be_watched(e: Evidence) -> bool:
-    """Return whether a monitor finds the jobs, and submits nothing again."""
+    """Return whether a monitor can find the jobs and submits nothing again."""
     return e.recovery_file and e.session is not None and not e.in_vain
 
 
 def _can_be_collected(e: Evidence) -> bool:
-    """Return whether the jobs ended well and DPDispatcher can still bring their results back."""
+    """Return whether the jobs succeeded and DPDispatcher can still download their results."""
     return is_uncollected(e) and not (_exit_code(e) and e.backward_missing)
 
 
@@ -574,32 +602,35 @@ def _values_for_reason(e: Evidence) -> dict[str, Any]:
     return {"stage": stage, "code": _exit_code(e), "missing": missing, "why": why}
 
 
-#: The rows of an attempt that a person launched, or the workflow that was imported.
+#: Rules for an attempt that a person launched or that was imported.
 FOREIGN_ROWS: Rows[Evidence] = (
     (
         (20, Name.ELSEWHERE, Action.UNKNOWN),
         lambda e: e.root_recorded != e.root_now,
-        "it runs in the folder it came from",
+        "the attempt runs in the folder from which the workflow was imported",
     ),
     (
         (21, Name.SESSION_ALIVE, Action.WAIT),
         lambda e: bool(e.session),
-        "its tmux session is alive",
+        "the tmux session of the attempt is running",
     ),
     (
         (21, Name.MONITORED, Action.WAIT),
         lambda e: bool(e.monitor_alive),
-        "DPDispatcher watches it outside of its tmux session",
+        "DPDispatcher watches the attempt outside of its tmux session",
     ),
     (
         (26, Name.ORPHAN_RUNNING, Action.ATTACH),
         lambda e: computes(e) and _can_be_watched(e),
-        "its session is gone and its job runs on without a monitor",
+        "the tmux session has ended, and the job is running without a monitor",
     ),
     (
         (26, Name.RUNS_UNWATCHED, Action.WAIT),
         computes,
-        "its session is gone and its job runs on; DPDispatcher would submit it again",
+        (
+            "the tmux session has ended, and the job is running; no monitor is attached, because "
+            "DPDispatcher would submit the job again"
+        ),
     ),
     (
         (23, Name.OUTPUT_MISSING, Action.FAILED),
@@ -609,30 +640,30 @@ FOREIGN_ROWS: Rows[Evidence] = (
     (
         (22, Name.SUCCEEDED, Action.SUCCEEDED),
         lambda e: _has_both_markers(e) and _exit_code(e) == 0,
-        "exit code 0, outputs in place",
+        "the exit code is 0, and all outputs exist",
     ),
     (
         (25, Name.UNKNOWN, Action.UNKNOWN),
         lambda e: e.silence is not None and bool(e.copies),
-        "its scheduler gave no answer",
+        "the scheduler gave no answer",
     ),
     (
         (27, Name.FINISHED_NOT_COLLECTED, Action.UNKNOWN),
         lambda e: _can_be_collected(e) and e.in_vain,
         (
-            "its jobs ended well, and its monitors end without collecting the results; run its "
-            "wrapper by hand and see what it prints"
+            "the jobs succeeded, but the monitors exit without collecting the results. Run "
+            "the wrapper script by hand to see its messages"
         ),
     ),
     (
         (27, Name.FINISHED_NOT_COLLECTED, Action.ATTACH),
         lambda e: _can_be_collected(e) and e.session is not None,
-        "its jobs ended well and their results wait in DPDispatcher's folder",
+        "the jobs succeeded, and their results are still in DPDispatcher's folder",
     ),
     (
         (23, Name.TASK_FAILED, Action.FAILED),
         lambda e: _has_both_markers(e) and _exit_code(e) != 0,
-        "its wrapper ended with exit code {code}",
+        "the wrapper script ended with exit code {code}",
     ),
     (
         (28, Name.TASK_FAILED, Action.FAILED),
@@ -642,17 +673,17 @@ FOREIGN_ROWS: Rows[Evidence] = (
     (
         (9, Name.VANISHED, Action.UNKNOWN),
         lambda e: e.scheduler is not None and bool(e.open_jobs) and not e.looked_twice,
-        "its scheduler does not list it; its records are read once more",
+        "the scheduler does not list the job; wfctl checks its records once more",
     ),
     (
         (28, Name.JOB_LOST, Action.FAILED),
         lambda e: bool(e.open_jobs),
-        "its session is gone, and its job ended and recorded no result",
+        "the tmux session has ended, and the job ended without recording a result",
     ),
     (
         (25, Name.UNKNOWN, Action.UNKNOWN),
         lambda e: e.session is None,
-        "no tmux here to look for its session",
+        "tmux is not installed here, so wfctl cannot check for the session",
     ),
     (
         (25, Name.UNKNOWN, Action.UNKNOWN),
@@ -661,16 +692,17 @@ FOREIGN_ROWS: Rows[Evidence] = (
             and (e.foreign_launch.on_a_cluster or e.foreign_launch.why_unknown is not None)
         ),
         (
-            "its session is gone without a marker, and a job may still run{why}; look "
-            "there, then `wfctl stage compute {stage}` or `wfctl stage fail {stage} --error TEXT`"
+            "the tmux session has ended without a marker file, and a job may still be "
+            "running{why}. Check there, then run `wfctl stage compute {stage}` or `wfctl "
+            "stage fail {stage} --error TEXT`"
         ),
     ),
     (
         (24, Name.STALE, Action.FAILED),
         lambda _: True,
         (
-            "stale from before the import: its session is gone and left no marker, and no job of "
-            "it is in DPDispatcher's folder"
+            "the attempt is older than the import: its tmux session has ended without a "
+            "marker file, and DPDispatcher's folder contains no job of it"
         ),
     ),
 )
@@ -687,7 +719,7 @@ TABLE: Rows[Evidence] = (
 )
 
 
-#: Verdicts that need nothing from the former root or host.
+#: Verdicts that need no information from the former root or host.
 _DECIDED = (
     *(Name.MONITORED, Name.MONITOR_STOPPED, Name.SUCCEEDED),
     *(Name.COLLECTED_UNMARKED, Name.TASK_FAILED),
@@ -697,14 +729,14 @@ _DECIDED = (
 def verdict_after_move(evidence: Evidence) -> tuple[Evidence, Verdict]:
     """Return the evidence and the verdict on an attempt whose root was moved or host renamed.
 
-    If this root and host can decide, the evidence names them as those of the attempt.
+    If this root and host can decide, the evidence names this root and host.
     """
     seen, here = _shows_running_jobs(evidence), _as_of_this_place(evidence)
     found = verdict(here)
     if found.is_uncollected:
         # The jobs recorded their own end.
         return replace(here, moved=True), found
-    # A second look decides whether a vanished job is lost.
+    # A second check decides whether a vanished job is lost.
     known = found.name in (Name.LIMIT_EXCEEDED, Name.VANISHED)
     to_be_done = known or found.action in (Action.WAIT, Action.LOST)
     if found.name in _DECIDED or (seen and to_be_done):
@@ -715,8 +747,8 @@ def verdict_after_move(evidence: Evidence) -> tuple[Evidence, Verdict]:
 def verdict_on_stranger(evidence: Evidence) -> tuple[Evidence, Verdict]:
     """Return the evidence and the verdict on an attempt that the log does not know.
 
-    Nothing is recorded of such an attempt. So its end counts also where the files of a copied root
-    are too young to tell whether the outputs are those of the attempt.
+    The log contains nothing about such an attempt. Its end is therefore accepted even if the files
+    of a copied root are too new to prove that the attempt wrote the outputs.
     """
     found = verdict_after_move(evidence)
     here = _as_of_this_place(evidence)
@@ -726,7 +758,7 @@ def verdict_on_stranger(evidence: Evidence) -> tuple[Evidence, Verdict]:
 
 
 def _as_of_this_place(evidence: Evidence) -> Evidence:
-    """Return the evidence as that of an attempt of this root and host."""
+    """Return the evidence with this root and host as those of the attempt."""
     return replace(
         evidence,
         root_recorded=evidence.root_now,
@@ -747,7 +779,7 @@ def _shows_running_jobs(evidence: Evidence) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class TaskCounts:
-    """How many tasks of an attempt that is over are done, failed for good, and to be computed.
+    """The number of done, failed and remaining tasks of an attempt that is over.
 
     ``untold`` counts the tasks that a person must judge, ``tolerated`` is how many may fail.
     ``why_failed`` and ``why_untold`` are sentences for the reason.
@@ -763,7 +795,7 @@ class TaskCounts:
     why_untold: str = ""
 
 
-#: The rows of an attempt of a sweep, whose tasks decide.
+#: Rules for an attempt of a sweep, which depend on its tasks.
 TASK_ROWS: Rows[TaskCounts] = (
     (
         (9, Name.TASKS_REMAIN, Action.LOST),
@@ -783,18 +815,18 @@ TASK_ROWS: Rows[TaskCounts] = (
     (
         (7, Name.TASKS_DONE, Action.SUCCEEDED),
         lambda tasks: tasks.failed <= tasks.tolerated,
-        "{done:,} of {total:,} tasks are done, {failed:,} failed, which is tolerated",
+        "{done:,} of {total:,} tasks are done, {failed:,} failed, which the plan tolerates",
     ),
     (
         (8, Name.TASKS_FAILED, Action.FAILED),
         lambda _: True,
-        "{why_failed}; {done:,} of {total:,} tasks are done",
+        "{why_failed}; {failed:,} of {total:,} tasks failed",
     ),
 )
 
 
 def verdict_of_tasks(of_jobs: Verdict, tasks: TaskCounts) -> Verdict:
-    """Return the verdict on an attempt by its tasks, given the verdict on its jobs."""
+    """Return the verdict on an attempt based on its tasks, given the verdict on its jobs."""
     found = first(TASK_ROWS, tasks)
     reason = found.reason.format(**asdict(tasks), jobs=of_jobs.reason)
     return replace(of_jobs, row=found.row, name=found.name, action=found.action, reason=reason)

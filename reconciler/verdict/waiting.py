@@ -1,18 +1,18 @@
-"""Why an attempt that is under way does not continue."""
+"""Find the reason why a running attempt does not continue."""
 
 from __future__ import annotations
 
-from lifecycle.words.waiting import pending_words
+from lifecycle.words.waiting import describe_pending_job
 from reconciler.evidence.evidence import Evidence
 
-#: Maximum number of letters of a recorded reason.
+#: Maximum number of characters of a recorded reason.
 _WIDTH = 500
 
 
 def why_waiting(e: Evidence) -> str | None:
-    """Return why the attempt does not continue; None if it does, or if nothing tells.
+    """Return why the attempt does not continue, or None if it continues or the reason is unknown.
 
-    An unchanged reason gives the same text, so that it is recorded once.
+    The text is the same for the same reason, so that a reason is recorded once.
     """
     found = _silent(e) or _stopped(e) or _pending(e)
     return found[:_WIDTH] if found else None
@@ -22,14 +22,14 @@ def _silent(e: Evidence) -> str | None:
     if e.silence is None:
         return None
     far = e.far is not None and e.far.error is not None
-    return f"{'the machine of its jobs' if far else 'the scheduler'} gives no answer: {e.silence}"
+    return f"{'the machine of its jobs' if far else 'the scheduler'} does not answer: {e.silence}"
 
 
 def _stopped(e: Evidence) -> str | None:
     if not e.stopped:
         return None
     pids = " ".join(map(str, e.stopped))
-    return f"processes of its jobs are stopped (SIGSTOP); `kill -CONT {pids}` lets them continue"
+    return f"processes of the jobs are paused (SIGSTOP); continue them with `kill -CONT {pids}`"
 
 
 def _pending(e: Evidence) -> str | None:
@@ -38,4 +38,4 @@ def _pending(e: Evidence) -> str | None:
     if len(pending) < len(listed) or not pending:
         return None
     first = min(pending, key=lambda one: (len(one.id), one.id))
-    return pending_words(first.id, first.reason or "")
+    return describe_pending_job(first.id, first.reason or "")

@@ -1,1 +1,1 @@
-"""Verification: what stands between the end of a job and a completed stage."""
+"""Verify the outputs of a stage after the end of its job and before its completion."""

@@ -1,4 +1,4 @@
-"""Outputs read by their type: JSON, tables, text, pictures, arrays."""
+"""Check outputs by file type: JSON, tables, text, pictures and arrays."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ import ijson
 
 @dataclass(frozen=True, slots=True)
 class FileReading:
-    """One file, read from its first byte to its last.
+    """The result of reading one complete file.
 
-    ``kind`` is the type in a word, ``content`` what was found in a phrase. ``problem`` says why it
-    cannot be read as that type, ``not_finite`` where its first NaN or infinity is, or
-    None. ``has_numbers``: numbers were looked at. ``remarks`` are no reason to refuse it.
+    ``kind`` is the type, ``content`` a short description, ``problem`` the reason why the file
+    cannot be read as that type. ``not_finite`` locates the first NaN or infinity, or is None.
+    ``has_numbers`` means that numbers were checked. ``remarks`` do not make the file invalid.
     """
 
     kind: str
@@ -38,45 +38,51 @@ class FileReading:
     remarks: list[str] = field(default_factory=list)
 
 
-class Cut(Exception):
-    """The bytes end, or turn into something else, before the format says so."""
+class InvalidFile(Exception):
+    """The file ends early or contains bytes that its format does not allow."""
 
 
-def exactly(source: IO[bytes], size: int, what: str) -> bytes:
-    """Return ``size`` bytes; raises `Cut` where there are fewer."""
+def read_exactly(source: IO[bytes], size: int, what: str) -> bytes:
+    """Return ``size`` bytes. Raises `InvalidFile` if the stream has fewer."""
     found = source.read(size)
     if len(found) != size:
-        raise Cut(f"it ends within {what}: {size} bytes expected, {len(found)} found")
+        raise InvalidFile(
+            f"the file ends within {what}, which must have {size} bytes but has only {len(found)} "
+            "bytes"
+        )
     return found
 
 
-#: Bytes of the longest line that is read.
-LONGEST = 1 << 24
+#: Maximum length in bytes of a line.
+MAX_LINE_BYTES = 1 << 24
 
 
 class TextLine(NamedTuple):
-    """A line with its number from 1 on, and whether a newline ends it."""
+    """A line with its number, counted from 1, and whether it ends with a newline."""
 
     number: int
     text: str
     ended: bool
 
 
-def lines(stream: IO[bytes]) -> Iterator[TextLine]:
-    """Yield the lines with their newlines; bytes that are no UTF-8 are kept as they are.
+def read_lines(stream: IO[bytes]) -> Iterator[TextLine]:
+    """Yield the lines with their newlines. Bytes that are not UTF-8 are kept unchanged.
 
-    Raises `Cut` for a line longer than `LONGEST`.
+    Raises `InvalidFile` for a line longer than `MAX_LINE_BYTES`.
     """
     number = 0
-    while line := stream.readline(LONGEST):
+    while line := stream.readline(MAX_LINE_BYTES):
         number += 1
-        if len(line) == LONGEST:
-            raise Cut(f"line {number} is longer than {LONGEST} bytes: no text that can be read")
+        if len(line) == MAX_LINE_BYTES:
+            raise InvalidFile(
+                f"line {number} is longer than {MAX_LINE_BYTES} bytes, so the file is not readable "
+                "text"
+            )
         yield TextLine(number, line.decode("utf-8", "surrogateescape"), line.endswith(b"\n"))
 
 
-def number(cell: str) -> float | None:
-    """Return a cell's number, None if it holds none; Fortran's ``1.0D+00`` is one."""
+def parse_number(cell: str) -> float | None:
+    """Return the number in a cell, or None. Fortran's format ``1.0D+00`` is accepted."""
     try:
         return float(cell)
     except ValueError:
@@ -88,37 +94,42 @@ def number(cell: str) -> float | None:
 
 
 def are_finite(cells: Iterable[str]) -> bool:
-    """Whether all cells are finite numbers, as far as a quick look tells: No may be wrong."""
+    """Return whether a quick check shows that all cells are finite numbers.
+
+    False may be wrong.
+    """
     try:
         return math.isfinite(sum(map(float, cells)))
     except ValueError:
         return False
 
 
-#: The largest finite number of a double (IEEE 754); beyond it a reader finds an infinity.
-_LARGEST = Decimal("1.7976931348623157e308")
+#: Largest finite number of a double (IEEE 754). Readers turn larger numbers into infinity.
+_MAX_DOUBLE = Decimal("1.7976931348623157e308")
 
 
 def read_json(stream: IO[bytes], *, lines: bool = False) -> FileReading:
-    """Read one document, or with ``lines`` any number of them, by RFC 8259: NaN is no JSON."""
+    """Read one JSON document, or with ``lines`` one per line. RFC 8259 does not allow NaN."""
     kind = "JSON lines" if lines else "JSON"
     values, not_finite = 0, None
     try:
         for event, value in ijson.basic_parse(stream, multiple_values=lines):
             values += event in ("number", "string", "boolean", "null")
-            if event == "number" and abs(value) > _LARGEST and not_finite is None:
-                not_finite = f"{value} is beyond what a double can hold"
+            if event == "number" and abs(value) > _MAX_DOUBLE and not_finite is None:
+                not_finite = f"{value} is too large for a double-precision number"
     except (ijson.JSONError, UnicodeDecodeError) as error:
-        # Without the arrow that the parser draws.
+        # Remove the arrow that the parser draws.
         text = " ".join(str(error).split("(right here)")[0].split())
-        hint = "; JSON knows no NaN or Infinity" if "NaN" in text or "Infinity" in text else ""
+        hint = (
+            "; JSON does not allow NaN or Infinity" if "NaN" in text or "Infinity" in text else ""
+        )
         return FileReading(kind, problem=f"{text[:200]}{hint}", not_finite=not_finite)
     return FileReading(kind, f"{values} values", not_finite=not_finite, has_numbers=True)
 
 
 @dataclass(slots=True)
 class _Column:
-    """How many cells are numbers and how many are not, and the first that is not finite."""
+    """The number of numeric and other cells of a column, and its first cell that is not finite."""
 
     numbers: int = 0
     texts: int = 0
@@ -126,41 +137,43 @@ class _Column:
 
 
 def read_table(stream: IO[bytes], kind: str) -> FileReading:
-    """Read a table whose cells are parted by a comma (a semicolon), a tab for ``TSV``.
+    """Read a table whose cells are separated by commas (or semicolons), or tabs for ``TSV``.
 
-    Lines that begin with ``#`` are comments.
+    Lines that start with ``#`` are comments.
     """
     columns: list[_Column] = []
     last: list[TextLine] = []
-    #: Rows that hold nothing but finite numbers are counted as ``plain``.
+    #: ``plain`` counts the rows that contain only finite numbers.
     rows = width = plain = 0
     broken = None
     try:
-        for line, row in _rows(stream, kind, last):
+        for line, row in _read_rows(stream, kind, last):
             if rows and len(row) != width:
-                raise Cut(f"line {line} has {len(row)} cells, the lines before it {width}")
+                raise InvalidFile(
+                    f"line {line} has {len(row)} cells, but the lines before have {width} cells"
+                )
             rows, width = rows + 1, len(row)
             if are_finite(row):
                 plain += 1
-            elif rows > 1 or any(number(cell) is not None for cell in row):
-                _count(columns, row, line)
-    except (csv.Error, Cut) as error:
+            elif rows > 1 or any(parse_number(cell) is not None for cell in row):
+                _count_cells(columns, row, line)
+    except (csv.Error, InvalidFile) as error:
         broken = str(error)
     numeric = [one for one in columns if plain + one.numbers > one.texts]
     return FileReading(
         kind,
         f"{rows} rows of {width}",
-        problem=broken or (_cut_off(last[0]) if rows > 1 and last else None),
+        problem=broken or (_describe_cut_off(last[0]) if rows > 1 and last else None),
         not_finite=next((one.not_finite for one in numeric if one.not_finite), None),
         has_numbers=not broken and bool(plain or numeric),
     )
 
 
-def _count(columns: list[_Column], row: Sequence[str], line: int) -> None:
-    """Count a row's cells; empty ones are left out."""
+def _count_cells(columns: list[_Column], row: Sequence[str], line: int) -> None:
+    """Count the cells of a row, without empty cells."""
     columns += [_Column() for _ in row[len(columns) :]]
     for place, (column, cell) in enumerate(zip(columns, row, strict=False), 1):
-        value = number(cell)
+        value = parse_number(cell)
         if value is not None:
             column.numbers += 1
             if not (math.isfinite(value) or column.not_finite):
@@ -169,11 +182,13 @@ def _count(columns: list[_Column], row: Sequence[str], line: int) -> None:
             column.texts += 1
 
 
-def _rows(stream: IO[bytes], kind: str, last: list[TextLine]) -> Iterator[tuple[int, list[str]]]:
-    """Yield each row with the number of the line it ends on; keep the newest line in ``last``."""
+def _read_rows(
+    stream: IO[bytes], kind: str, last: list[TextLine]
+) -> Iterator[tuple[int, list[str]]]:
+    """Yield each row with the number of its last line, and keep the newest line in ``last``."""
 
     def uncommented() -> Iterator[str]:
-        for line in lines(stream):
+        for line in read_lines(stream):
             last[:] = [line]
             if not line.text.startswith("#"):
                 yield line.text
@@ -186,126 +201,129 @@ def _rows(stream: IO[bytes], kind: str, last: list[TextLine]) -> Iterator[tuple[
             yield last[0].number, row
 
 
-def _cut_off(last: TextLine) -> str | None:
+def _describe_cut_off(last: TextLine) -> str | None:
     if last.ended:
         return None
     return f"the last line is cut off: {last.text[-60:]!r} has no newline at its end"
 
 
-#: What begins a line of words in the tables of simulation codes.
+#: Prefixes of text lines in the tables of simulation codes.
 _COMMENTS = ("#", "@", "%", "!", ";")
 _GAPS = re.compile(r"[\s,;]+")
-_SNIFFED = 8192
+_SNIFFED_BYTES = 8192
 
 
 def read_text(stream: IO[bytes]) -> FileReading:
-    """Read text to its last line, which must be whole where there is more than one.
+    """Read text to its last line, which must be complete if there are several lines.
 
-    A row is a line that holds more numbers than words. What holds a zero byte is no text, and is
-    not looked into.
+    A row is a line with more numbers than words. A file with a zero byte is not text and is not
+    read.
     """
-    if b"\0" in stream.read(_SNIFFED):
-        return FileReading("bytes", "no text; not looked into")
+    if b"\0" in stream.read(_SNIFFED_BYTES):
+        return FileReading("bytes", "not text; the content was not checked")
     stream.seek(0)
     rows, not_finite, last = 0, None, None
     try:
-        for line in lines(stream):
+        for line in read_lines(stream):
             last = line
             if are_finite(line.text.split()):
                 rows += not line.text.isspace()
                 continue
-            values = _values(line.text)
+            values = _parse_row(line.text)
             rows += bool(values)
             if not_finite is None and not all(map(math.isfinite, values)):
                 not_finite = f"line {line.number}: {line.text.strip()[:60]}"
-    except Cut as error:
-        return FileReading("text", remarks=[f"{error}; not looked into"])
+    except InvalidFile as error:
+        return FileReading("text", remarks=[f"{error}; the content was not checked"])
     count = last.number if last else 0
     content = f"{count} lines, {rows} of numbers" if rows else f"{count} lines"
     alone = count == 1 and last is not None and not last.ended
     return FileReading(
         "text",
         content,
-        problem=_cut_off(last) if last is not None and count > 1 else None,
+        problem=_describe_cut_off(last) if last is not None and count > 1 else None,
         not_finite=not_finite,
         has_numbers=rows > 0,
-        remarks=["its one line has no newline at its end"] if alone else [],
+        remarks=["its only line has no newline at its end"] if alone else [],
     )
 
 
-def _values(text: str) -> list[float]:
-    """Return the numbers of a row, none of a line that is no row."""
+def _parse_row(text: str) -> list[float]:
+    """Return the numbers of a row, or an empty list for a line that is not a row."""
     if text.startswith(_COMMENTS):
         return []
     words = [word for word in _GAPS.split(text) if word]
-    found = [value for value in map(number, words) if value is not None]
+    found = [value for value in map(parse_number, words) if value is not None]
     return found if len(found) * 2 > len(words) else []
 
 
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _HEADER = struct.Struct(">IIBBBBB")
-#: Colour type → samples a pixel.
+#: Colour type → number of samples per pixel.
 _SAMPLES = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}
 _BLOCK = 1 << 16
 
 
 def read_png(source: IO[bytes]) -> FileReading:
-    """Read a picture to its end chunk."""
+    """Read a picture up to its end chunk."""
     header: tuple[int, ...] = ()
     size, unpacker = 0, zlib.decompressobj()
     try:
-        if exactly(source, len(_SIGNATURE), "the signature") != _SIGNATURE:
-            raise Cut("it does not begin as a PNG does")
-        for name, block in _blocks(source):
+        if read_exactly(source, len(_SIGNATURE), "the signature") != _SIGNATURE:
+            raise InvalidFile("the file does not start with the signature of a PNG file")
+        for name, block in _read_chunks(source):
             if name == b"IHDR":
-                header = _checked(_HEADER.unpack(block))
+                header = _check_header(_HEADER.unpack(block))
             rest = block if name == b"IDAT" else b""
             while rest:
                 size += len(unpacker.decompress(rest, _BLOCK))
                 rest = unpacker.unconsumed_tail
         width, height, depth, color, _, _, interlaced = header
-        # Each row begins with a filter byte.
+        # Each row starts with a filter byte.
         expected = height * (1 + (width * depth * _SAMPLES[color] + 7) // 8)
         if not interlaced and size != expected:
-            raise Cut(f"its pixels are {size} bytes, expected {expected}")
-    except (Cut, zlib.error) as error:
+            raise InvalidFile(f"the pixel data has {size} bytes, expected {expected}")
+    except (InvalidFile, zlib.error) as error:
         return FileReading("PNG", problem=str(error))
     return FileReading("PNG", f"{width} x {height} pixels")
 
 
-def _blocks(source: IO[bytes]) -> Iterator[tuple[bytes, bytes]]:
-    """Yield the bytes of each chunk to the last, a block at a time, behind the chunk's name."""
+def _read_chunks(source: IO[bytes]) -> Iterator[tuple[bytes, bytes]]:
+    """Yield the bytes of each chunk in blocks, each block with the name of its chunk."""
     first, name = True, b""
     while name != b"IEND":
-        length, name = struct.unpack(">I4s", exactly(source, 8, "a chunk's head"))
+        length, name = struct.unpack(">I4s", read_exactly(source, 8, "the header of a chunk"))
         chunk = f"chunk {name.decode('latin-1')!r}"
         if first and name != b"IHDR":
-            raise Cut(f"its first {chunk.replace(' ', ' is ', 1)}, expected 'IHDR'")
+            raise InvalidFile(f"its first {chunk.replace(' ', ' is ', 1)}, expected 'IHDR'")
         sum_, left = zlib.crc32(name), length
         while left:
-            block = exactly(source, min(left, _BLOCK), chunk)
+            block = read_exactly(source, min(left, _BLOCK), chunk)
             sum_, left, first = zlib.crc32(block, sum_), left - len(block), False
             if name == b"IHDR" and length != _HEADER.size:
-                raise Cut(f"its header has {length} bytes, expected {_HEADER.size}")
+                raise InvalidFile(f"the PNG header has {length} bytes, expected {_HEADER.size}")
             yield name, block
-        if struct.pack(">I", sum_) != exactly(source, 4, chunk):
-            raise Cut(f"the checksum of {chunk} does not fit")
+        if struct.pack(">I", sum_) != read_exactly(source, 4, chunk):
+            raise InvalidFile(f"the checksum of {chunk} is wrong")
 
 
-def _checked(header: tuple[int, ...]) -> tuple[int, ...]:
+def _check_header(header: tuple[int, ...]) -> tuple[int, ...]:
     width, height, _, color = header[:4]
     if not (width and height and color in _SAMPLES):
-        raise Cut(f"its header says {width} x {height} pixels of colour type {color}")
+        raise InvalidFile(
+            f"the header of the PNG file is not valid, because it gives {width} x {height} pixels "
+            f"and the colour type {color}"
+        )
     return header
 
 
 _MAGIC = b"\x93NUMPY"
-#: Bytes of the longest header that is read, as with NumPy.
-_LONGEST_HEADER = 10_000
-#: Bytes of array data that are read at once.
-_PART = 1 << 20
+#: Maximum number of bytes of a header, the same as in NumPy.
+_MAX_HEADER_BYTES = 10_000
+#: Number of bytes of array data that are read at a time.
+_PART_BYTES = 1 << 20
 _TYPE = re.compile(r"([<>=|])([?bBiufcmMSUVO])(\d*)(\[.*\])?")
-#: Kind and size of a type that can be not finite → how it is unpacked, and how many numbers it is.
+#: Kind and size of a type with non-finite values → struct format and number of floats.
 _FLOATS = {
     ("f", 2): ("e", 1),
     ("f", 4): ("f", 1),
@@ -316,7 +334,7 @@ _FLOATS = {
 
 
 class _Floats(NamedTuple):
-    """Numbers that lie together in an element: where, in which byte order, how many of which."""
+    """Adjacent numbers within an element: their offset, byte order and count."""
 
     offset: int
     order: str
@@ -329,36 +347,41 @@ class _Floats(NamedTuple):
 
 
 def read_npy(source: IO[bytes]) -> FileReading:
-    """Read one array of NumPy to its last byte; nothing is ever unpickled, nor NumPy needed.
+    """Read one NumPy array completely, without NumPy and without unpickling.
 
     Source: numpy.lib.format, "Format Version 1.0" to "3.0".
     """
     try:
-        return _data(source, _array_header(source))
-    except (Cut, ValueError, SyntaxError, KeyError, TypeError) as error:
+        return _read_data(source, _read_array_header(source))
+    except (InvalidFile, ValueError, SyntaxError, KeyError, TypeError) as error:
         return FileReading("NPY", problem=f"{error}")
 
 
-#: What a damaged archive may end in, by how it is packed; LZMA is not in every Python.
-_DAMAGES: tuple[type[Exception], ...] = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError)
-_DAMAGES += (ValueError, OSError)
+#: Errors that a damaged archive may raise. LZMA is not available in every Python.
+_ARCHIVE_ERRORS: tuple[type[Exception], ...] = (
+    zipfile.BadZipFile,
+    zlib.error,
+    EOFError,
+    RuntimeError,
+)
+_ARCHIVE_ERRORS += (ValueError, OSError)
 with suppress(ImportError):
     from lzma import LZMAError
 
-    _DAMAGES += (LZMAError,)
+    _ARCHIVE_ERRORS += (LZMAError,)
 
 
 def read_npz(stream: IO[bytes]) -> FileReading:
-    """Read every array of an archive; its checksums are looked at on the way."""
+    """Read every array of an archive and check the checksums."""
     found: list[tuple[str, FileReading]] = []
     try:
         with zipfile.ZipFile(stream) as archive:
             for name in archive.namelist():
                 with archive.open(name) as source:
                     found.append((name, read_npy(source)))
-                    while source.read(_PART):  # to its end, where the checksum is compared
+                    while source.read(_PART_BYTES):  # the checksum is compared at the end
                         pass
-    except _DAMAGES as error:
+    except _ARCHIVE_ERRORS as error:
         return FileReading("NPZ", problem=str(error))
     named = ", ".join(f"{name} {reading.content}" for name, reading in found)
     return FileReading(
@@ -371,23 +394,29 @@ def read_npz(stream: IO[bytes]) -> FileReading:
     )
 
 
-def _array_header(source: IO[bytes]) -> dict[str, Any]:
-    if exactly(source, len(_MAGIC), "the signature") != _MAGIC:
-        raise Cut("it does not begin as an array of NumPy does")
-    major, _ = exactly(source, 2, "the version")
+def _read_array_header(source: IO[bytes]) -> dict[str, Any]:
+    if read_exactly(source, len(_MAGIC), "the signature") != _MAGIC:
+        raise InvalidFile("the file does not start with the signature of a NumPy array")
+    major, _ = read_exactly(source, 2, "the version")
     width = {1: "<H", 2: "<I", 3: "<I"}.get(major)
     if width is None:
-        raise Cut(f"its format has version {major}, expected 1, 2 or 3")
-    (length,) = struct.unpack(width, exactly(source, struct.calcsize(width), "the header"))
-    if length > _LONGEST_HEADER:
-        raise Cut(f"its header has {length} bytes, more than {_LONGEST_HEADER}")
-    text = exactly(source, length, "the header").decode("utf-8" if major == 3 else "latin-1")
+        raise InvalidFile(
+            f"the NumPy format of the file has version {major}, but wfctl can read only versions "
+            "1, 2 and 3"
+        )
+    (length,) = struct.unpack(width, read_exactly(source, struct.calcsize(width), "the header"))
+    if length > _MAX_HEADER_BYTES:
+        raise InvalidFile(
+            f"the header of the NumPy file has {length} bytes, but at most {_MAX_HEADER_BYTES} "
+            "bytes are allowed"
+        )
+    text = read_exactly(source, length, "the header").decode("utf-8" if major == 3 else "latin-1")
     header: dict[str, Any] = ast.literal_eval(text.strip())
     return header
 
 
-def _element(descr: object) -> tuple[int | None, list[_Floats]]:
-    """Return an element's bytes, None if it is a pickled object, and the numbers in it."""
+def _parse_data_type(descr: object) -> tuple[int | None, list[_Floats]]:
+    """Return the size of an element in bytes, None for a pickled object, and its numbers."""
     if isinstance(descr, str) and (found := _TYPE.fullmatch(descr)) is not None:
         order, kind, digits, _ = found.groups()
         bytes_ = int(digits or 1) * (4 if kind == "U" else 1)
@@ -395,14 +424,14 @@ def _element(descr: object) -> tuple[int | None, list[_Floats]]:
         floats = [_Floats(0, order, *code)] if code is not None else []
         return None if kind == "O" else bytes_, floats
     if not isinstance(descr, list):
-        raise Cut(f"its type is {descr!r}, which NumPy does not have")
+        raise InvalidFile(f"the data type {descr!r} is not a NumPy type")
     size, floats = 0, []
     for _, of_part, *shape in descr:
-        part, own = _element(of_part)
+        part, own = _parse_data_type(of_part)
         times = math.prod(shape[0]) if shape else 1
         if part is None:
             return None, []
-        if [one.size for one in own] == [part]:  # numbers and nothing else lie in a row
+        if [one.size for one in own] == [part]:  # the numbers are contiguous
             floats.append(own[0]._replace(offset=size, numbers=own[0].numbers * times))
         else:
             starts = range(size, size + times * part, part) if own else ()
@@ -411,30 +440,33 @@ def _element(descr: object) -> tuple[int | None, list[_Floats]]:
     return size, floats
 
 
-def _data(source: IO[bytes], header: dict[str, Any]) -> FileReading:
+def _read_data(source: IO[bytes], header: dict[str, Any]) -> FileReading:
     descr, shape = header["descr"], header["shape"]
     if not (isinstance(shape, tuple) and all(isinstance(n, int) and n >= 0 for n in shape)):
-        raise Cut(f"its shape is {shape!r}")
-    size, floats = _element(descr)
+        raise InvalidFile(f"its shape is {shape!r}")
+    size, floats = _parse_data_type(descr)
     words = f"{descr if isinstance(descr, str) else 'record'} "
     words += " x ".join(map(str, shape)) or "scalar"
     if size is None:
-        remark = "holds pickled Python objects, which are not looked into"
+        remark = "contains pickled Python objects, which wfctl does not read"
         return FileReading("NPY", words, remarks=[remark])
     left, not_finite = math.prod(shape) * size, False
-    together = max(1, _PART // max(1, size)) * size
+    together = max(1, _PART_BYTES // max(1, size)) * size
     while left:
-        block = exactly(source, min(left, together), "its data")
+        block = read_exactly(source, min(left, together), "its data")
         left -= len(block)
         not_finite = not_finite or not all(_is_finite(block, size, one) for one in floats)
     if source.read(1):
-        raise Cut("bytes follow its data")
+        raise InvalidFile("the file has extra bytes after its data")
     told = f"NaN or infinity among {words}" if not_finite else None
     return FileReading("NPY", words, not_finite=told, has_numbers=bool(floats))
 
 
 def _is_finite(block: bytes, size: int, floats: _Floats) -> bool:
-    """Whether these numbers of every element are; a block holds whole elements."""
+    """Return whether these numbers are finite in all elements.
+
+    A block contains whole elements.
+    """
     offset, order, code, count = floats
     if size == floats.size:
         numbers = len(block) // size * count
@@ -444,7 +476,7 @@ def _is_finite(block: bytes, size: int, floats: _Floats) -> bool:
     return all(math.isfinite(value) for values in each for value in values)
 
 
-#: The ending of a name, in small letters → what reads such a file.
+#: File name suffix in lower case → function that reads such a file.
 READERS: dict[str, Callable[[IO[bytes]], FileReading]] = {
     ".json": read_json,
     **dict.fromkeys((".jsonl", ".ndjson"), partial(read_json, lines=True)),
@@ -458,7 +490,10 @@ READERS: dict[str, Callable[[IO[bytes]], FileReading]] = {
 
 
 def read_output(path: Path) -> FileReading | None:
-    """Read a file as its name says, a block at a time; None if its type is not known."""
+    """Read a file in blocks, by the type that its name shows.
+
+    Return None for an unknown type.
+    """
     reader = READERS.get(path.suffix.lower())
     if reader is None:
         return None

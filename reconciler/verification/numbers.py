@@ -1,4 +1,4 @@
-"""The numbers of a stage, and whether they are there."""
+"""Read the numbers of a stage and check that they exist."""
 
 from __future__ import annotations
 
@@ -7,23 +7,21 @@ from pathlib import Path
 
 from lifecycle.payload import models as p
 from lifecycle.state.workflow import Stage, Workflow
-from lifecycle.sweeps.definition import is_sweep, table_of
-from lifecycle.words.metrics import Metric, file_of, metrics_of, resolved
+from lifecycle.words.metrics import Metric, file_of, resolve_result
 from reconciler.records.numbers import measured
+from service.root.entries import exists
 
 
-def numbers_of(
+def measure_numbers(
     root: Path, state: Workflow, stage: Stage
 ) -> tuple[list[p.Check], list[p.MeasuredNumber]]:
-    """Return the numbers of a stage, and a check of each that it is there.
+    """Return the numbers of a stage, and for each number a check that it exists.
 
-    Of a sweep they are those of its best task, by each metric that says which is the better.
+    For a sweep, these are the numbers of its best task for each metric that defines the best.
     """
-    checks = [*_files(root, state, stage)]
-    if is_sweep(stage.parameters):
-        return checks, _of_tasks(root, state, stage)
-    found = []
-    for name, metric in metrics_of(stage.parameters).items():
+    checks = [*_check_result_files(root, state, stage)]
+    found = _find_best_task_numbers(root, state, stage)
+    for name, metric in stage.work.output_metrics.items():
         path = file_of(stage.id, stage.outputs, metric)
         about = f"metrics.{name}"
         try:
@@ -34,21 +32,25 @@ def numbers_of(
             continue
         told = f"{value!r}" if error is None else f"{value!r} ± {error!r}"
         checks.append(p.Check(name=about, passed=True, detail=f"{told} {metric.unit}".rstrip()))
-        found.append(_of(metric, value, error, path))
+        found.append(_build_number(metric, value, error, path))
     return checks, found
 
 
-def _files(root: Path, state: Workflow, stage: Stage) -> Iterator[p.Check]:
-    """Yield a check of each file that answers the question and lies in a folder of the outputs."""
+def _check_result_files(root: Path, state: Workflow, stage: Stage) -> Iterator[p.Check]:
+    """Yield a check of each result file of the workflow that is in the stage's output folders."""
     for text in state.results:
-        named = resolved(text, [stage])
+        named = resolve_result(text, [stage])
         if named is not None and named.path and named.path not in stage.outputs:
-            is_there = (root / named.path).exists()
-            told = named.path if is_there else f"{named.path}, which the results name, is not there"
+            is_there = exists(root / named.path)
+            told = (
+                named.path
+                if is_there
+                else f"{named.path}, which the plan names as a result, does not exist"
+            )
             yield p.Check(name=f"results: {named.path}", passed=is_there, detail=told)
 
 
-def _of(
+def _build_number(
     metric: Metric, value: float, error: float | None, path: str, task: str | None = None
 ) -> p.MeasuredNumber:
     return p.MeasuredNumber(
@@ -62,11 +64,11 @@ def _of(
     )
 
 
-def _of_tasks(root: Path, state: Workflow, stage: Stage) -> list[p.MeasuredNumber]:
-    wanted = [metric for metric in metrics_of(stage.parameters).values() if metric.better]
+def _find_best_task_numbers(root: Path, state: Workflow, stage: Stage) -> list[p.MeasuredNumber]:
+    wanted = [metric for metric in stage.work.task_metrics.values() if metric.better]
     if not wanted:
         return []
-    from reconciler.sweep.tasks import Task, tasks_of  # only of a sweep that names its best
+    from reconciler.sweep.tasks import Task, tasks_of  # only for a sweep
 
     tasks = [task for task in tasks_of(root, state, stage) if task.state == "done"]
 
@@ -76,10 +78,12 @@ def _of_tasks(root: Path, state: Workflow, stage: Stage) -> list[p.MeasuredNumbe
         return choose(having, key=lambda task: task.metrics[metric.name], default=None)
 
     found = [(metric, best(metric)) for metric in wanted]
-    tables = table_of(stage.id)
+    tables = stage.work.tables
     table = next((path for path in tables if path in stage.outputs), tables[0])
     return [
-        _of(metric, task.metrics[metric.name], task.errors.get(metric.name), table, task.point.key)
+        _build_number(
+            metric, task.metrics[metric.name], task.errors.get(metric.name), table, task.point.key
+        )
         for metric, task in found
         if task is not None
     ]

@@ -1,4 +1,4 @@
-"""The checks of one output: there, not empty, new, whole, and made of finite numbers."""
+"""Check one output: it exists, is not empty, is new, is complete and has finite numbers."""
 
 from __future__ import annotations
 
@@ -13,118 +13,133 @@ from typing import TypeAlias
 from lifecycle.payload import models as p
 from reconciler.attempt.markers import check_inputs
 from reconciler.errors import EmptyInput, MissingInput
-from reconciler.verification.file_types import Cut, FileReading, lines, read_output
+from reconciler.verification.file_types import FileReading, InvalidFile, read_lines, read_output
+from service.root.entries import (
+    describe_inspection_error,
+    describe_unreadable_entries,
+    exists,
+    find_files,
+    is_folder,
+)
 
 Found: TypeAlias = "tuple[list[p.Check], p.FileDigest | None]"
-#: Files of a folder that a check names.
-_NAMED = 5
+#: Maximum number of files of a folder that a check names.
+_MAX_NAMED_FILES = 5
 
 
-def check(root: Path, path: str, launched_at: int | None, *, new: bool = False) -> Found:
-    """Check an output, a file or a folder of files; ``path`` is relative to ``root``.
+def check_output(root: Path, path: str, launched_at: int | None, *, new: bool = False) -> Found:
+    """Check an output, a file or a folder of files. ``path`` is relative to ``root``.
 
-    ``launched_at`` is when its attempt was launched, in ns by the clock of the file system; None
-    where no record tells it; ``new`` says that the output is known to have come after it, by
-    whatever clock. The digest is None if there is nothing whole to take it of.
+    ``launched_at`` is the launch time of its attempt, in ns by the clock of the file system, or
+    None if unknown. ``new`` means that another clock shows that the output is newer. The digest is
+    None if there is no complete output.
     """
     place = root / path
-    if not place.exists():
-        return [_check(path, "exists", "it is missing")], None
-    before = _marks(place)
-    checks = [_check(path, "exists", None, "folder" if place.is_dir() else "file")]
+    if not exists(place):
+        reason = describe_inspection_error(place)
+        problem = "it is missing" if reason is None else f"cannot be read: {reason}"
+        return [_build_check(path, "exists", problem)], None
+    before = _read_file_stamps(place)
+    checks = [_build_check(path, "exists", None, "folder" if is_folder(place) else "file")]
+    if (unreadable := describe_unreadable_entries(place)) is not None:
+        return [*checks, _build_check(path, "can be read", unreadable)], None
     try:
         (found,) = check_inputs(root, [path])
     except EmptyInput:
-        return [*checks, _check(path, "is not empty", "it is empty")], None
+        return [*checks, _build_check(path, "is not empty", "it is empty")], None
     except MissingInput:
-        return [_check(path, "exists", "it is neither a file nor a folder")], None
-    checks.append(_check(path, "is not empty", None, f"{found.size} bytes"))
-    checks.append(_newer(path, place, launched_at, new=new))
-    checks += _readings(path, place)
-    if _marks(place) != before:
-        checks.append(_check(path, "is left alone", "it changed while it was looked at"))
+        return [_build_check(path, "exists", "neither a file nor a folder")], None
+    checks.append(_build_check(path, "is not empty", None, f"{found.size} bytes"))
+    checks.append(_check_is_newer(path, place, launched_at, new=new))
+    checks += _check_content(path, place)
+    if _read_file_stamps(place) != before:
+        checks.append(_build_check(path, "is left alone", "the file changed during the check"))
         return checks, None
     return checks, p.FileDigest(path=path, size=found.size, sha256=found.sha256)
 
 
-def _check(
+def _build_check(
     path: str, what: str, problem: str | None, detail: str = "", remarks: Sequence[str] = ()
 ) -> p.Check:
     return p.Check(
         name=f"{path} {what}",
         passed=problem is None,
-        detail=_shown(problem if problem is not None else detail),
-        findings=[_shown(remark) for remark in remarks],
+        detail=_escape_bytes(problem if problem is not None else detail),
+        findings=[_escape_bytes(remark) for remark in remarks],
     )
 
 
-def _shown(text: str) -> str:
-    """Return text as the log can hold it: bytes that are no UTF-8 are spelled out."""
+def _escape_bytes(text: str) -> str:
+    """Return text in a form that the log accepts, with escapes for bytes that are not UTF-8."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 
-def _files(place: Path) -> Iterator[Path]:
-    if not place.is_dir():
+def _list_files(place: Path) -> Iterator[Path]:
+    if not is_folder(place):
         yield place
         return
-    yield from (file for file in sorted(place.rglob("*")) if file.is_file())
+    yield from find_files(place)
 
 
-def _marks(place: Path) -> list[tuple[str, int, int, int]]:
-    """Return what changes where somebody writes to a file."""
-    found = ((file, file.stat()) for file in _files(place))
+def _read_file_stamps(place: Path) -> list[tuple[str, int, int, int]]:
+    """Return values that change when a process writes to a file."""
+    found = ((file, file.stat()) for file in _list_files(place))
     return [(str(file), s.st_ino, s.st_size, s.st_mtime_ns) for file, s in found]
 
 
-def _newer(path: str, place: Path, launched_at: int | None, *, new: bool) -> p.Check:
-    """Compare when each file came into place with the launch.
+def _check_is_newer(path: str, place: Path, launched_at: int | None, *, new: bool) -> p.Check:
+    """Check that each file came into place after the launch.
 
-    A file may carry an old modification time (cp -p, tar, wget); that is remarked.
+    A file with an old modification time (cp -p, tar, wget) gets a remark.
     """
     what = "is newer than the launch"
     if launched_at is None:
-        return _check(path, what, None, "not compared: no record tells when it was launched")
-    times = {file: file.stat() for file in _files(place)}
+        return _build_check(
+            path, what, None, "not compared: the time of the launch is not recorded"
+        )
+    times = {file: file.stat() for file in _list_files(place)}
     old = [file for file, found in times.items() if found.st_ctime_ns < launched_at]
     if old and not new:
-        return _check(path, what, f"it is from before the launch{_names(place, old)}")
+        return _build_check(
+            path, what, f"the file is older than the launch{_format_names(place, old)}"
+        )
     modified = [file for file, found in times.items() if found.st_mtime_ns < launched_at]
     if not modified:
-        return _check(path, what, None)
+        return _build_check(path, what, None)
     when = datetime.fromtimestamp(
         (min(times[file].st_mtime_ns for file in modified)) // 10**9, UTC
     ).strftime("%Y-%m-%dT%H:%M:%SZ")
-    remark = f"put in place after it, but last modified {when}{_names(place, modified)}"
-    return _check(path, what, None, remarks=[remark])
+    remark = f"created after the launch, but last modified {when}{_format_names(place, modified)}"
+    return _build_check(path, what, None, remarks=[remark])
 
 
-def _names(place: Path, files: Sequence[Path]) -> str:
-    if not place.is_dir():
+def _format_names(place: Path, files: Sequence[Path]) -> str:
+    if not is_folder(place):
         return ""
-    names = ", ".join(os.path.relpath(file, place) for file in files[:_NAMED])
-    return f": {names}{' …' if len(files) > _NAMED else ''}"
+    names = ", ".join(os.path.relpath(file, place) for file in files[:_MAX_NAMED_FILES])
+    return f": {names}{' …' if len(files) > _MAX_NAMED_FILES else ''}"
 
 
-def _readings(path: str, place: Path) -> list[p.Check]:
-    """Read every file whose type is known: a check for its form, and one for its numbers."""
-    found = [(os.path.relpath(file, place), read_output(file)) for file in _files(place)]
+def _check_content(path: str, place: Path) -> list[p.Check]:
+    """Read every file of a known type, and return checks of its format and its numbers."""
+    found = [(os.path.relpath(file, place), read_output(file)) for file in _list_files(place)]
     read = [(name, reading) for name, reading in found if reading is not None]
     if not read:
         return []
     have_numbers = any(reading.has_numbers for _, reading in read)
-    if place.is_dir():
-        checks = [_of_folder(path, "can be read", read, lambda r: r.problem)]
-        numbers = _of_folder(path, "is finite", read, lambda r: r.not_finite)
+    if is_folder(place):
+        checks = [_check_folder(path, "can be read", read, lambda r: r.problem)]
+        numbers = _check_folder(path, "is finite", read, lambda r: r.not_finite)
     else:
         ((_, one),) = read
         form = f"reads as {one.kind}"
-        checks = [_check(path, form, one.problem, one.content, one.remarks)]
-        numbers = _check(path, "is finite", one.not_finite)
+        checks = [_build_check(path, form, one.problem, one.content, one.remarks)]
+        numbers = _build_check(path, "is finite", one.not_finite)
         have_numbers = have_numbers or one.not_finite is not None
     return [*checks, numbers] if have_numbers else checks
 
 
-def _of_folder(
+def _check_folder(
     path: str,
     what: str,
     readings: Sequence[tuple[str, FileReading]],
@@ -133,9 +148,9 @@ def _of_folder(
     problems = [(name, problem_of(reading)) for name, reading in readings]
     told = [f"{name}: {problem}" for name, problem in problems if problem is not None]
     remarks = [f"{name}: {remark}" for name, reading in readings for remark in reading.remarks]
-    more = f" and {len(told) - _NAMED} more" if len(told) > _NAMED else ""
-    problem = "; ".join(told[:_NAMED]) + more if told else None
-    return _check(path, what, problem, f"{len(readings)} files", remarks[:_NAMED])
+    more = f" and {len(told) - _MAX_NAMED_FILES} more" if len(told) > _MAX_NAMED_FILES else ""
+    problem = "; ".join(told[:_MAX_NAMED_FILES]) + more if told else None
+    return _build_check(path, what, problem, f"{len(readings)} files", remarks[:_MAX_NAMED_FILES])
 
 
 _ERROR = re.compile(
@@ -145,37 +160,37 @@ _ERROR = re.compile(
     re.IGNORECASE,
 )
 _WARNING = re.compile(r"\bwarn(ing)?s?\b", re.IGNORECASE)
-#: What looks like an error and is not: a count of zero, and the words of statistics.
-_HARMLESS = re.compile(
+#: Lines that look like an error but are harmless: a count of zero, and terms of statistics.
+_HARMLESS_ERROR = re.compile(
     r"\b(no|0|zero|without) (errors?|warnings?)\b|\b(errors?|warnings?)\s*[:=]\s*(0|none)\b"
     r"|\b(standard|std|relative|rms|mean|max|absolute|squared?|statistical) errors?\b"
     r"|\berror (bars?|estimates?|tolerance)\b",
     re.IGNORECASE,
 )
-#: Lines that are quoted, and characters of each.
-_SHOWN, _WIDTH = 5, 160
+#: Maximum number of quoted lines, and of characters per line.
+_MAX_QUOTED_LINES, _MAX_LINE_WIDTH = 5, 160
 
 
-def scan(path: Path) -> tuple[str, list[str]]:
-    """Look through a log, a line at a time.
+def scan_log(path: Path) -> tuple[str, list[str]]:
+    """Scan a log line by line.
 
-    Returns how many lines speak of errors and warnings, in words, and the first of them.
+    Returns the number of lines with errors and warnings as text, and the first of these lines.
     """
     found: Counter[str] = Counter()
     first: list[str] = []
     with path.open("rb") as stream:
         try:
-            for line in lines(stream):
-                rest = _HARMLESS.sub("", line.text)
+            for line in read_lines(stream):
+                rest = _HARMLESS_ERROR.sub("", line.text)
                 is_error = _ERROR.search(rest)
                 if not is_error and not _WARNING.search(rest):
                     continue
                 found["error" if is_error else "warning"] += 1
-                if len(first) < _SHOWN:
-                    shown = line.text.strip()[:_WIDTH].encode("utf-8", "replace").decode()
+                if len(first) < _MAX_QUOTED_LINES:
+                    shown = line.text.strip()[:_MAX_LINE_WIDTH].encode("utf-8", "replace").decode()
                     clean = "".join(c if c.isprintable() else " " for c in shown)
                     first.append(f"line {line.number}: {clean}")
-        except Cut as cut:
+        except InvalidFile as cut:
             first.append(str(cut))
     counts = ((word, found[word]) for word in ("error", "warning"))
     told = (f"{n or 'no'} {word} {'line' if n == 1 else 'lines'}" for word, n in counts)

@@ -1,8 +1,8 @@
-"""Kept outputs of an earlier good attempt, in place of a computation from the same.
+"""Reuse kept outputs of an earlier successful attempt with the same inputs instead of computing.
 
-The rules compare the definition. Here the files are compared by whole digests: what a computation
-would be sent now, and the outputs where they are kept. Copies are put in place and digested again
-before anything is recorded; what is kept stays as it is.
+The rules compare the definitions. This module compares full digests of the files: the current
+inputs of a computation, and the kept outputs. Copies are put in place and checked again before the
+reuse is recorded. The kept files are not changed.
 """
 
 from __future__ import annotations
@@ -21,21 +21,22 @@ from lifecycle.state.workflow import Attempt, Stage, Workflow
 from reconciler.attempt.markers import clear_stale, digests, is_as
 from reconciler.attempt.paths import ATTEMPTS, KEPT, forwarded
 from reconciler.context import Jobs
-from reconciler.control.dispatch import make_room
+from reconciler.control.dispatch import move_old_outputs_aside
 from reconciler.control.stopping import stop_all
 from reconciler.control.strangers import check_strangers
 from reconciler.errors import MissingInput
 from reconciler.files.described import submission_of
 from reconciler.files.freshness import check_results
-from reconciler.verification.verify import completion, verify
+from reconciler.verification.verify import build_completion, verify_stage
 from service.root.disk import sync_folder
+from service.root.entries import is_folder
 from service.writing.amendments import check_edits
 from service.writing.stream_writer import WriteOptions
 from service.writing.workflow_service import Outcome
 from wording import Worded
 
-#: Characters of what was wrong with kept outputs that a note holds.
-_NOTE = 1_000
+#: Maximum number of characters of the problem with kept outputs in a note.
+_MAX_NOTE_LENGTH = 1_000
 
 
 class NothingToReuse(Worded, Refused):
@@ -43,8 +44,9 @@ class NothingToReuse(Worded, Refused):
 
     code = "nothing_to_reuse"
     text = (
-        "{stage}: expected a good attempt that computed from the same, with its outputs kept; "
-        "found {why}. `wfctl dispatch {stage}` computes."
+        "{stage}: no kept outputs can be reused: expected a completed attempt with the same "
+        "definition and inputs, found {why}. Run `wfctl dispatch {stage}` to compute the "
+        "stage."
     )
     untold = ("why",)
     stage: str
@@ -53,41 +55,41 @@ class NothingToReuse(Worded, Refused):
 
 @dataclass(frozen=True, slots=True)
 class KeptOutputs:
-    """Outputs of an attempt, and where each lies now; paths relative to the root."""
+    """Outputs of an attempt and their current locations, relative to the root."""
 
     attempt: Attempt
     places: Mapping[str, str]
 
     def command(self, stage: str) -> p.OutputsReused:
-        """Return the command that records that they are reused."""
+        """Return the command that records the reuse of these outputs."""
         given = {"outputs": self.attempt.results, "inputs": self.attempt.inputs}
         return p.OutputsReused.model_validate({"stage": stage, "attempt": self.attempt.id, **given})
 
 
-def kept_outputs(
+def find_kept_outputs(
     jobs: Jobs, state: Workflow, stage: Stage, named: str | None = None
 ) -> KeptOutputs | NothingToReuse:
-    """Return outputs that could be reused, of the attempt that is named or of the newest.
+    """Return the kept outputs of the named attempt, or of the newest attempt that fits.
 
-    Digests everything that it compares. Nothing is written.
+    Computes the digests of all compared files. Writes nothing.
     """
-    why = "none whose definition was the present one"
+    why = "no attempt with the current definition"
     for one in reusable(state, stage):
         if named not in (None, one.id):
             continue
-        changed = _others(jobs, state, stage, one)
-        places = {} if changed else dict(_places(jobs.root, stage, one))
+        changed = _find_changed_inputs(jobs, state, stage, one)
+        places = {} if changed else dict(_find_kept_places(jobs.root, stage, one))
         lost = [file["path"] for file in one.results if file["path"] not in places]
         if not changed and not lost:
             return KeptOutputs(one, places)
-        why = f"other inputs than {one.id} had: {', '.join(changed)}"
+        why = f"that {one.id} used other inputs: {', '.join(changed)}"
         if not changed:
-            why = f"that outputs of {one.id} are kept no more, or were changed: {', '.join(lost)}"
+            why = f"that outputs of {one.id} no longer exist or were changed: {', '.join(lost)}"
     return NothingToReuse(stage.id, why)
 
 
-def _others(jobs: Jobs, state: Workflow, stage: Stage, one: Attempt) -> list[str]:
-    """Return what a computation would be sent now and is not what the attempt was sent."""
+def _find_changed_inputs(jobs: Jobs, state: Workflow, stage: Stage, one: Attempt) -> list[str]:
+    """Return the current inputs of a computation that differ from the inputs of the attempt."""
     given = submission_of(jobs.root, state, stage, anew=True)
     given = {**given, "machine": {"local_root": str(jobs.root)}}
     try:
@@ -100,8 +102,8 @@ def _others(jobs: Jobs, state: Workflow, stage: Stage, one: Attempt) -> list[str
     return sorted(path for path in {*found, *then} if found.get(path) != then.get(path))
 
 
-def _places(root: Path, stage: Stage, one: Attempt) -> Iterator[tuple[str, str]]:
-    """Yield each output of an attempt that is whole somewhere, with the path it is kept under."""
+def _find_kept_places(root: Path, stage: Stage, one: Attempt) -> Iterator[tuple[str, str]]:
+    """Yield each complete output of an attempt with the path under which it is kept."""
     folders = [stage.id, *(f"{stage.id}.v{number}" for number in range(stage.kept, 0, -1))]
     for file in one.results:
         path = file["path"]
@@ -117,10 +119,11 @@ def _places(root: Path, stage: Stage, one: Attempt) -> Iterator[tuple[str, str]]
                 break
 
 
-def reuse(jobs: Jobs, id_: str, named: str | None, options: WriteOptions) -> Outcome:
-    """Put kept outputs of the stage in place and record it; they are to be verified then.
+def reuse_outputs(jobs: Jobs, id_: str, named: str | None, options: WriteOptions) -> Outcome:
+    """Put kept outputs of the stage in place and record the reuse.
 
-    Raises NothingToReuse, and what the rules raise: the stage is ready, as for a dispatch.
+    They must be verified afterwards. Raises NothingToReuse, or any error of the rules. The stage
+    must be ready, as for a dispatch.
     """
     options = replace(options, content={"reuse": id_, "attempt": named})
     first = jobs.service.first_answer(options)
@@ -131,7 +134,7 @@ def reuse(jobs: Jobs, id_: str, named: str | None, options: WriteOptions) -> Out
         stop_all(jobs)
     with jobs.sole(id_):
         state = jobs.service.state()
-        kept = kept_outputs(jobs, state, state.stage(id_), named)
+        kept = find_kept_outputs(jobs, state, state.stage(id_), named)
         if isinstance(kept, NothingToReuse):
             raise kept
         jobs.service.rehearse(kept.command(id_))
@@ -141,21 +144,21 @@ def reuse(jobs: Jobs, id_: str, named: str | None, options: WriteOptions) -> Out
 
 
 def _put_in_place(jobs: Jobs, state: Workflow, stage: Stage, kept: KeptOutputs) -> None:
-    """Copy what is kept to where the stage has it; whatever lies there is moved aside first."""
+    """Copy kept outputs to their places in the stage, and move existing files aside first."""
     check_results(jobs.root, state, stage)
     check_strangers(jobs, state, stage)
     previous = stage.attempt.name if stage.attempt else None
-    make_room(jobs, state, stage)
+    move_old_outputs_aside(jobs, state, stage)
     clear_stale(jobs.root, stage.id, [*stage.outputs, *kept.places], previous)
-    # They may just have been moved.
-    places = dict(_places(jobs.root, stage, kept.attempt))
+    # The outputs may just have been moved.
+    places = dict(_find_kept_places(jobs.root, stage, kept.attempt))
     for file in kept.attempt.results:
         path = file["path"]
         if path not in places:
-            raise NothingToReuse(stage.id, f"that {path} is kept no more")
+            raise NothingToReuse(stage.id, f"that {path} no longer exists")
         source, target = jobs.root / places[path], jobs.root / path
         target.parent.mkdir(parents=True, exist_ok=True)
-        if source.is_dir():
+        if is_folder(source):
             shutil.copytree(source, target, symlinks=True)
         else:
             shutil.copy2(source, target)
@@ -166,14 +169,14 @@ def _put_in_place(jobs: Jobs, state: Workflow, stage: Stage, kept: KeptOutputs) 
             raise NothingToReuse(stage.id, f"that {path} changed while it was copied")
 
 
-def taken(
+def reuse_if_configured(
     jobs: Jobs, id_: str, *, sync: bool = False, options: WriteOptions | None = None
 ) -> Outcome | None:
-    """Take kept outputs for a stage that is ready, where that is to be; say so where it could be.
+    """Reuse kept outputs for a ready stage if configured, or report that a reuse is possible.
 
-    It is to be by ``session_config.reuse: take``, and where only the criteria have changed: kept
-    outputs that do not hold by them are moved aside again, and the stage is to be computed. None
-    where it is: anyone who dispatches a stage asks here first.
+    Outputs are reused if ``session_config.reuse`` is ``take``, and if only the criteria have
+    changed. Kept outputs that fail the criteria are moved aside again, and the stage must be
+    computed. Returns None if the stage must be computed. Every dispatch calls this function first.
     """
     state = jobs.service.state()
     stage = state.stage(id_)
@@ -181,14 +184,14 @@ def taken(
     alone = has_results_kept(stage) and is_judged_alone(state, stage)
     if not (alone and reusable(state, stage)):
         return None
-    kept = kept_outputs(jobs, state, stage)
+    kept = find_kept_outputs(jobs, state, stage)
     if isinstance(kept, NothingToReuse):
         return None
     if state.session_config.get("reuse", "offer") != "take" and not stage.is_rejudged:
         jobs.say(
-            f"{stage.id}: {kept.attempt.id} computed from the same and its outputs are kept; it is "
-            f"computed again all the same (`wfctl stage reuse {stage.id}` takes such outputs, "
-            "session_config.reuse: take always)",
+            f"{stage.id}: {kept.attempt.id} has the same definition and inputs, and its "
+            "outputs are kept, but the stage is computed again. `wfctl stage reuse "
+            f"{stage.id}` would reuse the outputs; 'session_config.reuse: take' always does so",
             stage=stage.id,
         )
         return None
@@ -196,26 +199,30 @@ def taken(
         return jobs.service.handle(kept.command(id_), options=options)
     check_edits(jobs.service, id_)
     stop_all(jobs)
-    return _verified(jobs, state, stage, kept, options)
+    return _reuse_if_valid(jobs, state, stage, kept, options)
 
 
-def _verified(
+def _reuse_if_valid(
     jobs: Jobs, state: Workflow, stage: Stage, kept: KeptOutputs, options: WriteOptions
 ) -> Outcome | None:
     with jobs.sole(stage.id):
         jobs.service.rehearse(kept.command(stage.id))
         _put_in_place(jobs, state, stage, kept)
-        found = verify(jobs, replace(stage, reused=kept.attempt.id))
+        found = verify_stage(jobs, replace(stage, reused=kept.attempt.id))
         if found.problems:
-            text = f"kept outputs of {kept.attempt.id} do not hold: {found.problems}"[:_NOTE]
-            jobs.record(p.NoteLogged(stage=stage.id, text=f"{text}; it is computed"))
+            text = (
+                f"the kept outputs of {kept.attempt.id} do not pass the checks: {found.problems}"[
+                    :_MAX_NOTE_LENGTH
+                ]
+            )
+            jobs.record(p.NoteLogged(stage=stage.id, text=f"{text}; the stage is computed"))
             return None
         outcome = jobs.service.handle(kept.command(stage.id), options=options)
         jobs.tell(outcome)
     now = outcome.state.stage(stage.id)
-    # If nobody but a person or an agent can judge them, they are judged as any outputs are.
+    # If only a person or an agent can judge these outputs, they are judged like all outputs.
     with suppress(NeedsConsent):
-        over = jobs.record(completion(jobs, now, found))
+        over = jobs.record(build_completion(jobs, now, found))
         events = (*outcome.events, *over.events)
         return replace(outcome, events=events, state=over.state, stands=over.stands)
     return outcome

@@ -1,11 +1,12 @@
-"""Verification: what stands between post_processing and completed."""
+"""Verify a stage in post_processing before its completion."""
 
 from __future__ import annotations
 
 import os
 import secrets
 import subprocess
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from tempfile import TemporaryFile
 from typing import Any
 
@@ -13,46 +14,54 @@ from lifecycle.errors import NeedsConsent
 from lifecycle.payload import models as p
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Stage, Workflow
-from lifecycle.sweeps.variables import environment
-from projections.words.account import stale
+from lifecycle.sweeps.variables import command_variables, verify_variables
+from projections.words.account import find_stale_stages
 from reconciler.attempt import execution_host
 from reconciler.attempt.paths import RUN, AttemptPaths, of_recorded
 from reconciler.context import Jobs
-from reconciler.control.stopping import Claims, bound
-from reconciler.files.described import check_launched, check_pinned, check_verdict
-from reconciler.files.freshness import deviations
-from reconciler.host.processes import began_with
+from reconciler.control.stopping import Claims, require_version
+from reconciler.files.compiled_modules import hide_compiled_modules
+from reconciler.files.described import check_agreed, check_launched, check_verdict
+from reconciler.files.freshness import find_deviations
+from reconciler.host.processes import find_processes_with
 from reconciler.records import traces
 from reconciler.submission.build import ERROR_LOG, OUTPUT_LOG
-from reconciler.submission.fields import places
+from reconciler.submission.fields import build_place_variables
 from reconciler.verdict.diagnosis import in_words, of_checks
-from reconciler.verification.numbers import numbers_of
-from reconciler.verification.output_checks import check, scan
+from reconciler.verification.numbers import measure_numbers
+from reconciler.verification.output_checks import check_output, scan_log
+from service.consent.check_files import (
+    find_changed_check_files,
+    find_loaded_files,
+)
+from service.root.entries import is_file
 from service.writing.stream_writer import WriteOptions
 from service.writing.workflow_service import Outcome
 
-#: Characters of a verify command's output that a check keeps.
-_TAIL = 2_000
-_LOOKED = " was looked through"
+#: Maximum number of characters of a verify command's output in a check.
+_MAX_OUTPUT_LENGTH = 2_000
+_SCANNED = " was looked through"
 
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """What the checks of a stage found."""
+    """The results of the checks of a stage."""
 
     checks: tuple[p.Check, ...]
     outputs: tuple[p.FileDigest, ...]
     judged: bool
     metrics: tuple[p.MeasuredNumber, ...] = ()
+    #: Files of the check that have changed since the start of the attempt.
+    check_files: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def decides(self) -> bool:
-        """Whether anything was checked that could have failed: a log is only looked through."""
-        return self.judged or any(not (check.name.endswith(_LOOKED)) for check in self.checks)
+        """Return whether any check could have failed. A log is only scanned."""
+        return self.judged or any(not (check.name.endswith(_SCANNED)) for check in self.checks)
 
     @property
     def problems(self) -> str:
-        """The checks that failed, in words; empty if all passed."""
+        """The messages of the failed checks, or "" if all passed."""
         return "; ".join(in_words(check) for check in self.checks if not check.passed)
 
     def to_dict(self) -> dict[str, Any]:
@@ -66,45 +75,63 @@ class Verification:
         }
 
 
-def verify(jobs: Jobs, stage: Stage) -> Verification:
-    """Check the stage's outputs, look through its logs, then run ``parameters.verify`` in the root.
+def verify_stage(jobs: Jobs, stage: Stage) -> Verification:
+    """Check the stage's outputs, scan its logs, then run ``parameters.verify`` in the root.
 
-    ``judged`` says whether the success criteria themselves were decided by a command, which is
-    only asked where every check before it passed. What a log says of errors and warnings is
-    reported and fails nothing.
+    ``judged`` states whether a command decided the success criteria themselves. The command runs
+    only if all previous checks passed. Errors and warnings in a log are reported and never fail a
+    check.
     """
-    attempt = _attempt(jobs, stage)
-    # By the clock that the outputs have their times from, which need not be this machine's.
+    attempt = _find_launched_attempt(jobs, stage)
+    # Use the clock of the output files, which may differ from the clock of this machine.
     since = None if attempt is None else traces.known_launch(attempt)
     found = []
     for path in stage.outputs:
         new = attempt is not None and bool(traces.is_new(attempt, path))
-        found.append(check(jobs.root, path, since, new=new))
-    numbered, numbers = numbers_of(jobs.root, jobs.service.state(), stage)
-    checks = [*(check for checks, _ in found for check in checks), *numbered, *_logs(jobs, stage)]
+        found.append(check_output(jobs.root, path, since, new=new))
+    numbered, numbers = measure_numbers(jobs.root, jobs.service.state(), stage)
+    checks = [
+        *(check for checks, _ in found for check in checks),
+        *numbered,
+        *_scan_logs(jobs, stage),
+    ]
     command = stage.parameters.get("verify")
     check_verdict(jobs, jobs.service.state(), stage)
     if command:
-        check_pinned(jobs, jobs.service.state(), stage.id)
+        check_agreed(jobs, jobs.service.state(), stage.id)
+    changed = dict[str, str]()
     if command and all(check.passed for check in checks):
-        checks.append(_command(jobs, stage, str(command)))
+        changed = _find_changed_check_files(jobs, stage)
+        checks.append(_run_command(jobs, stage, str(command)))
     digests = tuple(digest for _, digest in found if digest is not None)
-    return Verification(tuple(checks), digests, bool(command), tuple(numbers))
+    return Verification(tuple(checks), digests, bool(command), tuple(numbers), changed)
+
+
+def _find_changed_check_files(jobs: Jobs, stage: Stage) -> dict[str, str]:
+    """Return the files of the check that have changed since the start of the attempt."""
+    source = stage.source
+    if source is None or source.beside is None:
+        return {}
+    recorded = {**source.beside, **source.scripts}
+    return find_changed_check_files(jobs.root, jobs.service.state(), stage, recorded)
 
 
 def verify_again(jobs: Jobs, state: Workflow, stage: Stage) -> Verification:
-    """As `verify`; of a completed stage its results and inputs are compared with the log, whole."""
-    found = verify(jobs, stage)
+    """Verify a stage.
+
+    For a completed stage, also compare its results and inputs with the log.
+    """
+    found = verify_stage(jobs, stage)
     if stage.status is not Status.COMPLETED:
         return found
-    from reconciler.sweep.deviations import all_deviations  # only for a completed stage
+    from reconciler.sweep.deviations import find_all_deviations  # needed only for a completed stage
 
-    own = all_deviations(jobs.root, state, only=[stage.id])
+    own = find_all_deviations(jobs.root, state, only=[stage.id])
     wrong = {(one.what, one.path): one.said for one in own}
-    others = [one for one in deviations(jobs.root, state) if one.stage != stage.id]
-    for why in stale(state, [*own, *others]).get(stage.id, []):
+    others = [one for one in find_deviations(jobs.root, state) if one.stage != stage.id]
+    for why in find_stale_stages(state, [*own, *others]).get(stage.id, []):
         if why not in wrong.values():
-            wrong["what it rests on", why.partition(",")[0]] = why
+            wrong["dependency", why.partition(",")[0]] = why
     known = [("result", one["path"]) for one in stage.results]
     known += [key for key in wrong if key not in known]
     compared = [
@@ -118,36 +145,39 @@ def verify_again(jobs: Jobs, state: Workflow, stage: Stage) -> Verification:
     return replace(found, checks=(*found.checks, *compared))
 
 
-def _attempt(jobs: Jobs, stage: Stage) -> AttemptPaths | None:
+def _find_launched_attempt(jobs: Jobs, stage: Stage) -> AttemptPaths | None:
     newest = stage.attempt
     if newest is None or stage.reused is not None:
-        return None  # outputs that are reused are older than any launch
+        return None  # reused outputs are older than any launch
     return of_recorded(jobs.root, "", stage.id, newest)
 
 
-def _logs(jobs: Jobs, stage: Stage) -> list[p.Check]:
-    """Return what the logs of the job say, and those among the outputs."""
+def _scan_logs(jobs: Jobs, stage: Stage) -> list[p.Check]:
+    """Return a check for each log of the job and for each log among the outputs."""
     own = [f"{stage.id}/{name}" for name in (OUTPUT_LOG, ERROR_LOG)]
     paths = dict.fromkeys([*own, *(path for path in stage.outputs if path.endswith(".log"))])
-    found = [(path, *scan(jobs.root / path)) for path in paths if (jobs.root / path).is_file()]
+    found = [(path, *scan_log(jobs.root / path)) for path in paths if is_file(jobs.root / path)]
     return [
-        p.Check(name=f"{path}{_LOOKED}", passed=True, detail=counts, findings=first)
+        p.Check(name=f"{path}{_SCANNED}", passed=True, detail=counts, findings=first)
         for path, counts, first in found
     ]
 
 
-def _command(jobs: Jobs, stage: Stage, command: str) -> p.Check:
-    """Run a command until its shell exits, and name the processes that it leaves at work."""
+def _run_command(jobs: Jobs, stage: Stage, command: str) -> p.Check:
+    """Run a command until its shell exits, and report the processes that it left running."""
     run = secrets.token_hex(16)
-    # To read from a pipe would wait for every process that has it open.
-    with TemporaryFile() as output:
+    modules = find_loaded_files(jobs.root, jobs.service.state(), stage)
+    # Reading from a pipe would wait for every process that has it open, so use a file.
+    with TemporaryFile() as output, hide_compiled_modules(jobs.root, modules) as variables:
         done = subprocess.run(
             ["bash", "-c", command],
             cwd=jobs.root,
             env={
-                **execution_host.environment_of(_attempt(jobs, stage), os.environ),
-                **environment(stage.parameters),
-                **places(jobs.root, stage.inputs),
+                **execution_host.environment_of(_find_launched_attempt(jobs, stage), os.environ),
+                **command_variables(stage.work),
+                **verify_variables(stage.work),
+                **build_place_variables(jobs.root, stage.inputs),
+                **variables,
                 "WFCTL_STAGE": stage.id,
                 RUN: run,
             },
@@ -157,14 +187,14 @@ def _command(jobs: Jobs, stage: Stage, command: str) -> p.Check:
             check=False,
         )
         output.seek(0)
-        said = output.read().decode(errors="replace").strip()[-_TAIL:]
-    running = ", ".join(f"process {one.pid}" for one in began_with(f"{RUN}={run}"))
+        said = output.read().decode(errors="replace").strip()[-_MAX_OUTPUT_LENGTH:]
+    running = ", ".join(f"process {one.pid}" for one in find_processes_with(f"{RUN}={run}"))
     detail = f"exit {done.returncode}" + (f"; still running: {running}" if running else "")
     detail += f": {said}" if said else ""
     return p.Check(name="verify", passed=done.returncode == 0, detail=detail)
 
 
-def complete(
+def complete_stage(
     jobs: Jobs,
     id_: str,
     evidence: str | None,
@@ -173,32 +203,34 @@ def complete(
     *,
     or_fail: bool = False,
 ) -> Outcome:
-    """Verify the stage and record it as completed; the rules refuse it where a check failed.
+    """Verify the stage and record its completion, which the rules refuse if a check failed.
 
-    ``claims`` says who may overrule the evidence that a job of it is at work; nobody without.
-    ``or_fail``: where a check failed, the stage is recorded as failed with its checks.
+    ``claims`` defines who may overrule evidence of a running job; without it, nobody may. With
+    ``or_fail``, a stage with a failed check is recorded as failed, with its checks.
     """
     first = jobs.service.first_answer(options)
     if first is not None:
         return first
     stage = jobs.service.state().stage(id_)
     if stage.status is not Status.POST_PROCESSING:
-        # Nothing to be checked: let the rules say why it cannot be completed.
+        # There is nothing to check, so let the rules report why the stage cannot be completed.
         return jobs.service.handle(p.StageCompleted(stage=id_), options=options)
     upheld = (claims or Claims(jobs)).over(id_)
-    found = verify(jobs, stage)
-    _needs_no_judge(stage, found, evidence)
+    found = verify_stage(jobs, stage)
+    _check_is_decidable(stage, found, evidence)
     failed = or_fail and bool(found.problems)
-    ended = _failed(stage, found) if failed else _completed(jobs, stage, found, evidence)
+    ended = (
+        _build_failure(stage, found) if failed else _build_completed(jobs, stage, found, evidence)
+    )
     if upheld is None:
         return jobs.service.handle(ended, options=options)
-    return jobs.service.handle(upheld[0], ended, options=bound(options, upheld[1]))
+    return jobs.service.handle(upheld[0], ended, options=require_version(options, upheld[1]))
 
 
-def by_what(outcome: Outcome, id_: str) -> dict[str, str]:
-    """Return the criteria by which a stage was just completed, and whether anything checked them.
+def describe_completion(outcome: Outcome, id_: str) -> dict[str, str]:
+    """Return the criteria of a stage that was just completed, and whether a check covered them.
 
-    Empty where it has none, or is not completed by the outcome.
+    Returns an empty dict if it has no criteria or was not completed by ``outcome``.
     """
     events = [(event.type, event.data) for event in outcome.events]
     planned = [(payload.type, payload.model_dump(mode="json")) for payload, _ in outcome.planned]
@@ -211,31 +243,37 @@ def by_what(outcome: Outcome, id_: str) -> dict[str, str]:
     verified = next((one for one in checks if one["name"] == "verify"), None)
     if verified is not None:
         return {"criteria": criteria, "checked": f"by parameters.verify, {verified['detail']}"}
-    files = f"; {len(checks)} checks of its files passed, which say nothing of the criteria"
-    word = f"nothing checked them: they hold on the word of {done[0]['judged_by']}"
+    files = f"; {len(checks)} checks of its files passed, but they do not test the criteria"
+    word = f"no check tested the criteria; {done[0]['judged_by']} states that they are met"
     return {"criteria": criteria, "checked": word + (files if checks else "")}
 
 
-def settle(jobs: Jobs, stage: Stage) -> None:
-    """Verify a stage in post_processing and record how it ended."""
-    found = verify(jobs, stage)
-    jobs.record(_failed(stage, found) if found.problems else completion(jobs, stage, found))
+def settle_stage(jobs: Jobs, stage: Stage) -> None:
+    """Verify a stage in post_processing and record the result."""
+    found = verify_stage(jobs, stage)
+    jobs.record(
+        _build_failure(stage, found) if found.problems else build_completion(jobs, stage, found)
+    )
 
 
-def completion(jobs: Jobs, stage: Stage, found: Verification) -> p.StageCompleted:
-    """Return the command for a stage whose checks passed; raises `NeedsConsent` for a judge."""
-    _needs_no_judge(stage, found, None)
+def build_completion(jobs: Jobs, stage: Stage, found: Verification) -> p.StageCompleted:
+    """Return the command for a stage whose checks passed.
+
+    Raises `NeedsConsent` if a judge decides.
+    """
+    _check_is_decidable(stage, found, None)
     if not found.decides:
         command = f"wfctl stage complete {stage.id} --evidence TEXT"
         raise NeedsConsent(
-            f"{stage.id}: it has no outputs, no parameters.verify and no success criteria, so "
-            f"nothing shows that it is done; somebody must say so: `{command}`.",
+            f"wfctl cannot decide whether the stage {stage.id} is done, because it has no "
+            "outputs, no parameters.verify and no success criteria. If the stage is done, run "
+            f"`{command}`.",
             stage=stage.id,
         )
-    return _completed(jobs, stage, found, None)
+    return _build_completed(jobs, stage, found, None)
 
 
-def _failed(stage: Stage, found: Verification) -> p.StageFailed:
+def _build_failure(stage: Stage, found: Verification) -> p.StageFailed:
     checks = list(found.checks)
     kind = of_checks(checks)
     told = "\n".join(check.detail for check in checks if not check.passed)
@@ -249,10 +287,11 @@ def _failed(stage: Stage, found: Verification) -> p.StageFailed:
         category=kind.category,
         because=kind.because,
         output=told if "\n" in told else None,
+        check_files=dict(found.check_files),
     )
 
 
-def _completed(
+def _build_completed(
     jobs: Jobs, stage: Stage, found: Verification, evidence: str | None
 ) -> p.StageCompleted:
     attempt, actor = stage.source, jobs.service.actor
@@ -267,6 +306,7 @@ def _completed(
         judged_by=f"{actor.kind}:{actor.name}" if evidence else None,
         outputs=list(found.outputs),
         metrics=list(found.metrics),
+        check_files=dict(found.check_files),
     )
     try:
         check_launched(jobs.root, jobs.service.state(), stage)
@@ -276,12 +316,12 @@ def _completed(
     return ended
 
 
-def _needs_no_judge(stage: Stage, found: Verification, evidence: str | None) -> None:
+def _check_is_decidable(stage: Stage, found: Verification, evidence: str | None) -> None:
     if stage.success_criteria and not found.judged and not evidence and not found.problems:
         raise NeedsConsent(
-            f"{stage.id}: its success criteria are prose ({stage.success_criteria!r:.200}) and it "
-            f"has no parameters.verify; somebody must judge them: "
-            f"`wfctl stage complete {stage.id} --evidence TEXT` or `wfctl stage fail {stage.id} "
-            "--error TEXT`.",
+            f"wfctl cannot check the success criteria of the stage {stage.id}, because they are "
+            f"text ({stage.success_criteria!r:.200}) and the stage has no parameters.verify. "
+            f"Check the criteria yourself, then run `wfctl stage complete {stage.id} --evidence "
+            f"TEXT` or `wfctl stage fail {stage.id} --error TEXT`.",
             stage=stage.id,
         )

@@ -1,1 +1,1 @@
-"""Consent: what is signed, who may sign, and which approvals count."""
+"""Consent: the signed content, the allowed signers, and the valid approvals."""

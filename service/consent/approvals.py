@@ -1,10 +1,10 @@
-"""The approvals of one log, judged one after another as the log is folded; and its pins.
+"""The approvals of one log, judged one by one while the log is folded; and its pins.
 
-A pin is what this login knows of a log from elsewhere than the log: one file a root in the user's
-configuration, outside every root. For each log that the root has it holds the hash of its first
-event and the digest of the allowed signers. A history written anew from its first event has another
-hash, whatever its chain says; so has another log that was put there. What judging needs beside is
-loaded with the first approval: a log without any pays nothing.
+A pin is what this user account knows of a log from outside the log: one file for each root in the
+user's configuration, outside every root. For each log of the root, it has the hash of the first
+event and the digest of the allowed signers. A rewritten history has another first hash, even if its
+chain is valid; so has another log in the same place. The code that judges is loaded with the first
+approval.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from service.consent.proof import Policy
 
 _SIGNATURE = "signature"
-#: What the text of an event holds that chose this policy, for a new workflow or later.
+#: Text in an event that selects this policy, for a new workflow or later.
 _CHOSEN = ('"consent":"signature"', '"consent":{"new":"signature"')
 
 
 class Judged(Protocol):
-    """A state that approvals are judged in."""
+    """A state in which approvals are judged."""
 
     consent: str
 
@@ -43,22 +43,22 @@ S_contra = TypeVar("S_contra", bound=Judged, contravariant=True)
 
 
 class Judging(Protocol[S_contra]):
-    """Which events of a stream count only if nothing speaks against them."""
+    """The rules by which events of a stream are effective only without an objection."""
 
-    #: Their types; those that carry a proof count only in a log that this login knows.
+    #: Types of these events. A proof is valid only in a log that this user account knows.
     judged: frozenset[str]
     proven: frozenset[str]
 
     def objection(self, state: S_contra, event: RecordedEvent, at: str) -> str | None:
-        """Return why one, recorded by the time ``at``, is ignored; None: it counts."""
+        """Return why an event, recorded by ``at``, is ignored, or None if it is effective."""
         ...
 
 
 class Judge(Generic[S]):
-    """Judges the events of a stream one by one as it is folded.
+    """Judges the events of a stream one by one during the fold.
 
-    ``accepted`` holds the hash of the event that the fold takes up next, where it counts.
-    ``latest`` is the latest time at which an event up to it was recorded.
+    ``accepted`` has the hash of the next event if it is effective. ``latest`` is the latest
+    recording time up to that event.
     """
 
     def __init__(self, approvals: Approvals, rules: Judging[S]) -> None:
@@ -77,9 +77,8 @@ class Judge(Generic[S]):
             self.accepted.clear()
             state = reached() if event.type in self._rules.judged else None
             if state is not None:
-                # Both are of bytes and place, whatever a row says (`eventstore.sql`): so a
-                # verdict is kept by the statement, which holds the link, and the signature, which
-                # the hash covers.
+                # Both hashes depend only on bytes and position, whatever a row states.
+                # The statement has the link and the hash covers the signature.
                 key = (event.prev_hash, event.hash)
                 if key not in self._verdicts:
                     swapped = event.type in self._rules.proven and self._approvals.pin_objection()
@@ -89,12 +88,12 @@ class Judge(Generic[S]):
             yield event
 
     def verdict_on(self, event: RecordedEvent) -> str | None:
-        """Return why an event that was folded does not count, None if it does."""
+        """Return why a folded event is ignored, None if it is effective."""
         return self._verdicts.get((event.prev_hash, event.hash))
 
 
 class Approvals:
-    """What this login pinned of a log, by which its approvals count."""
+    """The pins of this user account for a log, by which its approvals are valid."""
 
     def __init__(self, store: EventStore, stream: str, root: Path | None) -> None:
         self.store = store
@@ -102,37 +101,37 @@ class Approvals:
         self.root = root
 
     def first_hash(self) -> str | None:
-        """Return the hash of the first event's text, whatever its row says."""
+        """Return the hash of the first event's text, whatever its row states."""
         first = next(self.store.raw(self.stream, upto=1), None)
         return sha256(first.text.encode("utf-8", "surrogateescape")).hexdigest() if first else None
 
     def pin_objection(self) -> str | None:
-        """Return what speaks against the log as a whole, by what this login pinned in its root."""
+        """Return why the log contradicts this user account's pins, None if it does not."""
         pins = self.pinned_here()
         if not pins or self.first_hash() in {pin.first for pin in pins}:
             return None
         return (
-            f"the log's first event is not the one that this login pinned in {self.root}: "
-            f"{pins[-1].stream} was pinned there"
+            f"this log differs from the log that your user account pinned in {self.root}: the "
+            f"first event is not the first event of {pins[-1].stream}"
         )
 
     def require_not_swapped(self) -> None:
-        """Raise `AnotherLog` if this login pinned another log in the root than the one here.
+        """Raise `AnotherLog` if this user account pinned another log in the root.
 
-        A log without events has no policy yet: its first event asks nobody.
+        A log without events has no policy yet, so its first event needs no approval.
         """
         why = self.pin_objection()
         if why is not None and self.first_hash() is not None:
             raise AnotherLog(why, self.stream, [pin.first for pin in self.pinned_here()])
 
     def is_pinned(self) -> bool:
-        """Whether this login pinned the log, here or where it was before."""
+        """Return whether this user account pinned the log, here or at an earlier place."""
         return any(pin.first == self.first_hash() for pin in self._pins_known())
 
     def namesake(self) -> str | None:
-        """Return where this login pinned another log of the same id; None if this one is known.
+        """Return where this user account pinned another log of the same id.
 
-        A log that is new to this login may have been put in the place of one that it knows.
+        Returns None if this log is pinned. An unknown log may have replaced a known one.
         """
         if self.is_pinned():
             return None
@@ -140,34 +139,39 @@ class Approvals:
         return roots[-1] if roots else None
 
     def pin(self, state: Policy) -> None:
-        """Keep outside the root what the log is known by, unless another is pinned there.
+        """Pin the log outside the root, unless another log is pinned there.
 
-        That one is replaced by a person alone: `repin`.
+        Only a person replaces another pin, with `repin`.
         """
         if self.pin_objection() is None:
             self.repin(state)
 
     def repin(self, state: Policy) -> None:
-        """Keep what the log is known by, whatever was pinned in its root before."""
-        from eventstore.chain import canonical, digest
+        """Pin the log, replacing any earlier pin of its root."""
+        from eventstore.chain import canonical_json, sha256_hex
 
-        signers = digest(canonical(state.signers))
+        signers = sha256_hex(canonical_json(state.signers))
         first, root = str(self.first_hash()), self.root or Path()
         _keep_pin(root, Pin(first, state.consent, signers, str(root), self.stream))
 
     def pinned_here(self) -> list[Pin]:
-        """Return what this login pinned in the log's root, for a log of this kind."""
+        """Return this user account's pins in the log's root, for a log of this kind."""
         return pinned_at(self.root, self.stream) if self.root is not None else []
 
     def _pins_known(self) -> list[Pin]:
-        files = sorted((_folder() / "roots").glob("*.json"))
-        return [*self.pinned_here(), *(pin for path in files for pin in _read(path)), *_older()]
+        files = sorted((_pins_folder() / "roots").glob("*.json"))
+        return [
+            *self.pinned_here(),
+            *(pin for path in files for pin in _read_pins(path)),
+            *_read_earlier_pins(),
+        ]
 
     def bars_stored_folds(self, state: Judged, after: int) -> bool:
-        """Whether the state must come from the log's events alone, not from a kept copy.
+        """Return whether the state must be folded from events, not taken from a stored copy.
 
-        If consent is by ``signature``, or ever was, a raw write must change nothing, and a kept
-        copy is a row like others. Up to the version ``after`` the caller knows that it never was.
+        If consent is or ever was by ``signature``, a direct write to the database must change
+        nothing, and a stored copy is a row like others. The caller knows that the policy was
+        another one up to version ``after``.
         """
         if _SIGNATURE in (state.consent, *(pin.policy for pin in self.pinned_here())):
             return True
@@ -182,10 +186,10 @@ _WORKFLOW = "workflow-"
 
 
 class Pin(NamedTuple):
-    """One log as it was when this login made it or agreed to its policy.
+    """One log when this user account created it or approved its policy.
 
     ``first`` is the hash of its first event, ``signers`` the digest of its signers, ``root`` the
-    place that it is pinned at.
+    place where it is pinned.
     """
 
     first: str
@@ -196,12 +200,12 @@ class Pin(NamedTuple):
 
     @property
     def place(self) -> str:
-        """What there is one of in a root: the staged workflow, or a machine of an id."""
+        """The log's place in a root: the only workflow, or the machine with an id."""
         return place_of(self.stream)
 
 
 class UnreadablePins(ServiceError):
-    """A pins file that is not what wfctl writes; nothing is trusted on its word."""
+    """A pins file is damaged, so nothing in it is trusted."""
 
     code = "unreadable_pins"
 
@@ -211,8 +215,9 @@ class AnotherLog(Worded, NeedsConsent):
 
     code = "another_log"
     text = (
-        "{why}. Nothing was begun or changed; what only reads shows the log. Put the pinned "
-        "one back, or, where this one is as it should be, a person runs `wfctl pin --replace`."
+        "{why}. Nothing was started or changed; commands that only read still work. Restore "
+        "the pinned log. If the new log is the right one, a person runs `wfctl pin "
+        "--replace`."
     )
     untold = ("why",)
     why: str
@@ -221,45 +226,48 @@ class AnotherLog(Worded, NeedsConsent):
 
 
 def place_of(stream: str) -> str:
-    """Return what a stream is in its root: a root has one workflow, whatever its id."""
+    """Return the place of a stream in its root: a root has one workflow, whatever its id."""
     return "workflow" if stream.startswith(_WORKFLOW) else stream
 
 
 def pinned_at(root: Path, stream: str) -> list[Pin]:
-    """Return the pins of the workflow, or of the machine, in a root; raises `UnreadablePins`."""
-    pins = [*_read(_file_of(root)), *(pin for pin in _older() if pin.root == str(root))]
+    """Return the pins of the workflow or machine in a root. Raises `UnreadablePins`."""
+    pins = [
+        *_read_pins(_pins_file(root)),
+        *(pin for pin in _read_earlier_pins() if pin.root == str(root)),
+    ]
     return [pin for pin in pins if pin.place == place_of(stream)]
 
 
 def _keep_pin(root: Path, pin: Pin) -> None:
-    """Keep the pin of a log in its root, in place of what was pinned there."""
-    path = _file_of(root)
-    others = [known for known in _read(path) if known.place != pin.place]
+    """Store the pin of a log in its root, replacing an earlier pin."""
+    path = _pins_file(root)
+    others = [known for known in _read_pins(path) if known.place != pin.place]
     make_own_folder(path.parent)
     pins = [one._asdict() for one in (*others, pin)]
-    _write(path, {"format": 2, "root": str(root), "pins": pins})
-    for older in sorted(_folder().glob("*.json")):
-        entries = _entries(older)
-        same = place_of(_older_stream(older)) == pin.place
+    _write_pins(path, {"format": 2, "root": str(root), "pins": pins})
+    for older in sorted(_pins_folder().glob("*.json")):
+        entries = _read_entries(older)
+        same = place_of(_earlier_stream_name(older)) == pin.place
         left = [entry for entry in entries if not (same and entry["root"] == str(root))]
         if left != entries:
-            _write(older, {"format": 1, "pins": left})
+            _write_pins(older, {"format": 1, "pins": left})
 
 
-def _folder() -> Path:
+def _pins_folder() -> Path:
     return config_folder() / "pins"
 
 
-def _file_of(root: Path) -> Path:
+def _pins_file(root: Path) -> Path:
     name = sha256(os.fsencode(root)).hexdigest()[:40]
-    return _folder() / "roots" / f"{name}.json"
+    return _pins_folder() / "roots" / f"{name}.json"
 
 
-def _read(path: Path) -> list[Pin]:
-    return [Pin(**entry) for entry in _entries(path)]
+def _read_pins(path: Path) -> list[Pin]:
+    return [Pin(**entry) for entry in _read_entries(path)]
 
 
-def _entries(path: Path) -> list[dict[str, Any]]:
+def _read_entries(path: Path) -> list[dict[str, Any]]:
     try:
         entries = json.loads(path.read_text("utf-8"))["pins"]
         names = {"first", "policy", "signers", "root"}
@@ -270,22 +278,22 @@ def _entries(path: Path) -> list[dict[str, Any]]:
         return []
     except (ValueError, KeyError, TypeError) as error:
         raise UnreadablePins(
-            f"{path}: expected the pins that wfctl wrote, found something else ({error}); move it "
-            "away to go on without pins.",
+            f"the file {path}, which records the logs that you pinned, is damaged ({error}). To "
+            "continue without pins, move the file away.",
             path=str(path),
         ) from error
 
 
-def _older() -> Iterator[Pin]:
-    """Yield the pins of the earlier form: one file a workflow id, one pin a log."""
-    for path in sorted(_folder().glob("*.json")):
-        for entry in _entries(path):
-            yield Pin(**entry, stream=_older_stream(path))
+def _read_earlier_pins() -> Iterator[Pin]:
+    """Yield pins of the earlier format: one file for each workflow id, one pin for each log."""
+    for path in sorted(_pins_folder().glob("*.json")):
+        for entry in _read_entries(path):
+            yield Pin(**entry, stream=_earlier_stream_name(path))
 
 
-def _older_stream(path: Path) -> str:
+def _earlier_stream_name(path: Path) -> str:
     return path.stem if path.stem.startswith("machine-") else f"{_WORKFLOW}{path.stem}"
 
 
-def _write(path: Path, content: dict[str, Any]) -> None:
+def _write_pins(path: Path, content: dict[str, Any]) -> None:
     write_whole(path, json.dumps(content, indent=1).encode() + b"\n")

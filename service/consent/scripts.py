@@ -1,8 +1,8 @@
-"""Scripts: the files of a root that a definition runs, and what they are by their digest.
+"""Scripts: the files of a root that a definition runs, and their digests.
 
-A definition names them and does not hold them: a command is agreed to, and the file that it runs
-could be another one the next day. Their digests are recorded where a person agrees and where an
-attempt starts, so that a change is told.
+A definition names scripts and does not contain them, so an approved command could run another file
+later. Their digests are recorded when a person approves and when an attempt starts, so that wfctl
+reports a change.
 """
 
 from __future__ import annotations
@@ -15,164 +15,246 @@ from hashlib import file_digest
 from itertools import islice
 from pathlib import Path, PurePosixPath
 
-from lifecycle.fold.evolve import apply
+from lifecycle.fold.evolve import apply_amendment
+from lifecycle.state.run_files import commands_of, fill_in, find_files_of_jobs, find_run_files
 from lifecycle.state.workflow import Amendment, Stage, Workflow
-from lifecycle.sweeps.definition import DONE, MAP, is_sweep
-
-#: What a session runs before it touches a stage.
-INIT = "init.sh"
-#: What Python imports by its name, and how many such files are recorded of an attempt.
-_IMPORTED, _MODULES = (".py", ".pyc", ".so"), 200
-#: Words of a command line that may be paths; ``--script=check.py`` is two.
-_WORDS = re.compile(r"[^\s=;|&<>()$`'\"*?\[\]{}\\]+")
-#: The root and an input as a command names them, with quotes around.
-_ROOT = re.compile(r"[\"']?\$(?:WFCTL_ROOT\b|\{WFCTL_ROOT\})[\"']?", re.ASCII)
-_INPUT = re.compile(r"\$(?:WFCTL_INPUT_(\d+)|\{WFCTL_INPUT_(\d+)\})", re.ASCII)
-_ENDINGS = frozenset(
-    {".awk", ".bash", ".in", ".inp", ".ipynb", ".jl", ".js", ".lua", ".m", ".pl", ".plt", ".py"}
-    | {".r", ".rb", ".sh", ".tcl", ".zsh"}
+from lifecycle.words.scripts import (
+    IMPORTED,
+    INIT,
+    MISSING,
+    OUTSIDE,
+    explain_unknown,
+    has_script_ending,
+    is_digest,
+    is_unknown,
 )
+from lifecycle.words.unknown_files import find_unknown_files
+from service.consent.packages import find_run_module
+from service.root.entries import is_file, is_folder
+
+#: Maximum number of modules that are recorded of an attempt.
+_MODULES = 200
+#: Maximum number of characters of a part of a command that a person is shown.
+_SHOWN = 120
+#: Pattern of words that may be paths. ``--script=check.py`` consists of two words.
+_WORDS = re.compile(r"[^\s=;|&<>()$`'\"*?\[\]{}\\]+")
 
 
 def scripts_of(root: Path, state: Workflow, stage: Stage | None = None) -> dict[str, str]:
-    """Return the files that the definition runs, of one stage or of all: path → SHA-256 in hex.
+    """Return the files that the definition runs, of one stage or all: path → SHA-256 in hex.
 
     These are the files that the commands and verify commands name, inputs that are scripts, files
-    of a sweep's points, the machine files of the profiles, and ``init.sh``. What a stage makes is
-    none of them, and a file that is not there has no digest. Paths are relative to the root where
-    they lie below it.
+    of a sweep's points, the machine files of the profiles, and ``init.sh``. Outputs of stages and
+    missing files are left out. Paths below the root are relative to the root.
+    """
+    found = agreed_scripts(root, state, stage)
+    return {path: digest for path, digest in found.items() if is_digest(digest)}
+
+
+def agreed_scripts(root: Path, state: Workflow, stage: Stage | None = None) -> dict[str, str]:
+    """Return the scripts that a person approves: `scripts_of`, and scripts without a digest.
+
+    A script outside the root has the value `OUTSIDE`. A script, a machine file or ``init.sh`` that
+    does not exist has `MISSING`. A part of a command that runs a file without naming the file has
+    `OUTSIDE` with a reason.
     """
     stages = list(state.stages.values()) if stage is None else [stage]
     made = {path for one in state.stages.values() for path in one.outputs}
-    named = sorted({INIT, *(path for one in stages for path in _named(state, one))} - made)
-    digests = ((path, digest_of(root, path)) for path in named)
-    return {path: digest for path, digest in digests if digest is not None}
+    run = {_relative_to_root(root, path) for one in stages for path in _list_run_files(one)}
+    named = run | {
+        _relative_to_root(root, path) for one in stages for path in _list_named_paths(root, one)
+    }
+    machines = _only_strings([state.profile(one).get("config_path") for one in stages])
+    read = {INIT, *map(os.path.normpath, machines)}
+    found = {path: _digest_or_reason(root, path, path in run) for path in named - read}
+    found |= {path: digest_of(root, path) or MISSING for path in read}
+    found |= {words: why for one in stages for words, why in _find_unknown_files(root, one)}
+    return {
+        path: one for path, one in sorted(found.items()) if one is not None and path not in made
+    }
+
+
+def _find_unknown_files(root: Path, stage: Stage) -> Iterator[tuple[str, str]]:
+    """Yield the parts of the commands of a stage that run unknown files, each with the reason."""
+    for name in commands_of(stage):
+        command = stage.parameters.get(name)
+        if isinstance(command, str):
+            for one in find_unknown_files(command.replace(f"{root}/", "$WFCTL_ROOT/")):
+                words = " ".join(one.words.split())
+                shown = words if len(words) <= _SHOWN else f"{words[: _SHOWN - 1]}…"
+                yield shown, f"{OUTSIDE}: {one.reason}"
+
+
+def _relative_to_root(root: Path, path: str) -> str:
+    """Return a path below the root relative to the root, and any other path unchanged."""
+    for folder in dict.fromkeys((root, root.resolve())) if path.startswith("/") else ():
+        if path.startswith(f"{folder}/"):
+            return os.path.relpath(path, folder)
+    return path
+
+
+def _digest_or_reason(root: Path, path: str, is_run: bool) -> str | None:
+    """Return the digest of a file.
+
+    For a script without one, return `OUTSIDE` or `MISSING`, else None.
+    """
+    is_script = has_script_ending(path) or is_run
+    if path.startswith(("/", "..")):
+        return OUTSIDE if is_script else None
+    if is_script and is_folder(root / path):
+        return None
+    return digest_of(root, path) or (MISSING if is_script else None)
 
 
 def scripts_after(root: Path, state: Workflow, amendment: Amendment) -> dict[str, str]:
-    """Return what `scripts_of` returns once the amendment is approved."""
+    """Return the result of `agreed_scripts` after the amendment is approved."""
     changed = state.draft()
-    apply(changed, amendment)
-    return scripts_of(root, changed)
+    apply_amendment(changed, amendment)
+    return agreed_scripts(root, changed)
 
 
-def beside(root: Path, state: Workflow, stage: Stage) -> dict[str, str]:
-    """Return the Python files that a script would import by their place: path → SHA-256 in hex.
+def find_importable_modules(root: Path, state: Workflow, stage: Stage) -> dict[str, str]:
+    """Return the Python files that a script may import by their place: path → SHA-256 in hex.
 
-    They lie beside a script, in the stage's folder, or in the root where it is judged there. Of so
-    many that nobody would read them those are left out that come last.
+    They are next to a script, in the stage's folder, in the root if the stage is checked there, or
+    in a package there that a script imports. A file with the name of a standard module counts if a
+    script imports that name, or imports a library, which may do so. Only the first files are
+    returned if there are very many.
     """
+    from projections.words.came_about import module_of
+    from service.consent.packages import (  # needed only for a launch
+        find_package_modules,
+        find_unused_names,
+    )
+
     own = scripts_of(root, state, stage)
     folders = {stage.id, *(str(PurePosixPath(path).parent) for path in own)}
     folders |= {"."} if stage.parameters.get("verify") else set()
     made = {path for one in state.stages.values() for path in one.outputs}
-    found = sorted({path for folder in folders for path in _modules(root, folder)} - made)
-    digests = ((path, digest_of(root, path)) for path in found if path not in own)
+    found = {path for folder in folders for path in _list_modules(root, folder)}
+    sources = {*own, *(path for path in found if path.endswith(".py"))}
+    unused = find_unused_names(root, sources, _commands_of(stage))
+    found = {path for path in found if module_of(path) not in unused}
+    found |= {*find_package_modules(root, folders, sources)}
+    listed = sorted(found - made)
+    digests = ((path, digest_of(root, path)) for path in listed if path not in own)
     return dict(islice(((path, one) for path, one in digests if one is not None), _MODULES))
 
 
-def _modules(root: Path, folder: str) -> Iterator[str]:
+def _list_modules(root: Path, folder: str) -> Iterator[str]:
     try:
         entries = list(os.scandir(root / folder))
     except OSError:
         return
     for entry in entries:
-        path = os.path.normpath(os.path.join(folder, entry.name))  # noqa: PTH118 - names
-        if entry.name.endswith(_IMPORTED):
+        path = os.path.normpath(os.path.join(folder, entry.name))  # noqa: PTH118 - joins names
+        if entry.name == "__init__.py":
+            continue  # makes the folder a package, to which a script in it does not belong
+        if entry.name.endswith(IMPORTED):
             yield path
-        elif entry.is_dir() and not entry.name.startswith("."):
+        elif is_folder(entry) and not entry.name.startswith("."):
             yield f"{path}/__init__.py"
 
 
+def _commands_of(stage: Stage) -> list[str]:
+    found = (stage.parameters.get(name) for name in ("command", *stage.work.verify_folders))
+    return [text for text in found if isinstance(text, str)]
+
+
 def digest_of(root: Path, path: str) -> str | None:
-    """Return the SHA-256 of a file in hex, None if there is no file to be read."""
+    """Return the SHA-256 of a file in hex, None if the file cannot be read."""
     with suppress(OSError, ValueError):
-        if (root / path).is_file():
+        if is_file(root / path):
             with (root / path).open("rb") as stream:
                 return file_digest(stream, "sha256").hexdigest()
     return None
 
 
-def changed(root: Path, recorded: dict[str, str]) -> dict[str, str | None]:
-    """Return the scripts that are not what was recorded, each with its digest now."""
-    now = {path: digest_of(root, path) for path in recorded}
-    return {path: digest for path, digest in now.items() if digest != recorded[path]}
+def find_changed_digests(root: Path, recorded: dict[str, str]) -> dict[str, str | None]:
+    """Return the scripts that differ from the recorded ones, each with its current digest."""
+    known = {path: one for path, one in recorded.items() if not is_unknown(one)}
+    now = {path: digest_of(root, path) for path in known}
+    return {path: digest for path, digest in now.items() if (digest or MISSING) != known[path]}
 
 
-def others(root: Path, state: Workflow) -> list[str]:
-    """Return the pinned files that are others now, and those that run and are not pinned."""
+def find_unpinned_changes(root: Path, state: Workflow) -> list[str]:
+    """Return the pinned files that changed, and the files that run without being pinned."""
     pinned = state.session_config.get("pin")
     if not isinstance(pinned, dict):
         return []
     new = scripts_of(root, state).keys() - pinned.keys()
-    found = {*changed(root, pinned), *new}
-    return sorted(found - data_left(root, state) if found else found)
+    found = {*find_changed_digests(root, pinned), *new}
+    return sorted(found - find_data_of_jobs(root, state) if found else found)
 
 
-def left_by_jobs(state: Workflow) -> set[tuple[str, str]]:
-    """Return path and digest of what jobs wrote beside their outputs: nobody changed it."""
-    attempts = (attempt for stage in state.stages.values() for attempt in stage.attempts)
-    files = (file for attempt in attempts for file in attempt.left)
-    return {(file["path"], file["sha256"]) for file in files if file.get("sha256")}
+def find_unpinnable(root: Path, state: Workflow) -> list[str]:
+    """Return why files that run have no known digest, if the plan pins its files."""
+    if not isinstance(state.session_config.get("pin"), dict):
+        return []
+    found = agreed_scripts(root, state).items()
+    return [explain_unknown(path, one) for path, one in found if is_unknown(one)]
 
 
-def data_left(root: Path, state: Workflow) -> set[str]:
-    """Return the paths of what jobs wrote and left as it is, without scripts of theirs."""
-    known = {(path, one) for path, one in left_by_jobs(state) if not _is_script(path)}
-    return {path for path, one in known if digest_of(root, path) == one}
+def find_data_of_jobs(root: Path, state: Workflow) -> set[str]:
+    """Return the paths of unchanged files that jobs wrote, without their scripts."""
+    return {path for path, one in find_files_of_jobs(state) if digest_of(root, path) == one}
 
 
-def judging(stage: Stage) -> set[str]:
-    """Return the paths that the verify commands of a stage name: what its results are judged by."""
-    own = _paths(stage, "verify", "")
-    if not is_sweep(stage.parameters):
-        return {*own}
-    # A task is judged in a copy of its folder.
-    return {*own, *_paths(stage, "task_verify", _folder(stage))}
+def find_verify_paths(root: Path, stage: Stage) -> set[str]:
+    """Return the paths that the verify commands of a stage name."""
+    commands = stage.work.verify_folders.items()
+    return {
+        path for name, folder in commands for path in _find_command_paths(root, stage, name, folder)
+    }
 
 
-def _named(state: Workflow, stage: Stage) -> Iterator[str]:
-    points = [stage.parameters[MAP].get("file")] if is_sweep(stage.parameters) else []
-    yield from judging(stage)
-    yield from _paths(stage, "command", _folder(stage))
-    yield from filter(_is_script, _texts(stage.inputs))
-    yield from _texts(points)
-    for path in filter(_is_script, _texts(stage.parameters.get("forward_files"))):
-        yield from _below("", f"{stage.id}/{path}")
-    yield from map(os.path.normpath, _texts([state.profile(stage).get("config_path")]))
+def _list_named_paths(root: Path, stage: Stage) -> Iterator[str]:
+    yield from find_verify_paths(root, stage)
+    yield from _find_command_paths(root, stage, "command", stage.work.command_folder)
+    yield from filter(has_script_ending, _only_strings(stage.inputs))
+    yield from stage.work.points_files
+    for path in filter(has_script_ending, _only_strings(stage.parameters.get("forward_files"))):
+        yield from _join_below("", f"{stage.id}/{path}")
 
 
-def _folder(stage: Stage) -> str:
-    """Return the folder in which a command runs: each task of a sweep has one of its own."""
-    return f"{stage.id}/{DONE}/any" if is_sweep(stage.parameters) else stage.id
-
-
-def _texts(values: object) -> list[str]:
+def _only_strings(values: object) -> list[str]:
     listed = values if isinstance(values, list) else []
     return [value for value in listed if isinstance(value, str) and value]
 
 
-def _is_script(path: str) -> bool:
-    return PurePosixPath(path).suffix.lower() in _ENDINGS
-
-
-def _paths(stage: Stage, name: str, folder: str) -> Iterator[str]:
-    """Yield the words of a command, as it runs in a folder, that may be files below the root."""
-    command, up = stage.parameters.get(name), os.path.relpath(".", folder or ".")
+def _find_command_paths(root: Path, stage: Stage, name: str, folder: str) -> Iterator[str]:
+    """Yield the words of a command that may be files below the root."""
+    command = stage.parameters.get(name)
     if not isinstance(command, str):
         return
-
-    def path(found: re.Match[str]) -> str:
-        number = int(found[1] or found[2])
-        there = 0 < number <= len(stage.inputs)
-        return f"{up}/{stage.inputs[number - 1]}" if there else found[0]
-
-    for word in _WORDS.findall(_INPUT.sub(path, _ROOT.sub(up, command))):
+    for word in _WORDS.findall(fill_in(stage, folder, command)):
         if "/" in word or "." in word:
-            yield from _below(folder, word)
+            yield from _join_below(folder, word)
+    for one in find_run_files(stage, name, folder):
+        if one.module is not None:
+            yield from find_run_module(
+                root, one.module, [one.path, *one.search, *_module_search_folders(stage)]
+            )
+        elif digest_of(root, one.path) is not None:
+            yield one.path
+        else:
+            yield from (path for path in (f"{one.path}/__main__.py",) if digest_of(root, path))
 
 
-def _below(folder: str, word: str) -> Iterator[str]:
-    path = os.path.normpath(os.path.join(folder, word))  # noqa: PTH118 - names, and no files yet
-    if not path.startswith(("/", "..")) and path != "." and "\0" not in path:
+def _list_run_files(stage: Stage) -> Iterator[str]:
+    """Yield the files that the commands of a stage run, with any ending, even if none exists."""
+    for name, folder in commands_of(stage).items():
+        found = find_run_files(stage, name, folder)
+        yield from (one.path for one in found if one.runs and one.module is None)
+
+
+def _module_search_folders(stage: Stage) -> list[str]:
+    """Return the folders in which Python may find a module, beyond those that a command names."""
+    given = os.environ.get("PYTHONPATH", "").split(":")
+    return [*filter(None, given), *(os.path.dirname(path) for path in stage.inputs)]  # noqa: PTH120
+
+
+def _join_below(folder: str, word: str) -> Iterator[str]:
+    path = os.path.normpath(os.path.join(folder, word))  # noqa: PTH118 - joins names only
+    if path != "." and "\0" not in path:
         yield path

@@ -1,1 +1,1 @@
-"""Documents of others: read with limits, and with the place of what is wrong."""
+"""Read documents of other authors with size limits and precise error locations."""

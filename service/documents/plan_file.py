@@ -1,4 +1,4 @@
-"""Reading a plan: JSON, YAML or TOML, with the line and column of what is wrong in it."""
+"""Read a plan in JSON, YAML or TOML, and report errors with line and column."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from service.errors import NotFound, UnreadablePlan
 
 
 def read_plan(source: str) -> Any:
-    """Return the decoded plan; ``-`` is standard input (JSON or YAML).
+    """Return the decoded plan. ``-`` is standard input (JSON or YAML).
 
-    Raises `NotFound`, `UnreadablePlan`, or `InvalidPlan` for a value that the log cannot carry.
+    Raises `NotFound`, `UnreadablePlan`, or `InvalidPlan` for a value that the log cannot store.
     """
     plan = decode(source, _text(source))
     problems = list(_unportable(plan, ""))
@@ -29,7 +29,7 @@ def read_plan(source: str) -> Any:
 
 
 def decode(source: str, text: str) -> Any:
-    """Decode by the name's ending: ``.toml``, ``.yaml``, ``.yml``; anything else is JSON.
+    """Decode a text by the suffix of its name: ``.toml``, ``.yaml``, ``.yml``, otherwise JSON.
 
     Raises `UnreadablePlan`, also for a document that is too deep or too large.
     """
@@ -51,21 +51,23 @@ def _text(source: str) -> str:
         else:
             raw = read_regular(source, LARGEST)
         if len(raw) > LARGEST:
-            why = f"expected {LARGEST >> 20} MiB at most, found more"
+            why = f"expected at most {LARGEST >> 20} MiB, found more"
             raise UnreadablePlan(source, "plan", why, None, None)
         return raw.decode("utf-8-sig")
     except NotRegular as error:
         raise UnreadablePlan(source, "plan", str(error.strerror), None, None) from error
     except FileNotFoundError:
-        raise NotFound(f"no plan at {source}; expected a JSON, YAML or TOML file") from None
+        raise NotFound(
+            f"the plan file {source} does not exist. Name a JSON, YAML or TOML file"
+        ) from None
     except IsADirectoryError:
-        raise NotFound(f"{source} is a folder; expected a JSON, YAML or TOML file") from None
+        raise NotFound(f"the plan {source} is a folder. Name a JSON, YAML or TOML file") from None
     except UnicodeDecodeError as error:
         raise UnreadablePlan(source, "UTF-8", f"byte {error.start}", None, None) from error
 
 
 def decode_json(source: str, text: str) -> Any:
-    """Return the JSON value; NaN and duplicate keys are refused."""
+    """Return the JSON value. NaN and duplicate keys are refused."""
     try:
         found = json.loads(text, parse_constant=_no_constant, object_pairs_hook=_no_duplicates)
     except json.JSONDecodeError as error:
@@ -110,7 +112,7 @@ def _toml(source: str, text: str) -> Any:
 
 
 def _yaml(source: str, text: str) -> Any:
-    import yaml  # only where a plan is YAML
+    import yaml  # needed only for a YAML plan
 
     from service.documents.strict_yaml import load
 
@@ -125,7 +127,7 @@ def _yaml(source: str, text: str) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """Return the value with dates as ISO text, as JSON would have them."""
+    """Return the value with dates converted to ISO text."""
     if isinstance(value, dict):
         return {str(key): _plain(child) for key, child in value.items()}
     if isinstance(value, list):
@@ -145,6 +147,11 @@ def _unportable(value: Any, place: str) -> Iterator[str]:
         try:
             value.encode()
         except UnicodeEncodeError as error:
-            yield f"{place}: not text that UTF-8 can carry (a surrogate at character {error.start})"
+            yield (
+                f"{place}: not valid text: the surrogate at character {error.start} cannot be "
+                "stored as UTF-8"
+            )
     elif isinstance(value, int) and not -(2**63) <= value < 2**64:
-        yield f"{place}: the number {value!r:.40} has more than 64 bits; write it as text"
+        yield (
+            f"{place}: the number {value!r:.40} has more than 64 bits; write the number as a string"
+        )

@@ -1,4 +1,4 @@
-"""YAML without its traps: a key that appears twice in one mapping is an error."""
+"""A YAML loader that treats a duplicate key in a mapping as an error."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from service.documents.bounds import MOST
 
 
 class StrictLoader(yaml.SafeLoader):
-    """The safe loader, with the key that stands twice named at its place."""
+    """The safe loader, which also reports the location of a duplicate key."""
 
     def __init__(self, stream: str) -> None:
         super().__init__(stream)
         self._sizes: dict[yaml.Node, int] = {}
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        """Return a node; raises `yaml.constructor.ConstructorError` where aliases repeat too much.
+        """Return a node. Raises `yaml.constructor.ConstructorError` if aliases repeat too much.
 
-        What a few aliases of aliases stand for would fill any memory once it is written out.
+        A few nested aliases can expand to a document that fills the memory.
         """
         node = super().compose_node(parent, index)
         if node is not None and node not in self._sizes:
             self._sizes[node] = 1 + sum(self._sizes.get(child, 1) for child in _children(node))
         if node is not None and self._sizes[node] > MOST:
             raise yaml.constructor.ConstructorError(
-                None, None, f"expected {MOST:,} values at most, found more", node.start_mark
+                None, None, f"the file has more than {MOST:,} values", node.start_mark
             )
         return node
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """Return the mapping; raises `yaml.constructor.ConstructorError` for a key used twice."""
+        """Return the mapping. Raises `yaml.constructor.ConstructorError` for a duplicate key."""
         seen: set[str] = set()
         for key, _ in node.value:
             name = str(key.value)
@@ -53,5 +53,5 @@ def _children(node: yaml.Node) -> Iterator[yaml.Node]:
 
 
 def load(text: str) -> Any:
-    """Return the one document in ``text``; raises `yaml.YAMLError`, ValueError."""
+    """Return the single document in ``text``. Raises `yaml.YAMLError` or ValueError."""
     return yaml.load(text, Loader=StrictLoader)

@@ -1,1 +1,1 @@
-"""The files that show the log: brought up to date, and compared with it."""
+"""Update the files that show the log, and compare them with the log."""

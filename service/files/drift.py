@@ -1,4 +1,4 @@
-"""What somebody else did to the files that wfctl writes: told from our own, and recorded."""
+"""Changes by other programs in the files that wfctl writes: recognized and recorded."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from eventstore.private import require_bearable
 from lifecycle.payload import models as p
 from lifecycle.state.workflow import Workflow
 from projections.files import state_document
-from projections.files.progress_log import LogPiece, joined, piece
+from projections.files.progress_log import LogPiece, build_piece, join_pieces
 from service.reading.log import WorkflowLog
 from service.root.disk import (
     Mark,
@@ -32,45 +32,45 @@ if TYPE_CHECKING:
 
 Listed: TypeAlias = "FieldDifference | dict[str, Any]"
 """A difference between two versions of a file: of a field, or of a run of lines."""
-#: A drift lists so many differences; all of them can be had from the version that is kept.
+#: Maximum number of differences that a drift lists. The kept version has all of them.
 _LISTED = 200
-#: A value whose JSON is longer (bytes) is listed by its digest.
+#: Maximum size in bytes of a listed value. A larger value is listed by its digest.
 _LONGEST = 4_096
-#: More lines than these are not laid beside each other one by one.
+#: Maximum number of lines that are compared one by one.
 _COMPARED = 2_000
 
 
-def keep(root: Root, name: str, found: bytes) -> str:
-    """Keep foreign bytes under ``.wfctl/drift/``; return the path, relative to the root."""
+def keep_foreign_version(root: Root, name: str, found: bytes) -> str:
+    """Keep foreign bytes under ``.wfctl/drift/``. Return the path, relative to the root."""
     root.drift.mkdir(exist_ok=True)
-    kept = _place(root, name, digest(found))
+    kept = _kept_path(root, name, digest(found))
     if not kept.exists():
         write_whole(kept, found)
     return str(kept.relative_to(root.path))
 
 
-def kept_before(root: Root, name: str, sha: str) -> bytes | None:
-    """Return bytes that were kept under ``name``, by their SHA-256 in hex; None if none were."""
-    found = content_of(_place(root, name, sha))
+def read_kept_version(root: Root, name: str, sha: str) -> bytes | None:
+    """Return the bytes kept under ``name`` by their SHA-256 in hex, or None if not there."""
+    found = content_of(_kept_path(root, name, sha))
     return found if found is not None and digest(found) == sha else None
 
 
-def _place(root: Root, name: str, sha: str) -> Path:
+def _kept_path(root: Root, name: str, sha: str) -> Path:
     return root.drift / f"{name}.{sha[:16]}"
 
 
 def is_half_mended(
     root: Root, name: str, found: bytes | None, expected: bytes, known: Iterable[str | None]
 ) -> bool:
-    """Whether a file begins as it should and goes on as a foreign version that is kept."""
+    """Return whether a file starts correctly and continues as a kept foreign version."""
     if found is None:
         return False
     same = common_start(found, expected)
-    kept = (content_of(_place(root, name, sha or "")) or b"" for sha in known)
+    kept = (content_of(_kept_path(root, name, sha or "")) or b"" for sha in known)
     return any(one[same:].startswith(found[same:]) for one in kept)
 
 
-def detected(
+def build_drift_event(
     root: Root,
     file: str,
     base: int,
@@ -79,7 +79,7 @@ def detected(
     listed: Callable[[bytes], Sequence[Listed] | None],
     name: str | None = None,
 ) -> p.DriftDetected:
-    """Say what was done to a file; a foreign version is kept under ``name``, else the file's.
+    """Return the event for a changed file, after keeping the foreign version under ``name``.
 
     ``listed`` returns the differences, None for a file that cannot be read.
     """
@@ -93,16 +93,16 @@ def detected(
         file=file,
         kind="unreadable" if every is None else "changed",
         base=base,
-        kept_as=keep(root, name or file, found),
+        kept_as=keep_foreign_version(root, name or file, found),
         found_sha256=sha,
-        differences=[recordable(one) for one in list(every or ())[:_LISTED]],
+        differences=[make_recordable(one) for one in list(every or ())[:_LISTED]],
         more=max(len(every or ()) - _LISTED, 0),
     )
 
 
 def state_differences(base: Workflow, found: bytes) -> list[FieldDifference] | None:
-    """Return what differs, field by field; None if ``found`` is no JSON object."""
-    from projections.files.document_diff import differences
+    """Return the differences field by field, or None if ``found`` is not a JSON object."""
+    from projections.files.document_diff import find_differences
     from service.documents.plan_file import decode_json
     from service.errors import UnreadablePlan
 
@@ -110,13 +110,13 @@ def state_differences(base: Workflow, found: bytes) -> list[FieldDifference] | N
         document = decode_json(state_document.FILE_NAME, found.decode())
         if not isinstance(document, dict):
             return None
-        return differences(state_document.document(base), document)
+        return find_differences(state_document.build_document(base), document)
     except (UnicodeDecodeError, UnreadablePlan, RecursionError):
         return None
 
 
 def line_differences(expected: bytes, found: bytes) -> list[dict[str, Any]]:
-    """Return the runs of lines that differ: ``line`` (from 1) in the file as it should be."""
+    """Return the runs of lines that differ. ``line`` counts from 1 in the correct file."""
     before = expected.decode(errors="replace").splitlines()
     after = found.decode(errors="replace").splitlines()
     start = common_start(before, after)
@@ -128,7 +128,7 @@ def line_differences(expected: bytes, found: bytes) -> list[dict[str, Any]]:
         from difflib import SequenceMatcher
 
         codes = SequenceMatcher(None, before, after, autojunk=False).get_opcodes()
-        # Bytes that do not show in the text, such as the end of a line, differ all the same.
+        # Bytes that do not show in the text, such as line ends, count as a difference too.
         runs = [run for run in codes if run[0] != "equal"] or [("bytes", 0, 0, 0, 0)]
     return [
         {"kind": kind, "line": start + i + 1, "old": before[i:j], "new": after[k:m]}
@@ -136,58 +136,58 @@ def line_differences(expected: bytes, found: bytes) -> list[dict[str, Any]]:
     ]
 
 
-def recordable(difference: Listed) -> dict[str, Any]:
-    """Return a difference as an event can hold it, whatever the values are."""
+def make_recordable(difference: Listed) -> dict[str, Any]:
+    """Return a difference in a form that an event can store, for any values."""
     known = difference if isinstance(difference, dict) else difference._asdict()
-    held = {name: _storable(value) for name, value in known.items()}
-    # Its steps are held one by one: only one of them may be too long.
-    return held if "path" not in known else {**held, "path": [*map(_storable, known["path"])]}
+    held = {name: _make_storable(value) for name, value in known.items()}
+    # The steps of the path are checked one by one, because a single step may be too long.
+    return held if "path" not in known else {**held, "path": [*map(_make_storable, known["path"])]}
 
 
-def parts(
+def split_difference(
     one: FieldDifference, is_whole: Callable[[FieldDifference], bool]
 ) -> Iterator[FieldDifference]:
-    """Take apart an object that came or went, as deep as ``is_whole`` does not stop it."""
+    """Yield the parts of an added or removed object, down to where ``is_whole`` is true."""
     side = {"added": "new", "removed": "old"}.get(one.kind)
     value = getattr(one, side) if side is not None else None
     if side is None or not isinstance(value, dict) or is_whole(one):
         yield one
         return
     for key, held in value.items():
-        yield from parts(one._replace(path=(*one.path, key), **{side: held}), is_whole)
+        yield from split_difference(one._replace(path=(*one.path, key), **{side: held}), is_whole)
 
 
-def _storable(value: Any) -> Any:
+def _make_storable(value: Any) -> Any:
     import json
 
-    from eventstore.chain import canonical
+    from eventstore.chain import canonical_json
     from eventstore.errors import InvalidData
 
     text = json.dumps(value)
     if len(text) > _LONGEST:
         return {"bytes": len(text), "sha256": digest(text.encode())}
     try:
-        canonical({"data": {"differences": [{"value": value}]}})
+        canonical_json({"data": {"differences": [{"value": value}]}})
     except InvalidData:
         return {"json": text}
     return value
 
 
-#: A longer line of somebody else's is recorded in parts of so many bytes.
+#: Maximum size in bytes of one note. A longer foreign line is recorded in parts.
 _PART = 12_000
 
 
 class ForeignBytes(NamedTuple):
-    """Bytes of somebody else's, behind the lines of the versions up to ``after``."""
+    """Bytes of another program, after the lines of the versions up to ``after``."""
 
     after: int
     content: bytes
 
 
 class Alignment(NamedTuple):
-    """What a part of the file holds, beside what it should.
+    """A comparison of the file with the expected lines.
 
-    ``missing`` is to be appended. ``lost``: something that was there before is gone.
+    ``missing`` is to be appended. ``lost`` means that earlier content is gone.
     """
 
     foreign: list[ForeignBytes]
@@ -195,11 +195,11 @@ class Alignment(NamedTuple):
     lost: bool
 
 
-def align(found: bytes, fresh: bool, pieces: Sequence[LogPiece], shown: int) -> Alignment:
-    """Lay ``pieces``, in order, beside the bytes ``found``.
+def align_lines(found: bytes, fresh: bool, pieces: Sequence[LogPiece], shown: int) -> Alignment:
+    """Compare the bytes ``found`` with the expected ``pieces``, in order.
 
-    ``fresh``: what stands before ``found`` ends a line; it shows the versions up to ``shown``.
-    The last of our lines may be torn: a crash came while it was written.
+    ``fresh`` means that a line ends before ``found``, which shows the versions up to ``shown``. The
+    last line of wfctl may be incomplete after a crash.
     """
     foreign: list[ForeignBytes] = []
     ours = {piece.content: n for n, piece in enumerate(pieces) if not piece.external}
@@ -216,12 +216,12 @@ def align(found: bytes, fresh: bool, pieces: Sequence[LogPiece], shown: int) -> 
         else:
             end = found.find(b"\n", position) + 1 or len(found)
             foreign.append(ForeignBytes(shown, found[position:end]))
-            # A line of ours that comes too early: one before it is gone.
+            # A later line of wfctl appears too early, so a line before it is missing.
             lost = lost or ours.get(found[position:end], -1) >= number
         fresh = found[end - 1 : end] == b"\n"
         position = end
     rest = pieces[number:]
-    missing = joined(rest, fresh)[len(found) - position :]
+    missing = join_pieces(rest, fresh)[len(found) - position :]
     return Alignment(foreign, missing, lost or any(piece.external for piece in rest))
 
 
@@ -230,23 +230,23 @@ def _is_torn(found: bytes, position: int, due: bytes, piece: LogPiece) -> bool:
     return not piece.external and left < len(due) and found.startswith(due[:left], position)
 
 
-def notes(foreign: Sequence[ForeignBytes]) -> list[p.NoteLogged]:
-    """Return the notes that record somebody else's bytes, exactly and in order."""
+def build_notes(foreign: Sequence[ForeignBytes]) -> list[p.NoteLogged]:
+    """Return the notes that record foreign bytes, exactly and in order."""
     return [
-        _note(after, content[start : start + _PART])
+        _build_note(after, content[start : start + _PART])
         for after, content in foreign
         for start in range(0, len(content), _PART)
     ]
 
 
-def _note(after: int, content: bytes) -> p.NoteLogged:
+def _build_note(after: int, content: bytes) -> p.NoteLogged:
     text = content.decode(errors="replace").rstrip("\r\n")
     shown = "".join(
         c if c.isprintable() or c == "\t" else "\N{REPLACEMENT CHARACTER}" for c in text
     )
     shown, raw = shown or "(an empty line)", None
     if f"{shown}\n".encode() != content:
-        from base64 import b64encode  # few lines need it
+        from base64 import b64encode  # needed by few lines
 
         raw = b64encode(content).decode()
     return p.NoteLogged(text=shown, kind="external", after=after, raw=raw)
@@ -255,8 +255,8 @@ def _note(after: int, content: bytes) -> p.NoteLogged:
 class LogView(NamedTuple):
     """The file as it was read.
 
-    ``intact``: it begins with every byte that was left. ``newer`` are the last of those,
-    ``tail`` what follows them. ``mark`` is None if the file is missing.
+    ``intact`` means that the file starts with all bytes that wfctl left. ``newer`` has the last of
+    these bytes, ``tail`` the bytes after them. ``mark`` is None if the file is missing.
     """
 
     intact: bool
@@ -265,10 +265,10 @@ class LogView(NamedTuple):
     mark: Mark | None
 
 
-def look(root: Path, name: str, left: Synced | None, *, thorough: bool = False) -> LogView:
-    """Read the file of this name in the root beside what was left of it; raises `OutsideRoot`.
+def read_log_view(root: Path, name: str, left: Synced | None, *, thorough: bool = False) -> LogView:
+    """Read a file in the root and compare it with its remembered state. Raises `OutsideRoot`.
 
-    A file that nobody touched is trusted but for its newer part; ``thorough`` reads it whole.
+    For an untouched file, only the newer part is read; ``thorough`` reads the whole file.
     """
     try:
         descriptor = open_within(root, name)
@@ -290,12 +290,12 @@ def look(root: Path, name: str, left: Synced | None, *, thorough: bool = False) 
     return LogView(left.shows(content), newer, tail, mark)
 
 
-def left_now(
+def remember_log(
     root: Path, name: str, before: Synced, view: LogView, added: bytes, version: int, mark: Mark
 ) -> Synced:
-    """Return what to remember of the file once it was looked at and ``added`` was appended.
+    """Return the state to remember after ``added`` was appended to the file.
 
-    Its newer part is joined to the older one, once it is long enough.
+    Joins the newer part to the older part if it is long enough.
     """
     part = view.newer + view.tail + added
     size, fresh = before.base + len(part), part.endswith(b"\n") if part else before.fresh
@@ -304,17 +304,17 @@ def left_now(
         return left
     content = (content_within(root, name) or b"")[:size]
     if not left.shows(content):
-        # Somebody changed the older part unseen: without a mark, the next look is thorough.
+        # Another program changed the older part. Without a mark, the next check is thorough.
         return replace(left, mark=[])
     return replace(left, base=size, base_sha256=digest(content), sha256=digest(b""))
 
 
 @dataclass(slots=True)
 class Trail:
-    """What came after a version: the pieces of ``progress.log``, what was already detected.
+    """The changes after a version: pieces of ``progress.log``, and recorded foreign versions.
 
-    ``state`` is the newest, None if there is no workflow. ``detected`` holds, for each file,
-    the digests of the foreign versions that were recorded, None for a missing one.
+    ``state`` is the newest state, None without a workflow. ``detected`` has, for each file, the
+    digests of the recorded foreign versions, None for a missing file.
     """
 
     pieces: list[LogPiece] = field(default_factory=list)
@@ -322,38 +322,38 @@ class Trail:
     state: Workflow | None = None
 
 
-def trail(log: WorkflowLog, after: int, start: Workflow | None, shown: int) -> Trail:
-    """Return what came after version ``after``; ``start``: the state there, where it is known.
+def build_trail(log: WorkflowLog, after: int, start: Workflow | None, shown: int) -> Trail:
+    """Return the changes after version ``after``. ``start`` is the state there, if known.
 
-    The state is the one that the pieces lead to. Asked for once they are read, it could be a newer
-    one, as others append meanwhile, and a file that lacks their lines would count as showing them.
+    The state is the one after the last piece. A state that is read later could be newer, because
+    others may append meanwhile; a file without their lines would then count as up to date.
     """
     start = log.state(after) if start is None and after else start
-    return whole(log.steps(after, start), start, shown)
+    return collect_trail(log.steps(after, start), start, shown)
 
 
 def is_ours(log: WorkflowLog, left: Synced | None, found: bytes | None) -> bool:
-    """Whether ``workflow-state.json`` is as it was left, or shows a version after that."""
+    """Return whether ``workflow-state.json`` is as wfctl left it, or shows a later version."""
     if found is None or left is None:
-        return left is None and (found is None or was_written(log, 0, found))
-    return left.sha256 == digest(found) or was_written(log, left.version, found)
+        return left is None and (found is None or was_written_by_wfctl(log, 0, found))
+    return left.sha256 == digest(found) or was_written_by_wfctl(log, left.version, found)
 
 
-def was_written(log: WorkflowLog, after: int, found: bytes) -> bool:
-    """Whether ``workflow-state.json`` shows a version after ``after``, if not yet remembered so."""
+def was_written_by_wfctl(log: WorkflowLog, after: int, found: bytes) -> bool:
+    """Return whether ``workflow-state.json`` shows a version after ``after``."""
     return any(
-        state.updated[:19].encode() in found and state_document.render(state) == found
+        state.updated[:19].encode() in found and state_document.render_state(state) == found
         for _, state in log.steps(after)
     )
 
 
-def whole(
+def collect_trail(
     steps: Iterable[tuple[RecordedEvent, Workflow]], start: Workflow | None = None, shown: int = 0
 ) -> Trail:
-    """Return the trail of all steps, from ``start``; the file has the lines up to ``shown``."""
+    """Return the trail of all steps from ``start``. The file has the lines up to ``shown``."""
     found = Trail(state=start)
     for event, state in steps:
-        part = piece(event, state) if event.version > shown else None
+        part = build_piece(event, state) if event.version > shown else None
         if part is not None:
             found.pieces.append(part)
         if event.type == "drift.detected":

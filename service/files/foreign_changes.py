@@ -1,46 +1,48 @@
-"""Foreign changes that wait for a decision, on the disk or kept, and what they are as commands."""
+"""Foreign changes that wait for a decision, on disk or kept, and their adoption by commands."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from eventstore.chain import canonical
+from eventstore.chain import canonical_json
 from eventstore.errors import InvalidData
 from lifecycle.errors import Refused
 from lifecycle.fold.evolve import KEYED
 from lifecycle.payload import models as p
-from lifecycle.rules.amendable import OPERATIONAL, kind_of_changes
+from lifecycle.rules.amendable import SESSION_SET_KEYS, kind_of_changes
 from lifecycle.rules.amendable import WORKFLOW_FIELDS as AMENDABLE_OF_WORKFLOW
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Drift, Stage, Workflow
 from lifecycle.words.document import DEFINITIONAL, STAGE_FIELDS, WORKFLOW_FIELDS, layout_of
 from projections.files import state_document
-from projections.files.document_diff import FieldDifference, applied
-from projections.files.progress_log import joined
+from projections.files.document_diff import FieldDifference, apply_differences
+from projections.files.progress_log import join_pieces
 from service.errors import NotFound
 from service.files.drift import (
+    build_notes,
+    collect_trail,
     line_differences,
-    look,
-    notes,
-    parts,
-    recordable,
+    make_recordable,
+    read_log_view,
+    split_difference,
     state_differences,
-    whole,
 )
 from service.files.inspection import FilesInspection
 from service.files.workflow_files import LOG, STATE
 from service.reading.log import WorkflowLog
 from service.root.disk import content_within
 from service.root.root import Root, read_sync
+from wording import MAX_REASONS, FirstReasons
 
 if TYPE_CHECKING:
     from lifecycle.payload.models import Payload
 
 _BY_HAND = "changed by hand in workflow-state.json"
-#: Operational fields that an event of their own records: what each can be, and the event.
+#: Operational fields with their own event: the type of the value, and the event.
 _RECORDED: dict[str, tuple[type, Callable[[str, Any], Payload]]] = {
     "outputs": (list, lambda id_, value: p.OutputsRecorded(stage=id_, outputs=value)),
     "checkpoint": (
@@ -49,52 +51,56 @@ _RECORDED: dict[str, tuple[type, Callable[[str, Any], Payload]]] = {
     ),
 }
 _REASONS = {
-    "amendments": "an amendment counts by a person's consent: `wfctl amend propose`",
-    "version": "it is counted from the approved amendments",
-    "workflow_status": "it follows from the stages",
-    "stages": "their order cannot be amended",
-    "id": "a stage keeps its id",
-    "workflow_id": "a workflow keeps its id",
+    "amendments": "an amendment needs a person's approval: `wfctl amend propose`",
+    "version": "wfctl counts the version from the approved amendments",
+    "workflow_status": "wfctl derives the status of the workflow from its stages",
+    "stages": "an amendment cannot change the order of the stages",
+    "id": "the id of a stage cannot change",
+    "workflow_id": "the id of a workflow cannot change",
 }
-#: These are set by the change of status that they belong to.
+#: Fields that a change of status sets.
 _FOLLOWS = frozenset({"started_at", "completed_at", "retry_count", "last_error", "running_process"})
-#: What the log says by itself of a workflow in which anything happens.
+#: Fields of a workflow that every event changes.
 _DERIVED = frozenset({"updated"})
 Document = dict[str, Any]
 Launched = Callable[[Stage], "list[tuple[Payload, str]]"]
-"""Returns the commands that record a job launched by hand, each with when it was so, if any."""
+"""Returns the commands that record a manually launched job, each with its time, if any."""
 
-#: What only a job that was launched leads to, and what of it the log may say already.
+#: Statuses that require a launched job, and statuses of a running stage.
 _LAUNCHED = frozenset({Status.RUNNING, Status.POST_PROCESSING, Status.COMPLETED})
 _UNDER_WAY = frozenset({Status.RUNNING, Status.POST_PROCESSING})
 _NO_TRACE = (
-    "nothing bears it out: expected {stage}/submission.json and {stage}/dpdisp-run.sh, and the "
-    "tmux session dpdisp_{stage} in this root, or DPDISP_DONE and DPDISP_EXIT_CODE of its end; "
-    "`wfctl dispatch {stage}` launches it"
+    "no evidence shows this status: expected {stage}/submission.json and "
+    "{stage}/dpdisp-run.sh, and either the tmux session dpdisp_{stage} in this root or the "
+    "files DPDISP_DONE and DPDISP_EXIT_CODE. Run `wfctl dispatch {stage}` to launch the stage"
 )
 
 
 @dataclass(slots=True)
 class Adoption:
-    """Commands in order, fields to be taken over, what cannot be adopted and why, what is left."""
+    """The commands that adopt a change, in order, and the differences that remain.
+
+    ``unknown`` has fields to take over, ``impossible`` the differences that cannot be adopted, with
+    reasons.
+    """
 
     commands: list[Payload] = field(default_factory=list)
     unknown: list[p.UnknownField] = field(default_factory=list)
     impossible: dict[str, str] = field(default_factory=dict)
-    #: Differences that say nothing: an order of keys, a time that follows from a status.
+    #: Differences without a meaning: an order of keys, a time that follows from a status.
     left: list[str] = field(default_factory=list)
-    #: Differences that nobody asked for, and that go on to wait.
+    #: Differences that were not selected, and that continue to wait.
     rest: list[str] = field(default_factory=list)
-    #: When each command was so, None for now.
+    #: The time of each command, or None for the current time.
     at: list[str | None] = field(default_factory=list)
 
     def add(self, command: Payload, at: str | None = None) -> None:
-        """Add a command, and when it was so where that is known."""
+        """Add a command and its time, if known."""
         self.commands.append(command)
         self.at.append(at)
 
 
-def _adoption(
+def _build_adoption(
     state: Workflow,
     base: Document,
     found: Document,
@@ -102,56 +108,60 @@ def _adoption(
     evidence: str | None,
     launched: Launched,
 ) -> Adoption:
-    """Return what the differences ``listed`` between two documents are as commands."""
+    """Return the commands that adopt the differences ``listed`` between two documents."""
     result = Adoption()
     groups: dict[str | None, list[FieldDifference]] = {}
-    now = state_document.document(state)
+    now = state_document.build_document(state)
     for difference in listed:
-        # A status that the log has reached is closed with the fields that follow from it.
-        is_fulfilled = difference.path != ("status",) and _is_so(now, difference)
-        if _says_nothing(difference) or is_fulfilled:
+        # If the log already has the new status, the fields that follow from it are closed too.
+        is_fulfilled = difference.path != ("status",) and _is_already_so(now, difference)
+        if _is_meaningless(difference) or is_fulfilled:
             result.left.append(difference.name)
-        elif not _portable(difference.new):
-            result.impossible[difference.name] = "the log cannot carry the value"
+        elif not _can_be_recorded(difference.new):
+            result.impossible[difference.name] = "the log cannot store the value"
         else:
             groups.setdefault(difference.stage, []).append(difference)
     for stage, group in groups.items() if not result.impossible else ():
         if stage is not None and group[0].path == ():
-            _whole_stage(result, group[0], found)
+            _adopt_whole_stage(result, group[0], found)
         else:
-            old, new = _entry(base, stage), _entry(found, stage)
+            old, new = _find_entry(base, stage), _find_entry(found, stage)
             _Fields(result, stage, old, new, launched).adopt(group, state, evidence)
     return result
 
 
-def _says_nothing(difference: FieldDifference) -> bool:
+def _is_meaningless(difference: FieldDifference) -> bool:
     """Return whether a difference is an order of keys, or a value that sessions write."""
     if difference.kind == "order":
         return difference.path != ("stages",)
     first, *keys = difference.path or ("",)
-    is_of_sessions = first == "session_config" and bool(keys) and keys[0] in OPERATIONAL
+    is_of_sessions = first == "session_config" and bool(keys) and keys[0] in SESSION_SET_KEYS
     return difference.stage is None and is_of_sessions
 
 
-def _entry(document: Document, stage: str | None) -> Document:
-    """Return what a document has of a stage, of the workflow where ``stage`` is None."""
+def _find_entry(document: Document, stage: str | None) -> Document:
+    """Return the entry of a stage in a document, or the document if ``stage`` is None."""
     if stage is None:
         return document
     return next((entry for entry in document["stages"] if entry["id"] == stage), {})
 
 
-def _portable(value: Any) -> bool:
+def _can_be_recorded(value: Any) -> bool:
+    """Return whether the log can store a value."""
     try:
-        canonical(value)
+        canonical_json(value)
     except InvalidData:
         return False
     return True
 
 
-def _whole_stage(result: Adoption, difference: FieldDifference, found: Document) -> None:
+def _adopt_whole_stage(result: Adoption, difference: FieldDifference, found: Document) -> None:
+    """Add the insertion of a stage. The removal of a stage cannot be adopted."""
     id_ = difference.name
     if difference.kind == "removed":
-        result.impossible[id_] = "a stage cannot be taken away; `wfctl amend propose` a stage_skip"
+        result.impossible[id_] = (
+            "a stage cannot be removed; propose a stage_skip with `wfctl amend propose`"
+        )
         return
     known = {"id", *DEFINITIONAL, "outputs"}
     insert = {key: value for key, value in difference.new.items() if key in known}
@@ -172,7 +182,7 @@ class _Fields:
     launched: Launched
 
     def adopt(self, group: list[FieldDifference], state: Workflow, evidence: str | None) -> None:
-        """Sort the differences by the field they are in, and adopt each field as it must be."""
+        """Group the differences by field, and adopt each field."""
         fields: dict[str, list[FieldDifference]] = {}
         for difference in group:
             fields.setdefault(difference.path[0], []).append(difference)
@@ -192,7 +202,7 @@ class _Fields:
         self._amendments(amended)
 
     def _is_amended(self, name: str, state: Workflow) -> bool:
-        """Whether only an amendment may change the field as it was changed."""
+        """Return whether only an amendment may make the change of the field."""
         if self.stage is None:
             return name in AMENDABLE_OF_WORKFLOW
         listed = self.found.get(name)
@@ -214,7 +224,7 @@ class _Fields:
             )
             self.result.unknown.append(unknown)
         elif event is None or not isinstance(value, kind):
-            why = "it follows from the events of the log"
+            why = "wfctl derives this field from the log"
             self._impossible(name, _REASONS.get(name, why))
         else:
             try:
@@ -243,7 +253,7 @@ class _Fields:
             Status.SKIPPED: lambda: self._proposes("stage_skip", said),
         }
         if target == stage.status:
-            # The log has come to say so too.
+            # The log already has this status.
             self.result.left.append(f"{stage.id}.status")
             return
         proven = self.launched(stage) if target in _LAUNCHED else []
@@ -252,7 +262,7 @@ class _Fields:
         if target in makers:
             self.result.add(makers[target]())
         elif target not in _UNDER_WAY:
-            self._impossible("status", f"{target!r:.60} is no status")
+            self._impossible("status", f"{target!r:.60} is not a status")
         elif not proven:
             self._impossible("status", _NO_TRACE.format(stage=stage.id))
 
@@ -269,34 +279,36 @@ class _Fields:
     def _change(self, name: str) -> Document | None:
         if name not in KEYED:
             if name not in self.found:
-                self._impossible(name, "a field is changed, never taken away")
+                self._impossible(name, "a field can be changed, but not removed")
                 return None
-            return _leaf(self.base, self.found, name)
+            return _build_leaf(self.base, self.found, name)
         old, new = self.base.get(name, {}), self.found.get(name)
         if not isinstance(new, dict):
             self._impossible(name, "expected an object")
             return None
-        sessions = OPERATIONAL if name == "session_config" else ()
+        sessions = SESSION_SET_KEYS if name == "session_config" else ()
         keys = [key for key in dict.fromkeys([*old, *new]) if key not in sessions]
-        return {key: _leaf(old, new, key) for key in keys if not _is_same(old, new, key)}
+        return {key: _build_leaf(old, new, key) for key in keys if not _is_same(old, new, key)}
 
 
 def _is_same(old: Document, new: Document, key: str) -> bool:
+    """Return whether a key has the same value in both objects."""
     both = key in old and key in new
-    return both and canonical(old[key]) == canonical(new[key])
+    return both and canonical_json(old[key]) == canonical_json(new[key])
 
 
-def _leaf(old: Document, new: Document, key: str) -> Document:
+def _build_leaf(old: Document, new: Document, key: str) -> Document:
+    """Return the change of one key."""
     before = {"old": old[key]} if key in old else {}
     return {**before, "new": new[key]} if key in new else before
 
 
 @dataclass(frozen=True, slots=True)
-class Foreign:
+class ForeignVersion:
     """A foreign version of a file.
 
-    ``detected`` is the version of its ``drift.detected``, None if nobody recorded it yet;
-    ``base`` the version the file had shown. ``kind`` as there, or ``appended``.
+    ``detected`` is the version of its ``drift.detected``, None if it is not recorded yet. ``base``
+    is the version that the file had shown. ``kind`` is as in the event, or ``appended``.
     """
 
     file: str
@@ -305,92 +317,94 @@ class Foreign:
     found: bytes | None
     detected: int | None = None
     kept_as: str | None = None
-    #: The differences that are still to be decided; None: all of them.
+    #: Differences that are still undecided, or None for all.
     rest: Sequence[str] | None = None
 
 
 class ForeignChanges:
-    """The foreign changes of one root. Nothing here writes."""
+    """The foreign changes of one root, read-only."""
 
     def __init__(self, root: Root, log: WorkflowLog) -> None:
         self.root = root
         self.log = log
         self._files = FilesInspection(root, log)
 
-    def waiting(self, file: str | None = None) -> list[Foreign]:
-        """Return what waits for a decision, the oldest first; ``file`` names the one asked for."""
+    def waiting(self, file: str | None = None) -> list[ForeignVersion]:
+        """Return the changes that wait for a decision, oldest first, optionally of one ``file``."""
         kept = [self.kept_change(drift) for drift in self.log.current().drifts]
         return [f for f in (*kept, *self._on_disk()) if file in (None, f.file)]
 
-    def kept_change(self, drift: Drift) -> Foreign:
-        """Return the version that a drift kept; raises `NotFound` if somebody removed it."""
+    def kept_change(self, drift: Drift) -> ForeignVersion:
+        """Return the version that a drift kept. Raises `NotFound` if it no longer exists."""
         found = content_within(self.root.path, drift.kept_as)
         if found is None:
             raise NotFound(
-                f"{drift.kept_as} is missing: the version of {drift.file} that was detected at "
-                f"version {drift.version} was kept there. `wfctl drift revert` dismisses it.",
+                f"the file {drift.kept_as} does not exist. It was the copy of {drift.file} that "
+                f"wfctl kept at version {drift.version}. To discard that change, run `wfctl drift "
+                "revert`.",
                 path=drift.kept_as,
             )
         known = drift.file, drift.kind, drift.base, found, drift.version, drift.kept_as
-        return Foreign(*known, drift.rest)
+        return ForeignVersion(*known, drift.rest)
 
-    def _on_disk(self) -> Iterator[Foreign]:
+    def _on_disk(self) -> Iterator[ForeignVersion]:
         sync = read_sync(self.root.sync_file)
         found = self._files.foreign_state(sync.files.get(STATE))
         base = sync.version(STATE) or self.log.current().head
         if found == b"" and content_within(self.root.path, STATE) is None:
-            yield Foreign(STATE, "missing", base, None)
+            yield ForeignVersion(STATE, "missing", base, None)
         elif found is not None:
             readable = state_differences(self.log.current(base), found) is not None
-            yield Foreign(STATE, "changed" if readable else "unreadable", base, found)
+            yield ForeignVersion(STATE, "changed" if readable else "unreadable", base, found)
         found, base = content_within(self.root.path, LOG), sync.version(LOG)
         if found is None:
-            yield Foreign(LOG, "missing", base, None)
-        elif not look(self.root.path, LOG, sync.files.get(LOG), thorough=True).intact:
-            yield Foreign(LOG, "changed", base, found)
+            yield ForeignVersion(LOG, "missing", base, None)
+        elif not read_log_view(self.root.path, LOG, sync.files.get(LOG), thorough=True).intact:
+            yield ForeignVersion(LOG, "changed", base, found)
         elif appended := b"".join(part.content for part in self._files.appended(sync)):
-            yield Foreign(LOG, "appended", base, appended)
+            yield ForeignVersion(LOG, "appended", base, appended)
 
-    def explained(self, change: Foreign) -> list[dict[str, Any]]:
-        """Return what differs, a field or a run of lines each."""
+    def explained(self, change: ForeignVersion) -> list[dict[str, Any]]:
+        """Return the differences of a change, one entry for each field or run of lines."""
         if change.kind == "appended":
             return [
                 {"field": "the end", "kind": "added", "old": None, "new": note.text}
-                for note in notes(self._files.appended(read_sync(self.root.sync_file)))
+                for note in build_notes(self._files.appended(read_sync(self.root.sync_file)))
             ]
         if change.file == LOG and change.found is not None:
             return [
                 {"field": f"line {run['line']}", **run}
                 for run in line_differences(self._log_at(change.base), change.found)
             ]
-        held = [{"field": d.name, **recordable(d)} for d in self.differences(change)]
+        held = [{"field": d.name, **make_recordable(d)} for d in self.differences(change)]
         return [{key: one[key] for key in ("field", "kind", "old", "new")} for one in held]
 
-    def differences(self, change: Foreign) -> list[FieldDifference]:
-        """Return what differs between a foreign state and the one that the file had shown."""
+    def differences(self, change: ForeignVersion) -> list[FieldDifference]:
+        """Return the differences between a foreign state and the state that the file had shown."""
         if change.found is None or change.kind == "unreadable":
             return []
         listed = state_differences(self.log.current(change.base), change.found) or []
         if change.rest is None:
             return listed
-        return [one for one in _as_deep_as(change.rest, listed) if _named(one, change.rest)]
+        return [
+            one for one in _split_as_named(change.rest, listed) if _is_selected(one, change.rest)
+        ]
 
     def _log_at(self, version: int) -> bytes:
-        return joined(whole(self.log.steps(upto=version)).pieces)
+        return join_pieces(collect_trail(self.log.steps(upto=version)).pieces)
 
     def adoption(
-        self, change: Foreign, only: list[str], evidence: str | None, launched: Launched
+        self, change: ForeignVersion, only: list[str], evidence: str | None, launched: Launched
     ) -> Adoption:
-        """Return what the change is as commands, of the fields ``only`` where some are named.
+        """Return the commands that adopt a change, or only its fields ``only`` if given.
 
-        ``launched`` looks for what bears out that a stage was launched by hand.
-        Raises `Refused` where something in it cannot be adopted, `NotFound` for a field that did
-        not change.
+        ``launched`` looks for evidence that a stage was launched by hand. Raises `Refused` if
+        something cannot be adopted, `NotFound` for a field that did not change.
         """
         if change.found is None or change.kind == "unreadable":
             raise Refused(
-                f"{change.file} is {change.kind}: there is nothing in it to adopt. "
-                "`wfctl drift revert` goes on with the file as the log has it.",
+                f"the file {change.file} is {change.kind}, so it contains no change to adopt. To "
+                "write the file again from the log, run `wfctl drift revert`.",
                 file=change.file,
             )
         if change.file == LOG:
@@ -398,62 +412,65 @@ class ForeignChanges:
             texts = [line for run in runs for line in run["new"] if line.strip()]
             logged: list[Payload] = [p.NoteLogged(text=text) for text in texts]
             return Adoption(commands=logged, at=[None] * len(logged))
-        listed = list(_as_deep_as(only, self.differences(change)))
-        chosen = [d for d in listed if not only or _named(d, only)]
-        unmatched = [name for name in only if not any(_named(d, [name]) for d in listed)]
+        listed = list(_split_as_named(only, self.differences(change)))
+        chosen = [d for d in listed if not only or _is_selected(d, only)]
+        unmatched = [name for name in only if not any(_is_selected(d, [name]) for d in listed)]
         if unmatched:
             raise NotFound(
                 f"{', '.join(unmatched)} did not change; changed: "
                 f"{', '.join(d.name for d in listed) or 'nothing'}",
                 fields=unmatched,
             )
-        base = state_document.document(self.log.current(change.base))
+        base = state_document.build_document(self.log.current(change.base))
         found = json.loads(change.found or b"")
         if only:
-            found = applied(base, found, chosen)
-        result = _adoption(self.log.current(), base, found, chosen, evidence, launched)
+            found = apply_differences(base, found, chosen)
+        result = _build_adoption(self.log.current(), base, found, chosen, evidence, launched)
         if result.impossible:
-            lines = "\n".join(f"  - {name}: {why}" for name, why in result.impossible.items())
+            found = [f"{name}: {why}" for name, why in result.impossible.items()]
+            lines = "\n".join(f"  - {one}" for one in FirstReasons(found))
             raise Refused(
-                f"not everything that was changed in {change.file} can be adopted:\n{lines}\n"
-                "`wfctl drift adopt --only FIELD` adopts a part, `wfctl drift revert` nothing.",
+                f"some changes in {change.file} cannot be adopted:\n{lines}\nRun `wfctl drift "
+                "adopt --only FIELD` to adopt a single field, or `wfctl drift revert` to "
+                "discard all changes.",
                 file=change.file,
-                problems=result.impossible,
+                problems=dict(islice(result.impossible.items(), MAX_REASONS)),
             )
         result.rest = [d.name for d in listed if d not in chosen]
         return result
 
 
-def _as_deep_as(
+def _split_as_named(
     names: Sequence[str], listed: Iterable[FieldDifference]
 ) -> Iterator[FieldDifference]:
-    """Take apart an object that came or went where a name leads into it."""
+    """Yield the differences. An added or removed object is split if a name leads into it."""
 
     def is_whole(one: FieldDifference) -> bool:
         return not one.path or not any(name.startswith(f"{one.name}.") for name in names)
 
-    return (part for one in listed for part in parts(one, is_whole))
+    return (part for one in listed for part in split_difference(one, is_whole))
 
 
-def _named(difference: FieldDifference, names: Sequence[str]) -> bool:
+def _is_selected(difference: FieldDifference, names: Sequence[str]) -> bool:
+    """Return whether a difference has one of the names, or is part of such a field."""
     return any(difference.name == name or difference.name.startswith(f"{name}.") for name in names)
 
 
-def closing(change: Foreign, result: Adoption) -> list[Payload]:
-    """Return the command that closes an adopted drift, none if nobody recorded it yet."""
+def build_closing_command(change: ForeignVersion, result: Adoption) -> list[Payload]:
+    """Return the command that closes an adopted drift, or [] if the drift is not recorded yet."""
     if change.detected is None:
         return []
     known = {name: getattr(result, name) for name in ("unknown", "left", "rest")}
     return [p.DriftAdopted(file=change.file, detected=change.detected, **known)]
 
 
-#: Characters of a value that are shown.
+#: Maximum number of characters of a value that are shown.
 _SHOWN = 200
 
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """A field as the log has it and as somebody wrote it; ``stage`` has it, if any."""
+    """A field in the log and in the edited file. ``stage`` is None for a field of the workflow."""
 
     field: str
     old: Any
@@ -469,14 +486,14 @@ class Edit:
         return f"{self.field}: {old} -> {new}"
 
 
-def undecided(root: Root, log: WorkflowLog, state: Workflow) -> list[Edit]:
-    """Return the definitional fields that were edited by hand, and that the log has not come to."""
+def find_undecided_edits(root: Root, log: WorkflowLog, state: Workflow) -> list[Edit]:
+    """Return manual edits of the definition that differ from the log."""
     changes = ForeignChanges(root, log)
-    now = state_document.document(state)
+    now = state_document.build_document(state)
     found: dict[str, Edit] = {}
     for change in changes.waiting(STATE):
         for one in changes.differences(change):
-            if _is_definitional(one) and not _is_so(now, one):
+            if _is_definitional(one) and not _is_already_so(now, one):
                 found[one.name] = Edit(one.name, one.old, one.new, one.stage)
     return list(found.values())
 
@@ -487,34 +504,39 @@ def close_fulfilled(root: Root, log: WorkflowLog, state: Workflow) -> list[Paylo
     Fields that follow from events, such as times, do not keep an edit open.
     """
     changes = ForeignChanges(root, log)
-    now = state_document.document(state)
+    now = state_document.build_document(state)
     found: list[Payload] = []
     for drift in state.drifts:
         if drift.file != STATE or content_within(root.path, drift.kept_as) is None:
             continue
         change = changes.kept_change(drift)
         differences = changes.differences(change)
-        told = [one for one in differences if not (_says_nothing(one) or _follows(one))]
-        if told and all(_is_so(now, one) for one in told):
-            found += closing(change, Adoption(left=[one.name for one in differences]))
+        told = [
+            one for one in differences if not (_is_meaningless(one) or _follows_from_event(one))
+        ]
+        if told and all(_is_already_so(now, one) for one in told):
+            found += build_closing_command(change, Adoption(left=[one.name for one in differences]))
     return found
 
 
-def _follows(difference: FieldDifference) -> bool:
+def _follows_from_event(difference: FieldDifference) -> bool:
+    """Return whether wfctl sets a field from other events."""
     names = _DERIVED if difference.stage is None else _FOLLOWS
     return bool(difference.path) and difference.path[0] in names
 
 
 def _is_definitional(difference: FieldDifference) -> bool:
-    if difference.kind == "order" or _says_nothing(difference):
+    """Return whether a difference changes the definition."""
+    if difference.kind == "order" or _is_meaningless(difference):
         return False
     if difference.stage is not None:
         return not difference.path or difference.path[0] in DEFINITIONAL
     return bool(difference.path) and difference.path[0] in AMENDABLE_OF_WORKFLOW
 
 
-def _is_so(now: dict[str, Any], difference: FieldDifference) -> bool:
-    value: Any = _entry(now, difference.stage)
+def _is_already_so(now: dict[str, Any], difference: FieldDifference) -> bool:
+    """Return whether the log already has the new value."""
+    value: Any = _find_entry(now, difference.stage)
     for step in difference.path:
         value = value.get(step) if isinstance(value, dict) else None
     return json.dumps(value) == json.dumps(difference.new)

@@ -1,4 +1,4 @@
-"""Looking at the files without touching them: nothing is written, no lock is taken."""
+"""Read-only checks of the files, which write nothing and take no lock."""
 
 from __future__ import annotations
 
@@ -9,13 +9,21 @@ from typing import TYPE_CHECKING
 from eventstore.private import NotRegular, TooLarge
 from lifecycle.state.workflow import Drift
 from projections.files import progress_log, state_document
-from projections.files.progress_log import LogPiece, joined
+from projections.files.progress_log import LogPiece, join_pieces
 from projections.words.account import EDITED
-from service.files.drift import ForeignBytes, align, is_ours, look, trail, was_written, whole
+from service.files.drift import (
+    ForeignBytes,
+    align_lines,
+    build_trail,
+    collect_trail,
+    is_ours,
+    read_log_view,
+    was_written_by_wfctl,
+)
 from service.reading.log import WorkflowLog
-from service.reading.stream_log import newest
+from service.reading.stream_log import read_newest_event
 from service.root.disk import OutsideRoot, content_within
-from service.root.root import Root, Sync, Synced, caught_up
+from service.root.root import Root, Sync, Synced, read_sync_when_caught_up
 
 if TYPE_CHECKING:
     from service.root.root import Root
@@ -23,12 +31,12 @@ if TYPE_CHECKING:
 
 STATE = state_document.FILE_NAME
 LOG = progress_log.FILE_NAME
-_MISSING = "is missing; the next write command writes it anew"
+_MISSING = "is missing; the next command that writes creates it again"
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A file that is not what the log says; ``kind``: missing, behind, or changed."""
+    """A file that differs from the log. ``kind`` is missing, behind or changed."""
 
     file: str
     kind: str
@@ -37,20 +45,20 @@ class Difference:
 
 
 class FilesInspection:
-    """``workflow-state.json`` and ``progress.log`` of one root, to be looked at."""
+    """Read-only access to ``workflow-state.json`` and ``progress.log`` of one root."""
 
     def __init__(self, root: Root, log: WorkflowLog) -> None:
         self.root = root
         self.log = log
 
     def differences(self) -> list[Difference]:
-        """Compare the files with the log, whole, folded from its first event."""
+        """Compare the whole files with the log, folded from its first event."""
         sync, since = self._caught_up()
         contents = {name: content_within(self.root.path, name) for name in (STATE, LOG)}
-        all_ = whole(self.log.steps())
+        all_ = collect_trail(self.log.steps())
         if all_.state is None:
             return []
-        state, lines = state_document.render(all_.state), joined(all_.pieces)
+        state, lines = state_document.render_state(all_.state), join_pieces(all_.pieces)
         found: list[Difference] = []
         for name, expected in ((STATE, state), (LOG, lines)):
             content, left, kind = contents[name], sync.files.get(name), "missing"
@@ -65,19 +73,19 @@ class FilesInspection:
         return found
 
     def _caught_up(self) -> tuple[Sync, int]:
-        """Return what is remembered of the files, and the version that they are to show."""
-        last = newest(self.log.store, self.log.stream)
-        sync = caught_up(self.root.sync_file, (STATE, LOG), last)
+        """Return the remembered state of the files, and the version that they should show."""
+        last = read_newest_event(self.log.store, self.log.stream)
+        sync = read_sync_when_caught_up(self.root.sync_file, (STATE, LOG), last)
         return sync, last.version if last is not None else 0
 
     def _kind_of_state(self, left: Synced | None, found: bytes, since: int) -> str:
-        """Return how the state differs, an empty text if it shows what is due."""
-        if was_written(self.log, max(since - 1, 0), found):
+        """Return how the state file differs, empty if it shows the due version."""
+        if was_written_by_wfctl(self.log, max(since - 1, 0), found):
             return ""
         return "behind" if is_ours(self.log, left, found) else "changed"
 
     def looked(self) -> dict[str, str]:
-        """Say of a file that it is missing, changed by somebody else, or behind the log."""
+        """Return, by file, whether it is missing, changed by another program, or behind the log."""
         sync, version = self._caught_up()
         texts: dict[str, str] = {}
         for name, look_at in ((STATE, self._of_state), (LOG, self._of_log)):
@@ -85,9 +93,9 @@ class FilesInspection:
                 text = look_at(sync)
             except (OutsideRoot, NotRegular, TooLarge) as error:
                 why = error.message if isinstance(error, OutsideRoot) else error.strerror
-                text = f"cannot be looked at: {why}"
+                text = f"cannot be read: {why}"
             if text is None and sync.version(name) < version:
-                text = "is behind the log; the next write command brings it up to date"
+                text = "is older than the log; the next command that writes updates it"
             if text is not None:
                 texts[name] = text
         return texts
@@ -99,42 +107,48 @@ class FilesInspection:
         return EDITED if found or self.root.below(STATE).exists() else _MISSING
 
     def foreign_state(self, left: Synced | None) -> bytes | None:
-        """Return a ``workflow-state.json`` that wfctl did not write, empty if it is missing."""
+        """Return a ``workflow-state.json`` of another program, empty if the file is missing."""
         found = content_within(self.root.path, STATE)
         if found is None:
             return b""
         return None if is_ours(self.log, left, found) else found
 
     def _of_log(self, sync: Sync) -> str | None:
-        view = look(self.root.path, LOG, sync.files.get(LOG), thorough=True)
+        view = read_log_view(self.root.path, LOG, sync.files.get(LOG), thorough=True)
         if view.mark is None:
             return _MISSING
         if not view.intact:
             return EDITED
         count = len(self.appended(sync)) if view.tail else 0
-        told = f"has {count} lines of somebody else's; the next write command records them"
+        told = (
+            f"has {count} lines that wfctl did not write; the next command that writes records "
+            "them in the log"
+        )
         return told if count else None
 
     def appended(self, sync: Sync) -> list[ForeignBytes]:
-        """Return what somebody else appended to ``progress.log`` and nobody recorded yet."""
+        """Return the lines of other programs in ``progress.log`` that are not recorded yet."""
         left = sync.files.get(LOG)
-        view = look(self.root.path, LOG, left, thorough=True)
-        pending = trail(self.log, sync.version(LOG), None, sync.version(LOG)).pieces
+        view = read_log_view(self.root.path, LOG, left, thorough=True)
+        pending = build_trail(self.log, sync.version(LOG), None, sync.version(LOG)).pieces
         fresh = left.fresh if left is not None else True
-        return align(view.tail, fresh, pending, sync.version(LOG)).foreign if view.intact else []
+        return (
+            align_lines(view.tail, fresh, pending, sync.version(LOG)).foreign if view.intact else []
+        )
 
 
 def _kind_of_log(left: Synced | None, found: bytes, pieces: Sequence[LogPiece], since: int) -> str:
     known = [number for number, part in enumerate(pieces, 1) if part.recorded <= since]
-    begins = joined(pieces).startswith(found)
-    if begins and len(found) >= len(joined(pieces[: max(known, default=0)])):
+    begins = join_pieces(pieces).startswith(found)
+    if begins and len(found) >= len(join_pieces(pieces[: max(known, default=0)])):
         return ""
     return "behind" if begins and (left is None or left.shows(found)) else "changed"
 
 
-def kept(drift: Drift) -> str:
-    """Say where a version of somebody else's is kept until somebody decides."""
+def describe_kept_version(drift: Drift) -> str:
+    """Return a sentence with the location of a foreign version that waits for a decision."""
     return (
-        f"{drift.file}: a version of somebody else's ({drift.kind}), found at version "
-        f"{drift.version}, is kept as {drift.kept_as}; `wfctl drift show`, then adopt or revert it"
+        f"{drift.file} was changed by somebody else ({drift.kind}, found at version "
+        f"{drift.version}); the changed file is kept as {drift.kept_as}. Run `wfctl drift "
+        "show`, then `wfctl drift adopt` or `wfctl drift revert`"
     )

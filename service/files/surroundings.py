@@ -1,4 +1,4 @@
-"""What is so around a workflow: what holds it up, and what somebody changed by hand."""
+"""The surroundings of a workflow: obstacles to its stages, and manual edits."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING
 
 from lifecycle.state.conditions import needed_by
 from lifecycle.state.workflow import Stage, Workflow
+from lifecycle.words.scripts import INIT
 from projections.screens.next_actions import GO_ON, Surroundings, is_due
-from service.consent.scripts import INIT, others
+from service.consent.scripts import find_unpinnable, find_unpinned_changes
 from service.errors import NotFound
 from service.reading.log import WorkflowLog
 from service.root.disk import system_clock, utc_text
+from service.root.entries import exists, is_file
 from service.root.root import Root
 
 if TYPE_CHECKING:
@@ -21,24 +23,27 @@ if TYPE_CHECKING:
     from service.root.root import Root
 
 
-#: While this file lies in the root, the runner begins nothing.
+#: While this file exists in the root, the runner starts nothing.
 PAUSE = "PAUSE"
-#: Held by the loop that drives the workflow, and by the runner that starts it, below ``.wfctl/``.
+#: Lock files below ``.wfctl/`` of the loop that drives the workflow, and of its runner.
 _LOCKS = ("run.lock", "runner.lock")
-#: Where what ``init.sh`` printed is kept, below ``.wfctl/``.
+#: Folder below ``.wfctl/`` with the outputs of ``init.sh``.
 SESSIONS = "sessions"
 _STATE, _PREPARED = "workflow-state.json", "submission.json"
 
 
-def surroundings(
+def read_surroundings(
     root: Root, state: Workflow, log: WorkflowLog | None = None, seen: Seen | None = None
 ) -> Surroundings:
-    """Return what is so around a workflow now; reads, and takes no lock.
+    """Return the current surroundings of a workflow. Only reads, and takes no lock.
 
-    ``seen`` is what a look at the files found; without a ``log`` no hand edit is compared.
+    ``seen`` is the result of a check of the files. Without a ``log``, manual edits are not
+    compared.
     """
     due = [stage for stage in state.stages.values() if is_due(state, stage)]
-    lacking = ((stage.id, next(_missing(root.path, state, stage), None)) for stage in due)
+    lacking = (
+        (stage.id, next(_find_missing_inputs(root.path, state, stage), None)) for stage in due
+    )
     silent = [stage.id for stage in due if not stage.parameters.get("command")]
     driven = any(_is_held(root.folder / lock) for lock in _LOCKS)
     was_killed = state.session.is_open and state.session.driven and not driven
@@ -47,45 +52,48 @@ def surroundings(
         drive_again=GO_ON if was_killed else None,
         paused=(root.path / PAUSE).exists(),
         lacking={id_: found for id_, found in lacking if found is not None},
-        edited=edits(root, state, log, seen) if log is not None else None,
-        scripts=others(root.path, state) if due else (),
-        session=_refused(root, state) if due else None,
-        prepared=frozenset(id_ for id_ in silent if (root.path / id_ / _PREPARED).is_file()),
+        edited=find_manual_edits(root, state, log, seen) if log is not None else None,
+        scripts=find_unpinned_changes(root.path, state) if due else (),
+        unpinnable=find_unpinnable(root.path, state) if due else (),
+        session=_explain_refused_session(root, state) if due else None,
+        prepared=frozenset(id_ for id_ in silent if is_file(root.path / id_ / _PREPARED)),
         seen=seen,
         now=utc_text(system_clock()),
     )
 
 
-def _missing(root: Path, state: Workflow, stage: Stage) -> Iterator[str]:
+def _find_missing_inputs(root: Path, state: Workflow, stage: Stage) -> Iterator[str]:
+    """Yield a phrase for each input of a stage that is missing or empty."""
     for path in needed_by(state, stage):
         place = root / path
-        if not place.exists():
+        if not exists(place):
             yield f"the input {path}, which is missing"
-        elif place.is_file() and not place.stat().st_size:
+        elif is_file(place) and not place.stat().st_size:
             yield f"the input {path}, which is empty"
 
 
-def edits(
+def find_manual_edits(
     root: Root, state: Workflow, log: WorkflowLog, seen: Seen | None = None
 ) -> dict[str | None, list[str]] | None:
-    """Return the fields that were edited by hand, by stage; compared only where a file differs.
+    """Return the manually edited fields by stage.
 
-    None if a version that was kept is gone, and the log alone tells of it.
+    Returns None if a kept version no longer exists.
     """
     if not state.drifts and (seen is None or _STATE not in seen.edited):
         return {}
-    from service.files.foreign_changes import undecided
+    from service.files.foreign_changes import find_undecided_edits
 
     found: dict[str | None, list[str]] = {}
     try:
-        for edit in undecided(root, log, state):
+        for edit in find_undecided_edits(root, log, state):
             found.setdefault(edit.stage, []).append(edit.field)
     except NotFound:
         return None
     return found
 
 
-def _refused(root: Root, state: Workflow) -> str | None:
+def _explain_refused_session(root: Root, state: Workflow) -> str | None:
+    """Return what a session needs because ``init.sh`` failed, or None if it did not."""
     name = f"{state.session.count + 1}.{INIT.removesuffix('.sh')}"
     logs = (root.folder / SESSIONS).glob(f"{name}*.log")
     written, kept = max(((log.stat().st_mtime, log) for log in logs), default=(0.0, None))
@@ -93,10 +101,11 @@ def _refused(root: Root, state: Workflow) -> str | None:
     script = root.path / INIT
     if kept is None or gone_on_in or not script.is_file() or script.stat().st_mtime > written:
         return None
-    return f"{INIT} that exits 0 (what it printed is in {kept.relative_to(root.path)})"
+    return f"{INIT} that exits 0 (its output is in {kept.relative_to(root.path)})"
 
 
 def _is_held(lock: Path) -> bool:
+    """Return whether a process holds a lock file."""
     try:
         status = lock.stat()
         held = Path("/proc/locks").read_text("ascii")

@@ -1,9 +1,8 @@
-"""The files that people and agents read, brought up to date from the log.
+"""The files that people and agents read, updated from the log.
 
-Written after the commit, under the root's lock, never an older version over a newer one. What
-somebody else wrote is never lost: it is looked for before anything is written, kept or recorded,
-and only then are the files written. A crash between any two of these steps leaves what the next
-write command takes up.
+They are written after the commit, under the root's lock, and never with an older version. Changes
+of other programs are never lost: wfctl looks for them, keeps or records them, and only then writes
+the files. After a crash between these steps, the next write command continues.
 """
 
 from __future__ import annotations
@@ -18,19 +17,19 @@ from eventstore.errors import EventStoreError
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Workflow
 from projections.files import progress_log, state_document
-from projections.files.progress_log import joined
+from projections.files.progress_log import join_pieces
 from service.errors import FilesBehind, LogBehind, RootBusy
 from service.files import drift
 from service.files.drift import (
     LogView,
     Trail,
-    align,
+    align_lines,
+    build_notes,
+    build_trail,
+    collect_trail,
     is_ours,
-    left_now,
-    look,
-    notes,
-    trail,
-    whole,
+    read_log_view,
+    remember_log,
 )
 from service.reading.log import WorkflowLog
 from service.reading.trust_marks import move_anchor
@@ -38,7 +37,7 @@ from service.root.disk import (
     OutsideRoot,
     append,
     content_within,
-    locked,
+    hold_lock,
     mark_of,
     restore,
     write_over,
@@ -52,20 +51,20 @@ if TYPE_CHECKING:
 STATE = state_document.FILE_NAME
 LOG = progress_log.FILE_NAME
 
-#: How often what others wrote in between is taken in before giving up.
+#: Maximum number of attempts while other programs keep changing the files.
 _ROUNDS = 100
 
 Record: TypeAlias = "Callable[[Sequence[Payload]], None]"
-"""Records what was found, as facts that no rule refuses."""
+"""Records findings as facts, which no rule refuses."""
 Close: TypeAlias = "Callable[[Workflow], list[Payload]]"
 """Returns the commands that close each edit whose values the log contains."""
 
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """What a look at the files says: what to record first, else what to write.
+    """The result of a check of the files: events to record first, and content to write.
 
-    ``restored``: what ``progress.log`` must hold instead of what it does hold.
+    ``restored`` is the correct content of a damaged ``progress.log``.
     """
 
     news: list[Payload]
@@ -85,9 +84,9 @@ class WorkflowFiles:
         self._close = close
 
     def take_in(self) -> int:
-        """Record what others did to the files since; return how many events that took.
+        """Record changes that others made to the files, and return the number of recorded events.
 
-        Costs a look at two files if nobody did anything.
+        Without changes, this only inspects two files.
         """
         sync = read_sync(self.root.sync_file)
         self._check_log(sync)
@@ -96,8 +95,9 @@ class WorkflowFiles:
     def _check_log(self, sync: Sync) -> None:
         shown = max(sync.version(LOG), sync.version(STATE))
         head = self.log.store.head(self.log.stream) if shown else None
-        if head is not None and shown > head.version:
-            raise LogBehind(shown, head.version)
+        version = head.version if head is not None else 0
+        if shown > version:
+            raise LogBehind(shown, version)
 
     def _untouched(self, sync: Sync) -> bool:
         log, state = sync.files.get(LOG), sync.files.get(STATE)
@@ -111,13 +111,13 @@ class WorkflowFiles:
         return mark == log.mark and found is not None and digest(found) == state.sha256
 
     def bring_up_to_date(self, known: Workflow | None = None) -> int:
-        """Make the files show the log's head; return how many events of others' doing it took.
+        """Update the files to the log's head, and return the number of recorded foreign changes.
 
-        ``known``: a state before the head, to fold on from. Raises `FilesBehind` where the disk
-        does not let it; the log holds everything then.
+        ``known`` is an earlier state from which to fold. Raises `FilesBehind` if the disk fails;
+        the log is complete then.
         """
         try:
-            with locked(self.root.lock):
+            with hold_lock(self.root.lock):
                 return self._settle(known)
         except (OSError, EventStoreError, RootBusy, OutsideRoot) as error:
             head = self.log.store.head(self.log.stream)
@@ -130,7 +130,7 @@ class WorkflowFiles:
             self._check_log(sync)
             after = min(sync.version(LOG), sync.version(STATE))
             start = known if known is not None and known.head == after else None
-            shown = trail(self.log, after, start, sync.version(LOG))
+            shown = build_trail(self.log, after, start, sync.version(LOG))
             if shown.state is None:
                 return recorded
             found = self._findings(sync, shown, shown.state)
@@ -140,45 +140,50 @@ class WorkflowFiles:
                 known = None
             elif self._write(sync, shown.state, found):
                 return recorded
-        raise OSError(EBUSY, "others keep writing to the files", str(self.root.path))
+        raise OSError(EBUSY, "other programs keep changing the files", str(self.root.path))
 
     def _findings(self, sync: Sync, shown: Trail, state: Workflow) -> Findings:
-        view = look(self.root.path, LOG, sync.files.get(LOG))
+        view = read_log_view(self.root.path, LOG, sync.files.get(LOG))
         fresh = sync.files[LOG].fresh if LOG in sync.files else True
-        laid = align(view.tail, fresh, shown.pieces, sync.version(LOG))
+        laid = align_lines(view.tail, fresh, shown.pieces, sync.version(LOG))
         news: list[Payload] = []
         restored = None
         damaged = not view.intact or laid.lost
         known = shown.detected.get(LOG, [])
         if damaged or known:
-            # Up to what counts as shown then: a newer line would be appended once more.
-            expected = joined(whole(self.log.steps(upto=state.head)).pieces)
+            # Compare only lines up to the shown version. Newer lines would be appended again.
+            expected = join_pieces(collect_trail(self.log.steps(upto=state.head)).pieces)
             found = content_within(self.root.path, LOG)
             half = drift.is_half_mended(self.root, LOG, found, expected, known)
             if damaged or half:
                 restored = expected
-            if damaged and not half and _name(found) not in known:
+            if damaged and not half and _digest_or_none(found) not in known:
                 lines = partial(drift.line_differences, expected)
                 base = sync.version(LOG)
-                news.append(drift.detected(self.root, LOG, base, expected, found, lines))
+                news.append(drift.build_drift_event(self.root, LOG, base, expected, found, lines))
         if restored is None:
-            news += notes(laid.foreign)
+            news += build_notes(laid.foreign)
         found = content_within(self.root.path, STATE)
         left = sync.files.get(STATE)
-        is_known = _name(found) in shown.detected.get(STATE, [])
-        is_rendered = found == state_document.render(state)
+        is_known = _digest_or_none(found) in shown.detected.get(STATE, [])
+        is_rendered = found == state_document.render_state(state)
         if not (is_known or is_rendered or is_ours(self.log, left, found)):
             shows = state if left is None else self.log.current(left.version)
-            content, fields = state_document.render(shows), partial(drift.state_differences, shows)
-            news.append(drift.detected(self.root, STATE, shows.head, content, found, fields))
+            content, fields = (
+                state_document.render_state(shows),
+                partial(drift.state_differences, shows),
+            )
+            news.append(
+                drift.build_drift_event(self.root, STATE, shows.head, content, found, fields)
+            )
         elif state.drifts:
             news += self._close(state)
         return Findings(news, laid.missing, restored, view, found)
 
     def _write(self, sync: Sync, state: Workflow, found: Findings) -> bool:
-        """Write what is missing; False if others wrote in between."""
+        """Write missing content, and return False if others wrote in between."""
         log = self._write_log(sync, state, found)
-        content, place = state_document.render(state), self.root.below(STATE)
+        content, place = state_document.render_state(state), self.root.below(STATE)
         if log is None:
             return False
         if found.state != content and not write_over(place, content, found.state):
@@ -186,7 +191,7 @@ class WorkflowFiles:
         entry = Synced(self.log.stream, state.head, len(content), digest(content))
         new = sync.having(LOG, log).having(STATE, entry)
         begun = (one for one in state.stages.values() if one.status is not Status.PENDING)
-        stood = ", ".join(f"{one.id} {one.status}" for one in begun) or "no stage begun"
+        stood = ", ".join(f"{one.id} {one.status}" for one in begun) or "no stage has started"
         move_anchor(self.root, self.log.store, self.log.stream, sync, new, stood)
         return True
 
@@ -201,44 +206,47 @@ class WorkflowFiles:
             mark = append(place, added, view.mark)
         if mark is None:
             return None
-        return left_now(self.root.path, LOG, before, view, added, state.head, mark)
+        return remember_log(self.root.path, LOG, before, view, added, state.head, mark)
 
     def rebuild(self) -> list[str]:
-        """Make every file what the log says, from its first event; return those that changed.
+        """Write every file again from the log's first event, and return the changed files.
 
-        What others changed in them is kept, what they appended is recorded.
+        Keeps foreign changes and records appended lines. Raises `LogBehind` for an empty log with
+        files of another log.
         """
+        if self.log.store.head(self.log.stream) is None:
+            self._check_log(read_sync(self.root.sync_file))
         before = {name: content_within(self.root.path, name) for name in (STATE, LOG)}
-        with locked(self.root.lock):
-            self._mend(whole(self.log.steps()), before)
+        with hold_lock(self.root.lock):
+            self._mend(collect_trail(self.log.steps()), before)
             self._settle(None)
         return [n for n, content in before.items() if content_within(self.root.path, n) != content]
 
     def _mend(self, all_: Trail, found: dict[str, bytes | None]) -> None:
-        """Overwrite what is not the log's, and forget all that is remembered but the anchor."""
+        """Overwrite foreign content, and forget all remembered digests except the anchor."""
         sync = read_sync(self.root.sync_file)
         self._mend_log(all_, sync)
-        if all_.state is not None and found[STATE] != state_document.render(all_.state):
+        if all_.state is not None and found[STATE] != state_document.render_state(all_.state):
             self._keep(STATE, found[STATE], sync)
-            write_whole(self.root.below(STATE), state_document.render(all_.state))
+            write_whole(self.root.below(STATE), state_document.render_state(all_.state))
         write_sync(self.root.sync_file, replace(sync, files={}))
 
     def _mend_log(self, all_: Trail, sync: Sync) -> None:
         for _ in range(_ROUNDS):
-            view = look(self.root.path, LOG, sync.files.get(LOG), thorough=True)
+            view = read_log_view(self.root.path, LOG, sync.files.get(LOG), thorough=True)
             found = content_within(self.root.path, LOG)
-            if view.intact and not align(found or b"", True, all_.pieces, 0).lost:
+            if view.intact and not align_lines(found or b"", True, all_.pieces, 0).lost:
                 return
             self._keep(LOG, found, sync)
-            if restore(self.root.below(LOG), joined(all_.pieces), view.mark) is not None:
+            if restore(self.root.below(LOG), join_pieces(all_.pieces), view.mark) is not None:
                 return
-        raise OSError(EBUSY, "others keep writing to the files", str(self.root.below(LOG)))
+        raise OSError(EBUSY, "other programs keep changing the files", str(self.root.below(LOG)))
 
     def _keep(self, name: str, found: bytes | None, sync: Sync) -> None:
         left = sync.files.get(name)
         if found is not None and (left is None or left.sha256 != digest(found)):
-            drift.keep(self.root, name, found)
+            drift.keep_foreign_version(self.root, name, found)
 
 
-def _name(found: bytes | None) -> str | None:
+def _digest_or_none(found: bytes | None) -> str | None:
     return None if found is None else digest(found)

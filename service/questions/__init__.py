@@ -1,1 +1,1 @@
-"""Questions to the history: who, why, since when, and whether it is whole."""
+"""Questions about the history: who changed what, why and when, and whether the log is intact."""

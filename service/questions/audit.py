@@ -1,10 +1,10 @@
-"""Questions to the history of amendments: who decided what, and who tried to get round it."""
+"""Questions about the history of amendments: who decided, and who tried to avoid approval."""
 
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from eventstore.chain import Link
@@ -15,44 +15,37 @@ from eventstore.verification import Finding
 from lifecycle.errors import LifecycleError
 from lifecycle.event import SET_ASIDE, newest_aside
 from lifecycle.fold.evolve import takes_effect
-from lifecycle.payload.event_types import is_of_a_person
+from lifecycle.payload.event_types import is_decision_of_person
 from lifecycle.state.workflow import Workflow
 from lifecycle.words.document import DEFINITIONAL
 from projections.files.state_document import FILE_NAME
-from projections.history.checkpoint import NAME, VERSION
-from projections.words.decisions import AmendmentFold, AmendmentRecord, who
+from projections.words.came_about import answer_of, describe_answer, entry_of
+from projections.words.decisions import AmendmentFold, AmendmentRecord, get_actor
 from service.files.drift import state_differences
 from service.files.inspection import FilesInspection
-from service.questions.causes import refusals_by
+from service.questions.causes import list_refusals
 from service.reading.log import WorkflowLog
+from service.reading.machine_streams import list_machines, machine_folder
 from service.reading.stream_log import At, StreamLog
-from service.reading.trust_marks import begun_anew, kept
-from service.root.root import Root, read_sync
+from service.reading.trust_marks import anchor_file, find_replaced_logs, read_marks
+from service.root.root import MACHINE, Root, read_sync
+from wfctl_eventstore.extension import find_extension
 
 if TYPE_CHECKING:
     from eventstore.store import EventStore
-    from lifecycle.machines.machine import Machine
     from projections.words.came_about import Item
 
 
-#: What may be said of an event that stands in its place.
+#: Kinds of findings about events of an intact log.
 _SOUND = frozenset({"set_aside", "unclaimed"})
 
 
 def check_integrity(root: Root, log: WorkflowLog) -> list[Finding]:
-    """Return everything wrong with the workflow's stream, the first bad version first.
-
-    ``sync.json`` is the anchor outside the chain: only with it is a cut tail seen.
-    """
-    head = read_sync(root.sync_file).head
-    is_of_it = head.get("stream") == log.stream
-    anchors = {log.stream: Link(head["version"], head["hash"])} if is_of_it else {}
-    found = list(log.store.verify(log.stream, anchors=anchors))
-    found = with_unfoldable(found, unreadable(log))
+    """Return all problems of the workflow's stream and of the rows next to the events."""
+    found = stream_findings(root, log)
     if all(one.kind in _SOUND for one in found):
-        found += _of_tables(root, log)
-    marks = [one.to_finding() for one in kept(root, log.stream) if one.is_finding]
-    found += marks
+        history = find_extension("history")
+        found += history.check_tables(root.address, log) if history is not None else ()
     try:
         found += log.store.strays()
     except EventStoreError as error:
@@ -60,16 +53,53 @@ def check_integrity(root: Root, log: WorkflowLog) -> list[Finding]:
     return found
 
 
-def _of_tables(root: Root, log: WorkflowLog) -> Iterator[Finding]:
-    if log.store.load_fold(log.stream, NAME, VERSION) is None:  # no table was ever written
-        return iter(())
-    from service.sql.tables import check_tables
-
-    return check_tables(root.address, log)
+def check_root(root: Root, log: WorkflowLog) -> tuple[dict[str, int], list[Finding]]:
+    """Return each machine's last version, and all problems of the logs of a root."""
+    machines, found = check_machines(root, log.store)
+    return machines, [*check_integrity(root, log), *found]
 
 
-def with_unfoldable(found: list[Finding], folding: Iterable[Finding]) -> list[Finding]:
-    """Return what is wrong with a stream, with what the fold of it says; in order of version."""
+def check_machines(root: Root, store: EventStore) -> tuple[dict[str, int], list[Finding]]:
+    """Return each machine's last version, and all problems of their streams."""
+    remembered = [path.stem for path in machine_folder(root).glob("*.json")]
+    ids = sorted({*list_machines(root, store), *remembered})
+    heads = {id_: store.head(MACHINE + id_) for id_ in ids}
+    found = [one for id_ in ids for one in _check_machine(root, store, id_)]
+    return {id_: head.version if head is not None else 0 for id_, head in heads.items()}, found
+
+
+def _check_machine(root: Root, store: EventStore, id_: str) -> list[Finding]:
+    """Return the problems of a machine's stream. Without the extension, check only its chain."""
+    machines = find_extension("machines")
+    if machines is None:
+        return [*store.verify(MACHINE + id_)]
+    return stream_findings(root, machines.open_machine_log(store, id_, root.path))
+
+
+def stream_findings(root: Root, log: StreamLog[Any]) -> list[Finding]:
+    """Return all problems of a workflow's or machine's stream, in order of version.
+
+    The anchor, which a file of the root keeps outside the chain, reveals a cut tail. The kept marks
+    against the log follow.
+    """
+    head = read_sync(anchor_file(root, log.stream)).head
+    is_of_it = head.get("stream") == log.stream
+    anchors = {log.stream: Link(head["version"], head["hash"])} if is_of_it else {}
+    found = add_unfoldable_events(
+        [*log.store.verify(log.stream, anchors=anchors)], find_unfoldable_events(log)
+    )
+    return found + [one.to_finding() for one in read_marks(root, log.stream) if one.is_finding]
+
+
+def require_sound(root: Root, log: StreamLog[Any]) -> None:
+    """Raise `UnsoundLog` for the first finding that a signature or an export must not hide."""
+    for one in stream_findings(root, log):
+        if one.kind not in _SOUND:
+            raise UnsoundLog(log.stream, one.version or 1, one.kind, one.message)
+
+
+def add_unfoldable_events(found: list[Finding], folding: Iterable[Finding]) -> list[Finding]:
+    """Return the problems of a stream and of its fold, in order of version."""
     if any(one.kind not in _SOUND for one in found):
         return found
     known = {one.version for one in found if one.kind == "set_aside"}
@@ -77,8 +107,8 @@ def with_unfoldable(found: list[Finding], folding: Iterable[Finding]) -> list[Fi
     return sorted([*found, *more], key=lambda one: one.version or 0)
 
 
-def unreadable(log: StreamLog[Any]) -> Iterator[Finding]:
-    """Yield what the fold of a stream sets aside, and where it breaks off."""
+def find_unfoldable_events(log: StreamLog[Any]) -> Iterator[Finding]:
+    """Yield the events that the fold ignores, and the place where it fails."""
     version = 0
     try:
         for event, state in log.steps():
@@ -94,7 +124,7 @@ def unreadable(log: StreamLog[Any]) -> Iterator[Finding]:
 Record = dict[str, Any]
 
 
-def _record(**known: Any) -> Record:
+def _build_record(**known: Any) -> Record:
     record: Record = dict.fromkeys(("version", "at", "what", "file", "actor", "kind"))
     return record | {"fields": [], "kept_as": None, "detected": None, "message": None} | known
 
@@ -106,56 +136,60 @@ def drift_records(rows: Iterable[Record]) -> Iterator[Record]:
         seen["at"] = row["occurred_at"]
         if not row["type"].startswith("results."):
             seen |= {name: data.get(name) for name in ("kind", "kept_as", "detected")}
-            fields = [_name(difference) for difference in data.get("differences", [])]
+            fields = [_field_name(difference) for difference in data.get("differences", [])]
             what = row["type"].removeprefix("drift.")
-            yield _record(**seen, what=what, file=data["file"], fields=fields)
+            yield _build_record(**seen, what=what, file=data["file"], fields=fields)
             continue
         is_adopted = row["type"] == "results.adopted"
         seen |= {"what": "adopted" if is_adopted else "detected", "message": data.get("reason")}
         for one in data["outputs"] if is_adopted else data["files"]:
             kind = "result" if is_adopted else f"{one['kind']} result"
-            yield _record(**seen, file=one["path"], kind=kind)
+            yield _build_record(**seen, file=one["path"], kind=kind)
+        for one in data.get("deleted", []):
+            yield _build_record(**seen, file=one["path"], kind="deleted result")
 
 
-def _name(difference: Record) -> str:
+def _field_name(difference: Record) -> str:
     path = difference.get("path")
     steps = [difference.get("stage"), *(path if isinstance(path, list) else [path])]
     return ".".join(str(step) for step in steps if step is not None)
 
 
 def tampering_records(root: Root, log: WorkflowLog) -> Iterator[Record]:
-    """Yield a record for everything that is wrong with the log."""
+    """Yield a record for each problem of the log."""
     for finding in check_integrity(root, log):
         said = {"version": finding.version, "kind": finding.kind, "message": finding.message}
-        yield _record(**said, what="tampering")
+        yield _build_record(**said, what="tampering")
 
 
-#: Refusals that say somebody asked for what only a person may decide, or for what is not so now.
+#: Codes of refusals that need a person's decision, or that are out of date.
 _BY_CONSENT = frozenset(
     {"needs_consent", "impact_changed", "stale_amendment"}
     | {"submission_drift", "submission_changed", "outside_envelope"}
 )
 
 
-#: What a person would be asked → what it is called where it was done.
+#: Event type of a person's decision → its verb.
 _DECIDED = {
     "machine.approved": "approved",
     "machine.limited": "limited",
     "drift.adopted": "adopted",
     "drift.reverted": "reverted",
     "results.adopted": "adopted results of",
+    "audit.agreed": "agreed to",
     "stage.retried": "kept finished tasks of",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Bypass:
-    """An attempt to get round consent, and what came of it.
+    """An attempt to avoid approval, and its result.
 
-    ``kind``: refused, ineffective (recorded, and is ignored), edited (a file), altered
-    (the log), pinned (another log than this login knows), anew (a log was there before), agent
-    (decided by one), or that of an item of the account of how results came about. ``version`` is
-    the event's.
+    ``kind``: refused, ineffective (recorded, but ignored), edited (a file), altered (the log),
+    pinned (another log than this user account knows), anew (another log was there before), agent
+    (decided by an agent), or the kind of an item of the account of how results came about.
+    ``version`` is the version of the event. ``entry`` is the id under which a person may accept the
+    attempt, ``agreed`` how a person accepted it.
     """
 
     kind: str
@@ -164,122 +198,155 @@ class Bypass:
     what: str
     why: str
     version: int | None = None
+    entry: str | None = None
+    agreed: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
         return asdict(self)
 
 
-def records(log: WorkflowLog, at: At = None) -> list[AmendmentRecord]:
-    """Return every amendment in the order of its proposal, as of a moment."""
+def list_amendment_records(log: WorkflowLog, at: At = None) -> list[AmendmentRecord]:
+    """Return every amendment in the order of proposal, as of a moment."""
     found, state = AmendmentFold(), None
     for event, state in log.steps(upto=at):
         found.add(event, state)
     return found.records(state) if state is not None else []
 
 
-def bypasses(root: Root, log: WorkflowLog, at: At = None) -> list[Bypass]:
-    """Return every attempt to get round consent: in the log, at the command line, in the files."""
+def find_bypasses(root: Root, log: WorkflowLog, at: At = None) -> list[Bypass]:
+    """Return every attempt to avoid approval: in the log, in commands, and in the files."""
     refused = (
         Bypass("refused", r.at, r.actor, r.command, r.message)
-        for r in refusals_by(log, at)
-        if _concerns(r)
+        for r in list_refusals(log, at)
+        if _is_bypass(r)
     )
     if at is not None:
-        return [*refused, *_of_log(log, at)]
+        return [*refused, *_find_log_bypasses(log, at)]
     why = log.approvals.pin_objection()
     pinned = [Bypass("pinned", None, None, "the log as a whole", why)] if why is not None else []
-    of_root = [*pinned, *of_memory(root, log.store, log.stream), *_of_chain(root, log)]
-    return [*of_root, *refused, *_of_log(log), *_of_file(root, log)]
+    of_root = [
+        *pinned,
+        *find_replaced_log_bypasses(root, log.store, log.stream),
+        *_find_chain_bypasses(root, log),
+    ]
+    return [*of_root, *refused, *_find_log_bypasses(log), *_find_file_bypass(root, log)]
 
 
-def of_memory(root: Root, store: EventStore, stream: str) -> Iterator[Bypass]:
-    """Yield the logs that this login wrote in the root before the one that is there."""
-    for one in begun_anew(root, store, stream):
+def find_replaced_log_bypasses(root: Root, store: EventStore, stream: str) -> Iterator[Bypass]:
+    """Yield the logs that this user account wrote in the root before the current log."""
+    for one in find_replaced_logs(root, store, stream):
         yield Bypass(one.kind, one.at, None, one.subject, one.text)
 
 
-def _of_chain(root: Root, log: WorkflowLog) -> Iterator[Bypass]:
+def _find_chain_bypasses(root: Root, log: WorkflowLog) -> Iterator[Bypass]:
+    """Yield a bypass for each problem of the log."""
     for finding in check_integrity(root, log):
         if finding.kind == "set_aside":
-            continue  # `_of_log` lists it
+            continue  # listed by `_find_log_bypasses`
         at = f"version {finding.version}" if finding.version is not None else "the database"
         what = f"{at}: {finding.kind}"
         kind = "ineffective" if finding.kind == "stray" else "altered"
         yield Bypass(kind, None, None, what, finding.message, finding.version)
 
 
-def _concerns(refusal: Refusal) -> bool:
+def _is_bypass(refusal: Refusal) -> bool:
+    """Return whether a refusal concerns a decision that only a person may take."""
     if refusal.code == "amendment_decided":
-        return False  # a person who agrees twice gets round nothing
+        return False  # approving twice avoids no approval
     return refusal.code in _BY_CONSENT or "amendment.approved" in refusal.command.split(",")
 
 
-def _of_log(log: WorkflowLog, at: At = None) -> Iterator[Bypass]:
+def _find_log_bypasses(log: WorkflowLog, at: At = None) -> Iterator[Bypass]:
+    """Yield the bypasses that events record."""
     known: set[str] = set()
-    with suppress(UnsoundLog):  # `_of_chain` tells of the first row that is not in its place
+    # `_find_chain_bypasses` reports the first row that is out of place.
+    with suppress(UnsoundLog):
         for event, state in log.steps(upto=at):
-            why = _ineffective(log, event, state, known)
-            if why is None and is_of_a_person(event.type, event.data):
-                yield from _of_decision(event, state)
+            why = _explain_ineffective(log, event, state, known)
+            if why is None and is_decision_of_person(event.type, event.data):
+                yield from _judge_decision(event, state)
             elif why is not None:
                 what = event.data["type"] if event.type == SET_ASIDE else event.type
-                yield _bypass("ineffective", event, what, why)
+                yield _build_bypass("ineffective", event, what, why)
             elif event.type == "drift.detected":
-                yield from _of_drift(event)
+                yield from _find_drift_bypass(event)
             else:
-                yield from _by_agent(event)
+                yield from _find_agent_decision(event)
 
 
-def of_machine(
-    steps: Iterable[tuple[RecordedEvent, Machine]], ineffective: Container[int]
+def find_machine_bypasses(
+    steps: Iterable[tuple[RecordedEvent, Any]], ineffective: Container[int]
 ) -> Iterator[Bypass]:
-    """Yield what agents decided of a machine, and the phases that an imported record completed.
+    """Yield decisions of agents about a machine, and phases completed by an imported record.
 
-    ``ineffective`` are the versions of the events that are ignored.
+    ``ineffective`` are the versions of ignored events.
     """
     with suppress(UnsoundLog):
         for event, state in steps:
             if event.version not in ineffective:
-                decided = is_of_a_person(event.type, event.data)
-                yield from _of_decision(event, state) if decided else _by_agent(event)
+                decided = is_decision_of_person(event.type, event.data)
+                yield from _judge_decision(event, state) if decided else _find_agent_decision(event)
             done = [one.phase for one in state.visits.values() if one.completed_at]
             if event.type == "machine.imported" and done:
                 what = f"{state.id}: {', '.join(done)}"
                 why = "completed by an imported record; nothing verified it"
-                yield _bypass("taken over", event, what, why)
+                yield _build_bypass("taken over", event, what, why)
 
 
-def of_account(items: Iterable[Item]) -> list[Bypass]:
-    """Return what the account of a workflow tells of how its results came about."""
-    return [Bypass(one.kind, None, None, one.subject, one.text) for one in items]
+def convert_account_items(items: Iterable[Item]) -> list[Bypass]:
+    """Return the items of a workflow's account as bypasses."""
+    return [
+        Bypass(one.kind, None, None, one.subject, one.text, entry=one.entry, agreed=one.agreed)
+        for one in items
+    ]
 
 
-def _by_agent(event: RecordedEvent) -> Iterator[Bypass]:
+#: Kinds that concern the log as a whole. No person can accept them.
+_OF_THE_LOG = ("altered", "pinned", "anew")
+
+
+def add_answers(found: Iterable[Bypass], agreed: Mapping[str, Mapping[str, Any]]) -> list[Bypass]:
+    """Return the entries with their ids and with the persons who accepted them."""
+    return [_add_answer(one, agreed) for one in found]
+
+
+def _add_answer(one: Bypass, agreed: Mapping[str, Mapping[str, Any]]) -> Bypass:
+    if one.entry is not None or one.agreed is not None or one.kind in _OF_THE_LOG:
+        return one
+    entry = entry_of(one.kind, one.what, one.why, [one.version, one.at])
+    how = describe_answer(agreed.get(entry))
+    why = f"{one.why}; {how}" if how is not None else one.why
+    return replace(one, entry=entry, why=why, agreed=how)
+
+
+def _find_agent_decision(event: RecordedEvent) -> Iterator[Bypass]:
+    """Yield a bypass if an agent took a decision of a person."""
     verb = _DECIDED.get(event.type)
     data = event.data
-    if event.type == "stage.retried" and not is_of_a_person(event.type, data):
+    if event.type == "stage.retried" and not is_decision_of_person(event.type, data):
         return
     allowed = (data.get("proof") or {}).get("policy") in ("signature", "mandate")
     if verb is None or event.actor.kind != "agent" or allowed:
         return
-    what = f"{verb} {_subject(data)}".rstrip()
+    what = f"{verb} {_subject_of(data)}".rstrip()
     why = data.get("reason") or "decided by an agent, whatever a person would have said"
-    yield _bypass("agent", event, what, why)
+    yield _build_bypass("agent", event, what, why)
 
 
-def _bypass(kind: str, event: RecordedEvent, what: str, why: str) -> Bypass:
-    return Bypass(kind, event.recorded_at, who(event), what, why, event.version)
+def _build_bypass(kind: str, event: RecordedEvent, what: str, why: str) -> Bypass:
+    return Bypass(kind, event.recorded_at, get_actor(event), what, why, event.version)
 
 
-def _subject(data: Mapping[str, Any]) -> str:
+def _subject_of(data: Mapping[str, Any]) -> str:
     named = (data.get(name) for name in ("file", "stage", "approval", "loop"))
     return next((str(one) for one in named if one), "")
 
 
-def _ineffective(
+def _explain_ineffective(
     log: WorkflowLog, event: RecordedEvent, state: Workflow, known: set[str]
 ) -> str | None:
+    """Return why an event is ignored, None if it is effective."""
     if event.type == SET_ASIDE:
         return str(event.data["why"])
     if event.type == "amendment.approved":
@@ -290,33 +357,37 @@ def _ineffective(
         why = "the id was given before; a second proposal of it is ignored"
         return why if again else None
     if not takes_effect(state, event):
-        return "no approved amendment covers it"
-    return None if event.type != "round.begun" else _of_round(event, state)
+        return "no approved amendment allows this change"
+    return None if event.type != "round.begun" else _explain_invalid_round(event, state)
 
 
-def _of_round(event: RecordedEvent, state: Workflow) -> str | None:
+def _explain_invalid_round(event: RecordedEvent, state: Workflow) -> str | None:
+    """Return why a recorded round did not start, None if it started."""
     loop = state.loops.get(event.data["loop"])
     began = None if loop is None else (loop.round.number, loop.round.began_at)
     if began == (event.data["round"], event.occurred_at):
         return None
-    return "no such round was due, or its points are not within the envelope"
+    return "the loop expected another round, or the points are outside the limits of the loop"
 
 
-def _of_decision(event: RecordedEvent, state: Workflow | Machine) -> Iterator[Bypass]:
-    from service.consent.doubts import objection
+def _judge_decision(event: RecordedEvent, state: Any) -> Iterator[Bypass]:
+    """Yield a bypass for an overruled claim, or a decision without a valid proof."""
+    from service.consent.doubts import explain_invalid_decision
 
-    data, against = event.data, objection(state, event.type, event)
+    data, against = event.data, explain_invalid_decision(state, event.type, event)
     if event.type == "claim.overruled":
         what = f"{data['stage']} {data['attempt']}: {data['verdict']} called {data['claim']}"
         why = f"{data['approved_by']}: {data['reason']}" if against is None else against
-        yield _bypass("overruled", event, what, why)
+        how = answer_of(data["proof"]["policy"], data["approved_by"]) if against is None else None
+        yield replace(_build_bypass("overruled", event, what, why), agreed=how)
     elif state.consent == "trust":
-        yield from _by_agent(event)
+        yield from _find_agent_decision(event)
     elif against is not None:
-        yield _bypass("unagreed", event, f"{event.type} of {_subject(data)}", against)
+        yield _build_bypass("unagreed", event, f"{event.type} of {_subject_of(data)}", against)
 
 
-def _of_drift(event: RecordedEvent) -> Iterator[Bypass]:
+def _find_drift_bypass(event: RecordedEvent) -> Iterator[Bypass]:
+    """Yield a bypass if a recorded drift edited the definition by hand."""
     touched = [
         ".".join(str(step) for step in (d.get("stage"), *d["path"]) if step is not None)
         for d in event.data.get("differences", [])
@@ -324,14 +395,14 @@ def _of_drift(event: RecordedEvent) -> Iterator[Bypass]:
     ]
     if touched:
         what = f"{event.data['file']}: {', '.join(touched)}"
-        why = "edited by hand; the log decides, and the file was written anew"
+        why = "edited by hand; the file was rewritten from the log"
         yield Bypass("edited", event.recorded_at, None, what, why, event.version)
 
 
-def _of_file(root: Root, log: WorkflowLog) -> Iterator[Bypass]:
-    """An edit of the state's file that no write command has come across yet.
+def _find_file_bypass(root: Root, log: WorkflowLog) -> Iterator[Bypass]:
+    """Yield manual edits of the state file that are not recorded yet.
 
-    Where the log itself was altered nothing can be said of the file.
+    Yields nothing if the log itself was altered.
     """
     with suppress(UnsoundLog):
         left = read_sync(root.sync_file).files.get(FILE_NAME)
@@ -340,7 +411,13 @@ def _of_file(root: Root, log: WorkflowLog) -> Iterator[Bypass]:
         touched = [d.name for d in listed or () if _is_definitional(d.path)]
         if touched or listed is None:
             what = f"{FILE_NAME}: {', '.join(touched) or 'unreadable'}"
-            yield Bypass("edited", None, None, what, "edited by hand; the log decides")
+            yield Bypass(
+                "edited",
+                None,
+                None,
+                what,
+                "the file was edited by hand, but wfctl ignores this edit and uses the log",
+            )
 
 
 def _is_definitional(path: Sequence[Any]) -> bool:

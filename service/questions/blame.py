@@ -1,4 +1,4 @@
-"""Who changed a field: the event that gave it its value, and all who had a part in that."""
+"""The origin of a field's value: the event that set it, and everybody involved."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from projections.files import document_diff, state_document
 from projections.files.document_diff import ABSENT, Path
 from projections.words.decisions import AmendmentRecord
 from service.errors import NotFound
-from service.questions.audit import records
+from service.questions.audit import list_amendment_records
 from service.reading.log import WorkflowLog
 from service.reading.stream_log import At
 
-#: What an event may hold that says why, the most telling first.
+#: Fields of an event that state a reason, the most informative first.
 _REASONS = ("reason", "error", "fix", "evidence", "detail", "text")
-#: What an event may hold to prove it.
+#: Fields of an event with evidence.
 _EVIDENCE = ("evidence", "checks", "facts", "outputs", "exit_code", "verdict", "kept_as", "source")
 
 
@@ -27,7 +27,7 @@ _EVIDENCE = ("evidence", "checks", "facts", "outputs", "exit_code", "verdict", "
 class FieldChange:
     """One field's newest change: the event, the value before it, and the value since.
 
-    ``cause`` is the version of the event that it followed from, in the same append.
+    ``cause`` is the version of the event that caused the change, in the same append.
     """
 
     path: Path
@@ -39,24 +39,24 @@ class FieldChange:
 
 @dataclass(frozen=True, slots=True)
 class Blame:
-    """A change with all who had a part in it."""
+    """A change with everybody involved."""
 
     change: FieldChange
     amendment: AmendmentRecord | None
 
     @property
     def why(self) -> str | None:
-        """The reason that was given."""
+        """Return the stated reason."""
         if self.amendment is not None:
             return self.amendment.reason or self.amendment.description
         data = self.change.event.data
         return next((str(data[key]) for key in _REASONS if data.get(key)), None)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values; times are UTC."""
+        """Return plain JSON values. Times are UTC."""
         change, event, agreed = self.change, self.change.event, self.amendment
         return {
-            "field": document_diff.spelt(change.path),
+            "field": document_diff.format_path(change.path),
             "value": change.new if change.new is not ABSENT else None,
             "is_there": change.new is not ABSENT,
             "old": change.old if change.old is not ABSENT else None,
@@ -77,34 +77,36 @@ class Blame:
             "agreed_by": agreed and (agreed.signer or agreed.decided_by),
             "agreed_at": agreed and agreed.decided_at,
             "policy": agreed and agreed.policy,
+            "database_user": agreed and agreed.database_user,
             "proof": event.data.get("proof"),
         }
 
 
-def blame(log: WorkflowLog, name: str, at: At = None) -> list[Blame]:
-    """Return, for a field, a group of fields or a whole stage, each field's newest change.
+def find_blame(log: WorkflowLog, name: str, at: At = None) -> list[Blame]:
+    """Return each field's newest change, for a field, a group of fields or a whole stage.
 
-    A field that is not there any more is blamed on what took it away. Raises `NotFound` for one
-    that never was.
+    A removed field is blamed on the event that removed it. Raises `NotFound` for a field that never
+    existed.
     """
     state = log.current(at)
-    known = document_diff.tree(state_document.document(state))
+    known = document_diff.build_tree(state_document.build_document(state))
     path = document_diff.path_of(known, name)
     history = FieldHistory(path)
     for event, after in log.steps(upto=at):
         history.see(event, after)
     found = history.newest(known, name)
-    named = any(_amendment(change.event) for change in found)
-    agreed = {record.id: record for record in records(log, at)} if named else {}
-    return [Blame(change, agreed.get(_amendment(change.event) or "")) for change in found]
+    named = any(amendment_of(change.event) for change in found)
+    agreed = {record.id: record for record in list_amendment_records(log, at)} if named else {}
+    return [Blame(change, agreed.get(amendment_of(change.event) or "")) for change in found]
 
 
-def _amendment(event: RecordedEvent) -> str | None:
+def amendment_of(event: RecordedEvent) -> str | None:
+    """Return the id of the amendment that an event approves or carries out, or None without one."""
     return event.data.get("amendment") or event.data.get("superseded_by")
 
 
 class FieldHistory:
-    """The newest change of every field below a path, as a history is gone through."""
+    """The newest change of every field below a path, given the events in order."""
 
     def __init__(self, path: Path) -> None:
         self.changes: dict[Path, FieldChange] = {}
@@ -115,60 +117,72 @@ class FieldHistory:
         self._ids: dict[str, int] = {}
 
     def newest(self, known: dict[str, Any], name: str) -> list[FieldChange]:
-        """Return the changes of the fields that are there, else of all; ``known`` is all now."""
+        """Return the changes of existing fields, else of all. ``known`` has all fields."""
         found = list(self.changes.values())
         if not found:
-            there = document_diff.at(known, self._path[:-1])
+            there = document_diff.get_at_path(known, self._path[:-1])
             names = ", ".join(there if isinstance(there, dict) else known)
-            raise NotFound(f"no field {name!r} at any time; here are: {names}", field=name)
+            raise NotFound(
+                f"no version in the log has a field {name!r}. The existing fields are: {names}",
+                field=name,
+            )
         return [change for change in found if change.new is not ABSENT] or found
 
     def see(self, event: RecordedEvent, state: Workflow) -> None:
-        """Take in an event, with the state after it."""
+        """Process an event, with the state after it."""
         self.take(event, self._spelt(event, state))
 
     def take(self, event: RecordedEvent, spelling: bytes) -> None:
-        """Take in an event, with what stands at the path after it as JSON; nothing: b''."""
+        """Process an event. ``spelling`` is the value at the path as JSON, b'' without one."""
         if event.command_id != self._command:
             self._command, self._ids = event.command_id, {}
         self._ids[event.event_id] = event.version
         before, self._value = self._value, spelling
         if before == self._value:
             return
-        old, new = _read(before), _read(self._value)
-        for path in dict(document_diff.leaves(old)) | dict(document_diff.leaves(new)):
-            self._compare(path, document_diff.at(old, path), document_diff.at(new, path), event)
+        old, new = _parse_json(before), _parse_json(self._value)
+        for path in dict(document_diff.iterate_leaves(old)) | dict(
+            document_diff.iterate_leaves(new)
+        ):
+            self._compare(
+                path,
+                document_diff.get_at_path(old, path),
+                document_diff.get_at_path(new, path),
+                event,
+            )
 
     def _compare(self, below: Path, old: Any, new: Any, event: RecordedEvent) -> None:
-        if same(old, new):
+        if is_same_json(old, new):
             return
         path = self._path + below
-        self.changes.pop(path, None)  # so that the order stays that of the changes
+        self.changes.pop(path, None)  # keeps the order of the changes
         if not (isinstance(new, dict) and new):
             cause = self._ids.get(event.causation_id or "")
             self.changes[path] = FieldChange(path, event, old, new, cause)
 
     def _spelt(self, event: RecordedEvent, state: Workflow) -> bytes:
-        """Return what the document shows at the path as JSON, nothing if it shows nothing."""
+        """Return the document's value at the path as JSON, empty without a value."""
         name, *below = self._path
-        part = state_document.part(state, name, ABSENT)
+        part = state_document.get_document_part(state, name, ABSENT)
         if state.source is None:
-            value = document_diff.at(part, tuple(below))
+            value = document_diff.get_at_path(part, tuple(below))
             return b"" if value is ABSENT else orjson.dumps(value)
         spelling = b"" if part is ABSENT else orjson.dumps(part)
         if spelling == self._part and event.type != "state.imported":
             return self._value
         self._part = spelling
-        shown = document_diff.at(document_diff.tree(state_document.document(state)), self._path)
+        shown = document_diff.get_at_path(
+            document_diff.build_tree(state_document.build_document(state)), self._path
+        )
         return b"" if shown is ABSENT else orjson.dumps(shown)
 
 
-def _read(spelling: bytes) -> Any:
+def _parse_json(spelling: bytes) -> Any:
     return orjson.loads(spelling) if spelling else ABSENT
 
 
-def same(old: Any, new: Any) -> bool:
-    """Whether two values are written the same: 1, 1.0 and true are not."""
+def is_same_json(old: Any, new: Any) -> bool:
+    """Return whether two values have the same JSON. 1, 1.0 and true differ."""
     if old is ABSENT or new is ABSENT:
         return old is new
     return orjson.dumps(old) == orjson.dumps(new)

@@ -1,4 +1,4 @@
-"""Why something is as it is: what each event follows from, causes, refusals, advice."""
+"""The reasons for a state: the causes of each event, refusals, and advice."""
 
 from __future__ import annotations
 
@@ -13,18 +13,20 @@ from typing import Any
 from eventstore.event import RecordedEvent
 from eventstore.private import read_regular
 from eventstore.store import Refusal
-from lifecycle.plan.advice import advice
-from lifecycle.rules.impact import acting_on
+from lifecycle.plan.advice import list_advice
+from lifecycle.rules.impact import find_amendments_acting_on_stages
 from lifecycle.state.status import BLOCKING, Status
 from lifecycle.state.workflow import Stage, Workflow
-from projections.files.progress_log import message
-from projections.words.amendments import held
-from service.consent.scripts import beside, scripts_of
+from projections.files.progress_log import format_message
+from projections.words.amendments import describe_pending_amendments
+from service.consent.scripts import find_importable_modules, scripts_of
+from service.consent.undeclared_files import find_undeclared_files
 from service.reading.log import WorkflowLog
 from service.reading.stream_log import At
-from service.root.disk import seen_from
+from service.root.disk import resolve_words
+from service.root.entries import exists
 
-#: Event type → the types, newest first, of what it follows from in the same stage or attempt.
+#: Event type → the types of its causes in the same stage or attempt, newest first.
 _GROUNDS: dict[str, tuple[str, ...]] = {
     "stage.prepared": ("stage.readied", "stage.retried"),
     "attempt.started": ("stage.prepared", "attempt.observed"),
@@ -40,21 +42,21 @@ _GROUNDS: dict[str, tuple[str, ...]] = {
     "amendment.approved": ("amendment.proposed",),
     "amendment.rejected": ("amendment.proposed",),
 }  # fmt: skip
-#: Event types that others follow from, whether or not they change a status.
+#: Event types that can cause other events, even without a change of status.
 _LINKS = frozenset({"amendment.proposed", "stage.blocked", *_GROUNDS, *chain(*_GROUNDS.values())})
 _ROOTS = frozenset({"workflow.created", "workflow.imported"})
-#: Steps of an attempt that went on: what they follow from says more than they do.
+#: Steps of an attempt that are left out of a chain, because their causes say more.
 _STEPS = frozenset(
     {"stage.readied", "stage.prepared", "attempt.started", "stage.launched", "attempt.relaunched"}
     | {"stage.computed"}
 )
-#: What was done about an observed attempt where the observation says why it ended.
+#: Actions of observations that explain the end of an attempt.
 _TURNING = frozenset({"lost", "launch", "attach"})
 
 
 @dataclass(frozen=True, slots=True)
 class CauseLink:
-    """One step of a chain of causes: an event, in a sentence. Times are UTC."""
+    """One step of a chain of causes: an event as a sentence. Times are UTC."""
 
     version: int
     type: str
@@ -70,7 +72,7 @@ class CauseLink:
 
 
 class CauseGrounds:
-    """What later events may follow from, as a history is gone through."""
+    """The possible causes of later events, given the events in order."""
 
     def __init__(self) -> None:
         self._links: dict[int, CauseLink] = {}
@@ -85,7 +87,7 @@ class CauseGrounds:
         self._root = 0
 
     def see(self, event: RecordedEvent, state: Workflow) -> None:
-        """Take in an event, with the state after it."""
+        """Process an event, with the state after it."""
         version = event.version
         if event.command_id != self._command:
             self._command, self._ids = event.command_id, {}
@@ -93,7 +95,7 @@ class CauseGrounds:
         recorded = self._ids.get(event.causation_id or "")
         cause = recorded if recorded in self._links else self._ground(event)
         if not self._turn(event, state) and event.type not in _LINKS:
-            return  # nothing follows from it
+            return  # the event causes nothing
         if event.type in _ROOTS:
             self._root = version
         else:
@@ -104,7 +106,7 @@ class CauseGrounds:
         observed = event.type == "attempt.observed"
         if event.data.get("action") not in _TURNING if observed else event.type in _STEPS:
             self._steps.add(version)
-        self._links[version] = _link(event, state)
+        self._links[version] = _build_link(event, state)
         stage, attempt = event.data.get("stage"), event.data.get("attempt")
         for name in (stage, f"{stage}/{attempt}", event.data.get("amendment")):
             self._newest[event.type, name] = version
@@ -127,7 +129,7 @@ class CauseGrounds:
         return max((self._newest[key] for key in keys if key in self._newest), default=None)
 
     def _turn(self, event: RecordedEvent, state: Workflow) -> bool:
-        """Note the stages that the event gave another status; whether there are any."""
+        """Store the stages whose status changed, and return whether there are any."""
         turned = False
         named = state.stages.get(event.data.get("stage") or "")
         for stage in [named] if named is not None else state.stages.values():
@@ -138,7 +140,7 @@ class CauseGrounds:
         return turned
 
     def _further(self, event: RecordedEvent, state: Workflow) -> set[int]:
-        """Return what a stage that became ready follows from beside the event that made it so."""
+        """Return further causes for a stage that became ready."""
         stage = state.stages.get(event.data.get("stage") or "")
         if stage is None or event.type != "stage.readied":
             return set()
@@ -148,9 +150,9 @@ class CauseGrounds:
         return found | ({stale} if stale is not None and stale > before else set())
 
     def renew(self, stage: Stage) -> None:
-        """Let a stage that begins, or may, follow from the completions that count now.
+        """Replace the causes of a ready stage by the valid completions of its dependencies.
 
-        It stays ready while what it depends on runs again, and is not made ready once more.
+        A ready stage stays ready while a dependency runs again, without another event.
         """
         version = self._newest.get(("stage.readied", stage.id), 0)
         if version not in self._causes:
@@ -163,9 +165,9 @@ class CauseGrounds:
         return {self._turns[id_] for id_ in done}
 
     def chain(self, stage: str, told: set[int]) -> list[CauseLink]:
-        """Return what led to a stage's status, from the newest event to the root.
+        """Return the events that led to a stage's status, from the newest to the first.
 
-        What is in ``told`` was said before and is left out; it takes in what is said now.
+        Leaves out events in ``told``, and adds the returned events to ``told``.
         """
         newest = self._turns.get(stage)
         if newest is None:
@@ -183,8 +185,8 @@ class CauseGrounds:
         return [self._links[version] for version in sorted(found, reverse=True)]
 
 
-def _link(event: RecordedEvent, state: Workflow) -> CauseLink:
-    data, text = event.data, message(event, state)
+def _build_link(event: RecordedEvent, state: Workflow) -> CauseLink:
+    data, text = event.data, format_message(event, state)
     if not text and event.type == "attempt.started":
         text = f"{data['stage']}: {data['attempt']} started ({data['mode']})"
     text = text or f"{event.type} {data.get('stage') or ''}"
@@ -201,12 +203,12 @@ def _link(event: RecordedEvent, state: Workflow) -> CauseLink:
 
 @dataclass(frozen=True, slots=True)
 class Causes:
-    """Why a stage stands where it stands.
+    """The causes of a stage's status.
 
-    ``chain`` holds what led to the status, through every parent, from the newest event to the
-    root; ``waits_for`` says the same of every stage that holds it back, through others too: each
-    once, the nearest first, and of those equally near the ones that will not come by themselves.
-    A link that stands further up is left out.
+    ``chain`` has the events that led to the status, through all causes, from the newest to the
+    first. ``waits_for`` has the causes of every stage that blocks this one, directly or not: each
+    once, nearest first, and stages that need a decision before others. Events are listed only at
+    their first place.
     """
 
     stage: str
@@ -220,71 +222,80 @@ class Causes:
         return asdict(self)
 
 
-def causes_of(log: WorkflowLog, *stages: str, at: At = None) -> list[Causes]:
-    """Return the causes of the status of each of the stages; raises `UnknownStage`."""
+def find_causes(log: WorkflowLog, *stages: str, at: At = None) -> list[Causes]:
+    """Return the causes of the status of each stage. Raises `UnknownStage`."""
     state = log.current(at)
     found = [state.stage(stage) for stage in stages]
     grounds = CauseGrounds()
     for event, after in log.steps(upto=at) if found else ():
         grounds.see(event, after)
     told: set[int] = set()
-    return [_causes(state, stage, grounds, told) for stage in found]
+    return [_find_causes(state, stage, grounds, told) for stage in found]
 
 
-def _causes(state: Workflow, stage: Stage, grounds: CauseGrounds, told: set[int]) -> Causes:
-    """Return the causes of one stage without those in ``told``, which take theirs in."""
+def _find_causes(state: Workflow, stage: Stage, grounds: CauseGrounds, told: set[int]) -> Causes:
+    """Return the causes of one stage without events in ``told``, which it extends."""
     found = []
-    for one in (stage, *_holding(state, stage)):
+    for one in (stage, *_find_blocking_stages(state, stage)):
         if one.status is Status.READY:
             grounds.renew(one)
-        sentence = _sentence(one, _unmet(state, one), acting_on(state).get(one.id, []))
+        sentence = _describe_stage(
+            one,
+            _find_unmet_dependencies(state, one),
+            find_amendments_acting_on_stages(state).get(one.id, []),
+        )
         found.append(Causes(one.id, one.status.value, sentence, grounds.chain(one.id, told), []))
     return replace(found[0], waits_for=found[1:])
 
 
-def _holding(state: Workflow, stage: Stage) -> list[Stage]:
-    """Return every stage that holds one back, however far: many ways may lead to each."""
+def _find_blocking_stages(state: Workflow, stage: Stage) -> list[Stage]:
+    """Return every stage that blocks a stage, directly or not."""
     found = {stage.id: stage}
     waiting = deque([stage])
     while waiting:
-        further = [one for one in _unmet(state, waiting.popleft()) if one.id not in found]
+        further = [
+            one for one in _find_unmet_dependencies(state, waiting.popleft()) if one.id not in found
+        ]
         found.update((one.id, one) for one in further)
         waiting.extend(further)
     return list(found.values())[1:]
 
 
-def _unmet(state: Workflow, stage: Stage) -> list[Stage]:
-    """Return what holds a stage back, those that will not come by themselves first."""
+def _find_unmet_dependencies(state: Workflow, stage: Stage) -> list[Stage]:
+    """Return the unmet dependencies of a stage, those that need a decision first."""
     if stage.status not in (Status.PENDING, Status.INVALIDATED, Status.READY):
         return []
     found = [state.stages[dependency] for dependency in state.unmet(stage)]
     return sorted(found, key=lambda one: one.status not in BLOCKING)
 
 
-def _sentence(stage: Stage, unmet: list[Stage], acting: list[str]) -> str:
+def _describe_stage(stage: Stage, unmet: list[Stage], acting: list[str]) -> str:
+    """Return the status of a stage and its reason as a sentence."""
     text = f"{stage.id} ({stage.name}) is {stage.status.value}"
     if unmet:
         waits = ", ".join(f"{one.id}, which is {one.status.value}" for one in unmet)
         return f"{text}: it waits for {waits}"
     if stage.status is Status.READY and acting:
-        return f"{text}, and {held(acting)}"
+        return f"{text}, and {describe_pending_amendments(acting)}"
     if stage.status is Status.FAILED and stage.last_error:
         return f"{text}: {' '.join(stage.last_error.split())}"
     return text
 
 
-def refusals_by(log: WorkflowLog, at: At = None) -> Iterator[Refusal]:
-    """Yield the refusals up to a moment, in the order they were recorded.
+def list_refusals(log: WorkflowLog, at: At = None) -> Iterator[Refusal]:
+    """Yield the refusals up to a moment, in the order of recording.
 
-    A refusal has no version: up to a version or a session are those before the next event.
+    A refusal has no version. Up to a version or session, these are the refusals before the next
+    event.
     """
-    end = _end(log, at)
+    end = _moment_end(log, at)
     return (
         refusal for refusal in log.store.refusals(log.stream) if end is None or refusal.at <= end
     )
 
 
-def _end(log: WorkflowLog, at: At) -> str | None:
+def _moment_end(log: WorkflowLog, at: At) -> str | None:
+    """Return the time up to which refusals belong to a moment, None for now."""
     if at is None:
         return None
     moment = log.resolved(at)
@@ -295,58 +306,74 @@ def _end(log: WorkflowLog, at: At) -> str | None:
     return min(times, default=None)
 
 
-#: Bytes of a script that are looked at.
+#: Maximum size in bytes of a script that is read.
 _LONGEST = 1 << 20
 
 
-def advice_of(root: Path, state: Workflow) -> list[str]:
-    """Return what may be meant otherwise in a workflow's definition, a sentence each."""
+def collect_advice(root: Path, state: Workflow) -> list[str]:
+    """Return advice about a workflow's definition, one sentence for each doubtful place."""
     names = {*scripts_of(root, state)}
     for stage in state.stages.values():
-        names |= {*beside(root, state, stage)}
+        names |= {*find_importable_modules(root, state, stage)}
     texts = []
     for name in sorted(names):
-        with suppress(OSError):  # gone since it was listed
+        with suppress(OSError):  # the file vanished after the listing
             texts.append(read_regular(root / name, _LONGEST).decode("utf-8", "replace"))
-    found = advice(state, "\n".join(texts))
-    return [*_without_machine(root, state.backend_profiles), *_unfit_points(root, state), *found]
+    found = [*list_advice(state, "\n".join(texts)), *_describe_undeclared_files(root, state)]
+    return [
+        *_find_profiles_without_machine(root, state.backend_profiles),
+        *_find_map_file_problems(root, state),
+        *found,
+    ]
 
 
-def _unfit_points(root: Path, state: Workflow) -> Iterator[str]:
-    """Yield what is wrong with the file of each map, if it is there already."""
+def _describe_undeclared_files(root: Path, state: Workflow) -> Iterator[str]:
+    """Yield a sentence for each file that a check names and that its stage does not declare."""
+    for stage in state.stages.values():
+        for script, path in find_undeclared_files(root, state, stage):
+            yield (
+                f"{stage.id}: the check {script} names the file {path}, which is not an input "
+                f"of the stage. Add {path} to `inputs`, so that wfctl notices when the file "
+                "changes"
+            )
+
+
+def _find_map_file_problems(root: Path, state: Workflow) -> Iterator[str]:
+    """Yield the problems of each existing file of a map."""
     from hashlib import sha256
 
-    from lifecycle.sweeps.definition import MAP, is_sweep
-    from lifecycle.sweeps.points import points
+    from lifecycle.sweeps.definition import MAP
+    from lifecycle.sweeps.points import build_points
 
     for stage in state.stages.values():
-        given = stage.parameters[MAP] if is_sweep(stage.parameters) else {}
-        if "file" not in given:
-            continue
         try:
-            content = read_regular(root / given["file"])
-            found = sha256(content).hexdigest()
-            if found != given["sha256"]:
-                yield f"{stage.id}: {given['file']}: the map has another sha256, found {found}"
-            else:
-                points(given, content.decode("utf-8-sig"))
+            for path in stage.work.points_files:
+                given, content = stage.parameters[MAP], read_regular(root / path)
+                found = sha256(content).hexdigest()
+                if found != given["sha256"]:
+                    yield f"{stage.id}: {path}: the map names another sha256; the file has {found}"
+                else:
+                    build_points(given, content.decode("utf-8-sig"))
         except OSError:
-            continue  # an input that is missing is told when the stage is dispatched
+            continue  # the dispatch of the stage reports a missing input
         except ValueError as error:
             yield f"{stage.id}.parameters.map: {error}"
 
 
-def _without_machine(root: Path, profiles: Mapping[str, Any]) -> Iterator[str]:
-    """Say of each backend profile that names no machine that is there; its file is not read."""
+def _find_profiles_without_machine(root: Path, profiles: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a sentence for each backend profile without a machine.
+
+    The machine's file is not read.
+    """
     for name, profile in profiles.items():
         given = profile.get("config_path")
         if given is None and not isinstance(profile.get("config"), Mapping):
             yield (
-                f"{name}: a backend profile without config and config_path; no stage can be "
-                "dispatched to it (`local` is there where no profile is given)"
+                f"{name}: the backend profile has neither config nor config_path, so no stage "
+                "can be dispatched to it (without a profile, a stage uses `local`)"
             )
-        elif isinstance(given, str) and given and not seen_from(root, given).exists():
+        elif isinstance(given, str) and given and not exists(resolve_words(root, given)):
             yield (
-                f"{name}: the machine file {seen_from(root, given)} is missing; no stage can be "
-                "dispatched to it yet"
+                f"{name}: the machine file {resolve_words(root, given)} is missing, so no stage "
+                "can be dispatched to this backend yet"
             )

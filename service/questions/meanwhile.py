@@ -1,4 +1,4 @@
-"""What happened since somebody last acted, and how long each stage was in each status."""
+"""Events since the last action of a person or agent, and the time of stages in each status."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from typing import Any
 
 from eventstore.event import RecordedEvent
 from lifecycle.state.status import Status
-from projections.files.progress_log import message
+from projections.files.progress_log import format_message
 from service.reading.log import WorkflowLog
 from service.reading.moment import Moment
 from service.root.disk import system_clock, utc_text
 
-#: Actors that decide for themselves; what a reconciler or a runner records follows from others.
+#: Kinds of actors that decide. A reconciler and a runner only record consequences.
 _ACTING = frozenset({"user", "agent", "import"})
 _SESSIONS = frozenset({"session.started", "session.ended"})
-#: Events that are read at a time on the way back from the log's end.
+#: Number of events that are read together, backwards from the end of the log.
 _PAGE = 500
-#: Events among which a note is looked for.
+#: Maximum number of events that are searched for a note.
 _BACK = 2_000
 
 
 @dataclass(frozen=True, slots=True)
-class Happened:
-    """An event as people read it; ``at`` is when the log learned it, None for just now."""
+class PastEvent:
+    """An event as a sentence. ``at`` is its recording time, None for just now."""
 
     version: int
     at: str | None
@@ -36,7 +36,7 @@ class Happened:
         return asdict(self)
 
 
-def _newest(
+def _find_newest(
     log: WorkflowLog, upto: int, fits: Callable[[RecordedEvent], bool], most: int
 ) -> RecordedEvent | None:
     first = max(0, upto - most)
@@ -48,42 +48,42 @@ def _newest(
     return None
 
 
-def last_note(log: WorkflowLog, upto: int) -> Happened | None:
-    """Return the newest note of a person or an agent, None if the last events hold none."""
+def last_note(log: WorkflowLog, upto: int) -> PastEvent | None:
+    """Return the newest note of a person or an agent, None if recent events contain none."""
 
     def is_note(event: RecordedEvent) -> bool:
         return event.type == "note.logged" and event.actor.kind in _ACTING
 
-    last = _newest(log, upto, is_note, _BACK)
+    last = _find_newest(log, upto, is_note, _BACK)
     if last is None:
         return None
-    return Happened(last.version, last.recorded_at, str(last.actor), str(last.data["text"]))
+    return PastEvent(last.version, last.recorded_at, str(last.actor), str(last.data["text"]))
 
 
 def _is_act(event: RecordedEvent) -> bool:
     return event.actor.kind in _ACTING or event.type in _SESSIONS
 
 
-def happened_since(log: WorkflowLog, known: int, upto: int) -> tuple[Happened, ...]:
-    """Return the newest act up to version ``upto``, and after it what followed, oldest first.
+def list_events_since_last_act(log: WorkflowLog, known: int, upto: int) -> tuple[PastEvent, ...]:
+    """Return the newest action up to version ``upto`` and the events after it, oldest first.
 
-    What came after version ``known`` was learned just now.
+    Events after version ``known`` were recorded just now.
     """
-    act = _newest(log, upto, _is_act, upto)
+    act = _find_newest(log, upto, _is_act, upto)
     first = act.version if act is not None else 1
     return tuple(
-        Happened(
+        PastEvent(
             event.version,
             event.recorded_at if event.version <= known else None,
             str(event.actor),
-            message(event, state) or _plain(event),
+            format_message(event, state) or _describe_plainly(event),
         )
         for event, state in log.steps(first - 1)
         if event.version <= upto
     )
 
 
-def _plain(event: RecordedEvent) -> str:
+def _describe_plainly(event: RecordedEvent) -> str:
     subject = (event.data.get(key) for key in ("stage", "attempt"))
     return " ".join([event.type, *(str(word) for word in subject if word is not None)])
 
@@ -94,18 +94,18 @@ _ORDER = [status.value for status in Status]
 def status_times(
     rows: Sequence[dict[str, Any]], log: WorkflowLog, at: Moment | None
 ) -> list[dict[str, Any]]:
-    """Return by stage and status how often and how long, from the rows of `questions.TIMES`.
+    """Return, by stage and status, how often and how long, from the rows of `questions.TIMES`.
 
-    The present status counts until the moment: its time, else that of the last event seen from it;
+    The current status counts until the moment: its time, or that of the last event in the view;
     without a moment, until now.
     """
-    from projections.words.text import seconds  # it loads SQLAlchemy
+    from projections.words.text import compute_seconds  # imports SQLAlchemy
 
     state = log.state(at)
     if state is None:
         return []
     stages = list(state.stages)
-    until = _until(log, at)
+    until = _view_end(log, at)
     found: dict[tuple[str, str], dict[str, Any]] = {}
     for row in rows:
         name, status = row["stage"], row["status"]
@@ -114,7 +114,7 @@ def status_times(
         entry["times"] += row["times"]
         if row["since"] is not None:
             entry["is_open"] = True
-            entry["seconds"] += max(0.0, seconds(row["since"], until) or 0.0)
+            entry["seconds"] += max(0.0, compute_seconds(row["since"], until) or 0.0)
         entry["seconds"] = round(entry["seconds"] + (row["seconds"] or 0.0), 6)
 
     def place(names: Sequence[str], name: str) -> int:
@@ -125,7 +125,7 @@ def status_times(
     )
 
 
-def _until(log: WorkflowLog, at: Moment | None) -> str:
+def _view_end(log: WorkflowLog, at: Moment | None) -> str:
     if at is None:
         return utc_text(system_clock())
     times = [time for time in (at.so_by, at.known_by) if time is not None]

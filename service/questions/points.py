@@ -1,52 +1,93 @@
-"""Where a point of a sweep comes from: its round, its proposer, the data, and who agreed to it."""
+"""The origin of a point of a sweep: its round, proposer, data, and approval."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Collection
+from typing import Any, TypeAlias
 
 from eventstore.event import RecordedEvent
 from lifecycle.state.conditions import partners_of
 from lifecycle.state.loops import Round
-from lifecycle.state.workflow import PLAN, Workflow
+from lifecycle.state.workflow import PLAN, Stage, Workflow
 from lifecycle.sweeps.definition import MAP
 from lifecycle.words.rounds import LoopDefinition
 from service.errors import NotFound
-from service.questions.audit import records
-from service.questions.blame import blame
+from service.questions.audit import list_amendment_records
+from service.questions.blame import amendment_of, find_blame, is_same_json
 from service.reading.log import WorkflowLog
 from service.reading.moment import Moment
 from service.reading.stream_log import At
 
 Record = dict[str, Any]
+#: Returns the keys of the points that a map lists, given the stage, and the map as it was once.
+KeysOf: TypeAlias = Callable[[Stage, Record], Collection[str]]
 
 
-def origin_of(log: WorkflowLog, stage: str, number: int, at: At = None) -> Record:
-    """Return where the points come from that a sweep has since a round of its loop.
+def find_origin(
+    log: WorkflowLog, stage: str, key: str, number: int, keys_of: KeysOf, at: At = None
+) -> Record:
+    """Return the origin of a task's point. ``number`` is the round that first computed it.
 
-    Those of round 1, and of a stage in no loop, are those of the map: of a stage that follows
-    others by `like`, the map of the stage that leads them.
+    A point of round 1, or of a stage without a loop, comes from the map. For a stage that follows
+    others by `like`, this is the map of the leading stage.
     """
     state = log.current(at)
     name = state.loop_of(stage)
-    leading = [stage, *(partner.id for partner in partners_of(state, state.stage(stage)))][-1]
+    leading = [state.stage(stage), *partners_of(state, state.stage(stage))][-1]
     if name is None:
-        return {"loop": None, "round": None, **_of_map(log, leading, at)}
+        return {"loop": None, "round": None, **_describe_map_origin(log, leading, key, keys_of, at)}
     if number < 2:
-        found = _of_map(log, leading, at)
-        return {"loop": name, "round": 1, **found, "envelope": _envelope(log, state, name, at)}
-    event = _began(log, state, name, state.loops[name].rounds[number - 1], at)
+        found = _describe_map_origin(log, leading, key, keys_of, at)
+        return {
+            "loop": name,
+            "round": 1,
+            **found,
+            "envelope": _describe_envelope(log, state, name, at),
+        }
+    event = _find_round_start(log, state, name, state.loops[name].rounds[number - 1], at)
     before = log.current(Moment(version=event.version - 1))
-    found = _proposed(before, before.loop(name), event)
-    envelope = _envelope(log, before, name, Moment(version=event.version - 1))
+    found = _describe_proposal(before, before.loop(name), event)
+    envelope = _describe_envelope(log, before, name, Moment(version=event.version - 1))
     return {"loop": name, "round": number, **found, "envelope": envelope}
 
 
-def _of_map(log: WorkflowLog, stage: str, at: At) -> Record:
-    return {"proposed": None, "map": stage, "agreed": _agreed(log, f"{stage}.parameters.{MAP}", at)}
+def _describe_map_origin(
+    log: WorkflowLog, leading: Stage, key: str, keys_of: KeysOf, at: At
+) -> Record:
+    event = _listed_since(log, leading, key, keys_of, at)
+    return {"proposed": None, "map": leading.id, "agreed": _describe_agreement(log, event, at)}
 
 
-def _began(log: WorkflowLog, state: Workflow, name: str, one: Round, at: At) -> RecordedEvent:
-    """Return the event by which a round began; one that began nothing stands in no state."""
+def _listed_since(
+    log: WorkflowLog, leading: Stage, key: str, keys_of: KeysOf, at: At
+) -> RecordedEvent:
+    """Return the event since which each version of a stage's map lists a point."""
+    found: RecordedEvent | None = None
+    before: Any = None
+    for event, after in log.steps(upto=at):
+        stage = after.stages.get(leading.id)
+        given = stage.parameters.get(MAP) if stage is not None else None
+        if given is before or is_same_json(given, before):
+            continue
+        before = given
+        is_listed = given is not None and key in keys_of(leading, given)
+        found = (found or event) if is_listed else None
+    if found is None:
+        raise NotFound(
+            f"the stage {leading.id} has no task {key!r} in any version of its map",
+            stage=leading.id,
+            task=key,
+        )
+    return found
+
+
+def _find_round_start(
+    log: WorkflowLog, state: Workflow, name: str, one: Round, at: At
+) -> RecordedEvent:
+    """Return the event that started a round.
+
+    An event that started nothing appears in no state.
+    """
     for event, after in log.steps(upto=at):
         standing = after.loops.get(name)
         if (
@@ -56,10 +97,10 @@ def _began(log: WorkflowLog, state: Workflow, name: str, one: Round, at: At) -> 
             and standing.round.number == one.number == event.data["round"]
         ):
             return event
-    raise NotFound(f"{state.id} has no event that began round {one.number} of {name}", loop=name)
+    raise NotFound(f"{state.id} has no event that started round {one.number} of {name}", loop=name)
 
 
-def _proposed(before: Workflow, loop: LoopDefinition, event: RecordedEvent) -> Record:
+def _describe_proposal(before: Workflow, loop: LoopDefinition, event: RecordedEvent) -> Record:
     """Return who proposed the points of a round, and from which data."""
     data = event.data
     source, digests = data.get("source"), data.get("data") or {}
@@ -82,8 +123,8 @@ def _proposed(before: Workflow, loop: LoopDefinition, event: RecordedEvent) -> R
     return {"proposed": told}
 
 
-def _envelope(log: WorkflowLog, state: Workflow, name: str, at: At) -> Record:
-    """Return the bounds of a loop as they stood at a moment, and who agreed to them."""
+def _describe_envelope(log: WorkflowLog, state: Workflow, name: str, at: At) -> Record:
+    """Return the limits of a loop at a moment, and who approved them."""
     loop = state.loop(name)
     return {
         "within": dict(loop.within),
@@ -91,18 +132,25 @@ def _envelope(log: WorkflowLog, state: Workflow, name: str, at: At) -> Record:
         "at_most": loop.at_most,
         "tasks": loop.tasks,
         "core_hours": loop.core_hours,
-        "agreed": _agreed(log, f"rounds.{name}", at),
+        "agreed": _find_agreement(log, f"rounds.{name}", at),
     }
 
 
-def _agreed(log: WorkflowLog, field: str, at: At) -> Record:
-    """Return by which event a field stands as it does, and who agreed to that."""
-    newest = max(blame(log, field, at), key=lambda one: one.change.event.version)
-    plan = next((one for one in records(log, at) if one.id == PLAN and one.decided_by), None)
-    record = newest.amendment or plan
+def _find_agreement(log: WorkflowLog, field: str, at: At) -> Record:
+    """Return the event that set a field to its value, and who approved it."""
+    newest = max(find_blame(log, field, at), key=lambda one: one.change.event.version)
+    return _describe_agreement(log, newest.change.event, at)
+
+
+def _describe_agreement(log: WorkflowLog, event: RecordedEvent, at: At) -> Record:
+    """Return who approved the change of an event: its amendment, or else the plan."""
+    known = {one.id: one for one in list_amendment_records(log, at)}
+    plan = known.get(PLAN)
+    record = known.get(amendment_of(event) or "") or (plan if plan and plan.decided_by else None)
     return {
-        "version": newest.change.event.version,
+        "version": event.version,
         "amendment": record and record.id,
         "by": record and (record.signer or record.decided_by),
         "policy": record.policy if record else log.current(at).consent,
+        "database_user": record and record.database_user,
     }

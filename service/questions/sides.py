@@ -1,4 +1,4 @@
-"""What a side of a comparison names: an attempt, a stage, a round, or a workflow."""
+"""The sides of a comparison: an attempt, a stage, a round, or a workflow."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ from projections.files.comparison import (
 from service.errors import InvalidOption, NotFound
 from service.reading.log import WorkflowLog
 from service.reading.moment import Moment, parse_moment
-from service.reading.rounds import round_named
+from service.reading.rounds import find_round
 
 _ATTEMPT = re.compile(r"(?P<stage>[^/]+)/(?P<attempt>att-[0-9]{4,})")
-#: Returns a record of each task that a sweep has done.
+#: Returns a record of each finished task of a sweep.
 TasksOf = Callable[[Stage], Iterable[Mapping[str, Any]]]
 
 
-def side_of(
+def build_side(
     name: str, named: str, log: WorkflowLog, state: Workflow, tasks: TasksOf
 ) -> ComparedSide:
-    """Return the side that a text names in a workflow; it is called ``name``.
+    """Return the side that a text names in a workflow. ``name`` is the name of the side.
 
-    ``named`` is ``stage-2/att-0001``, a stage, ``search@2`` of a loop, a moment, or nothing for the
-    workflow as it is. Raises `NotFound`, `UnknownStage`, `UnknownLoop`, and `InvalidOption` for
-    what is no moment.
+    ``named`` is ``stage-2/att-0001``, a stage, a round such as ``search@2``, a moment, or empty for
+    the current workflow. Raises `NotFound`, `UnknownStage`, `UnknownLoop`, or `InvalidOption` if
+    the text is not a moment.
     """
     found = _ATTEMPT.fullmatch(named)
     if not named:
         return side_of_state(name, state)
     if named in state.stages:
         return side_of_stage(name, state.stages[named], tasks(state.stages[named]))
-    if (asked := round_named(state, named)) is not None:
+    if (asked := find_round(state, named)) is not None:
         return side_of_round(name, state, *asked)
     if found is None:
-        return side_of_state(name, log.current(_moment(named)))
+        return side_of_state(name, log.current(_parse_side_moment(named)))
     stage, attempt = found["stage"], found["attempt"]
     known = state.stage(stage)
     side = side_of_attempt(name, log.steps(), stage, attempt)
@@ -51,17 +51,18 @@ def side_of(
     return side
 
 
-def _moment(text: str) -> Moment:
+def _parse_side_moment(text: str) -> Moment:
+    """Return the moment of a text. Raises `InvalidOption` with all forms of a side."""
     try:
         return parse_moment(text)
     except InvalidOption:
         sides = "a stage, STAGE/ATTEMPT, LOOP@ROUND, a workflow's folder or archive (.zip)"
         moments = "a moment (12, 2026-03-31T14:00, @{2 hours ago}, session:3)"
-        raise InvalidOption(f"expected {sides}, or {moments}, found {text!r}", value=text) from None
+        raise InvalidOption(f"expected {sides}, or {moments}; found {text!r}", value=text) from None
 
 
-def sides_of(named: str, state: Workflow) -> list[str]:
-    """Return the attempts of a stage or the rounds of a loop that is named alone, else the name."""
+def list_side_names(named: str, state: Workflow) -> list[str]:
+    """Return the attempts of a named stage or the rounds of a named loop, else the name."""
     stage, loop = state.stages.get(named), state.loops.get(named)
     if stage is None and loop is not None:
         return [f"{named}@{one.number}" for one in loop.rounds]

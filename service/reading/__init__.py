@@ -1,1 +1,1 @@
-"""Reading a log: folded, at a moment, with what is ignored set aside."""
+"""Read a log: fold it, view it at a moment, and replace ignored events."""

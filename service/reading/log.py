@@ -1,4 +1,4 @@
-"""The log of one workflow: its stream, folded."""
+"""The log of one workflow, as a folded stream."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from eventstore.event import RecordedEvent
 from eventstore.store import EventStore
-from eventstore.verification import Finding
 from lifecycle.errors import LOST, NoWorkflow
-from lifecycle.fold.evolve import REDUCER, steps
+from lifecycle.fold.evolve import REDUCER, fold_events
 from lifecycle.state.status import TRANSITIONS
 from lifecycle.state.workflow import Workflow
 from service.reading import stream_log
@@ -23,12 +22,12 @@ if TYPE_CHECKING:
 
 
 _MACHINE = "machine-"
-#: Machines that an error names.
+#: Maximum number of machines that an error names.
 _NAMED = 3
 
 
 class WorkflowRules:
-    """What the events of a workflow mean."""
+    """The meaning of a workflow's events."""
 
     name = stream_log.NAME
     reducer = REDUCER
@@ -36,62 +35,62 @@ class WorkflowRules:
     proven = judged
     has_sessions = True
 
-    steps = staticmethod(steps)
+    steps = staticmethod(fold_events)
     draft = staticmethod(Workflow.draft)
     to_bytes = staticmethod(stream_log.to_bytes)
     from_bytes = staticmethod(stream_log.from_bytes)
 
     def objection(self, state: Workflow, event: RecordedEvent, at: str) -> str | None:
         """See Rules."""
-        from service.consent import proof as consent  # loads the rules of amendments
+        from service.consent import proof as consent  # imports the rules of amendments
 
-        return consent.objection(state, consent.as_of(event, at))
+        return consent.explain_invalid_approval(state, consent.build_planned_approval(event, at))
 
     def absent(self, log: StreamLog[Workflow], at: At) -> NoWorkflow:
         """See Rules."""
         first = next(iter(log.store.read(log.stream, upto=1)), None)
         if first is None:
-            none = "the log holds no workflow; `wfctl init PLAN` makes one."
-            return NoWorkflow(f"{none} {_others(log.store)}", stream=log.stream)
+            none = "the log has no workflow. To create a workflow, run `wfctl init PLAN`."
+            return NoWorkflow(f"{none} {_suggest_other_logs(log.store)}", stream=log.stream)
         return NoWorkflow(
-            f"nothing had happened yet ({at}): the first event, version 1, was so at "
-            f"{first.occurred_at} and was recorded at {first.recorded_at}. Name a later moment.",
+            f"the log has no event before {at}. The first event (version 1) happened at "
+            f"{first.occurred_at} and was recorded at {first.recorded_at}. Choose a later time.",
             stream=log.stream,
             occurred_at=first.occurred_at,
             recorded_at=first.recorded_at,
         )
 
 
-def _others(store: EventStore) -> str:
-    """Return what machines the log holds, else how a workflow that was here comes back."""
+def _suggest_other_logs(store: EventStore) -> str:
+    """Return the machines in the log, or how to restore a lost workflow."""
     machines = (name for name in store.streams() if name.startswith(_MACHINE))
     others = [name.removeprefix(_MACHINE) for name in islice(machines, _NAMED + 1)]
     if not others:
         return LOST
     more = " and others" if len(others) > _NAMED else ""
     return (
-        f"It holds {', '.join(others[:_NAMED])}{more}: `wfctl machine list` shows them, `wfctl "
-        f"machine rehydrate {others[0]}` how to go on."
+        f"The log has the machines {', '.join(others[:_NAMED])}{more}. To list all machines, run "
+        f"`wfctl machine list`. To show the next step, run `wfctl machine rehydrate {others[0]}`."
     )
 
 
 class WorkflowLog(StreamLog[Workflow]):
-    """One stream of a store, read as a workflow; ``root`` is the folder it is read for."""
+    """One stream of a store, read as a workflow. ``root`` is its folder."""
 
     def __init__(self, store: EventStore, stream: str, root: Path | None = None) -> None:
         super().__init__(WorkflowRules(), store, stream, root)
 
 
-#: Event type → the status that it takes a stage to.
+#: Event type → the new status of the stage.
 _TARGETS = {type_: row.target.value for row in TRANSITIONS for type_ in row.events}
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What an event must have to be selected; what is empty or None does not matter.
+    """Criteria for the selection of events. Empty and None accept every event.
 
-    ``types`` may end in ``*``; ``actor`` is a kind or kind:name; ``status`` is one that the event
-    takes a stage to. ``since`` leaves out what is up to that moment, ``until`` what comes later.
+    ``types`` may end in ``*``. ``actor`` is a kind or kind:name. ``status`` is the new status of a
+    stage. ``since`` excludes events up to that moment, ``until`` later events.
     """
 
     types: tuple[str, ...] = ()
@@ -104,48 +103,39 @@ class Selection:
     until: Moment | None = None
 
     def fits(self, event: RecordedEvent) -> bool:
-        """Whether the event is selected."""
+        """Return whether the event is selected."""
         kind, name = event.actor
         return (
             (not self.types or any(_is_of_type(event.type, wanted) for wanted in self.types))
             and (not self.stages or event.data.get("stage") in self.stages)
             and self.actor in (None, kind, f"{kind}:{name}")
             and self.session in (None, event.session)
-            and (self.status is None or self.status in statuses(event))
-            and (self.amendment is None or self.amendment in amendments(event))
-            and (self.since is None or not _is_by(event, self.since))
-            and (self.until is None or _is_by(event, self.until))
+            and (self.status is None or self.status in list_statuses(event))
+            and (self.amendment is None or self.amendment in list_amendments(event))
+            and (self.since is None or not _happened_by(event, self.since))
+            and (self.until is None or _happened_by(event, self.until))
         )
 
 
 def _is_of_type(type_: str, wanted: str) -> bool:
+    """Return whether an event type matches a pattern that may end in ``*``."""
     return type_.startswith(wanted[:-1]) if wanted.endswith("*") else type_ == wanted
 
 
-def statuses(event: RecordedEvent) -> list[Any]:
-    """Return the statuses that an event says it takes its stage to."""
+def list_statuses(event: RecordedEvent) -> list[Any]:
+    """Return the new statuses of a stage in an event."""
     target = _TARGETS.get(event.type)
     return [target] if target is not None else list(event.data.get("statuses", []))
 
 
-def amendments(event: RecordedEvent) -> list[Any]:
+def list_amendments(event: RecordedEvent) -> list[Any]:
     """Return the amendments that an event names."""
     names = (event.data.get("amendment"), event.data.get("superseded_by"))
     return [name for name in names if name is not None]
 
 
-def _is_by(event: RecordedEvent, moment: Moment) -> bool:
+def _happened_by(event: RecordedEvent, moment: Moment) -> bool:
+    """Return whether an event happened by a moment."""
     if moment.version is not None:
         return event.version <= moment.version
     return event.occurred_at <= (moment.so_by or "")
-
-
-def check_behaviour(log: WorkflowLog) -> list[Finding]:
-    """Return the first event of a workflow that cannot be, none where all can."""
-    from lifecycle.protocol.behaviour import first_breach  # asked by `fsck --protocol` alone
-
-    found = first_breach((event.body, event.hash) for event in log.store.read(log.stream))
-    if found is None:
-        return []
-    text = f"it breaks a promise ({found.promise}): {found.message}"
-    return [Finding(log.stream, found.version, None, "protocol", text)]

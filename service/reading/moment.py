@@ -1,4 +1,4 @@
-"""``--at`` and ``--known-at``: a point in the history, by what was so or by what was recorded."""
+"""``--at`` and ``--known-at``: a point in the history, by event time or by recording time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lifecycle.fold import stages
 from service.errors import InvalidOption
 from service.root.disk import system_clock, utc_text
 
-#: No stream grows longer, and no engine counts further.
+#: The largest version that an engine can store.
 _LAST = 2**63 - 1
 _SESSION = "session:"
 _AGO = re.compile(r"(\d{1,9}|an?) +(second|minute|hour|day|week)s? +ago")
@@ -21,10 +21,10 @@ _NAMED = {"now": timedelta(), "yesterday": timedelta(days=1)}
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A point in the history; every part that is given narrows what is seen.
+    """A point in the history. Every given part narrows the view.
 
-    ``version`` is the last one seen, ``session`` the one whose end ends the view. ``so_by`` and
-    ``known_by`` are UTC times in the log's form: what was so, and what was recorded by then.
+    ``version`` is the last visible version, ``session`` the last visible session. ``so_by`` and
+    ``known_by`` are UTC times in the format of the log: event time and recording time.
     """
 
     version: int | None = None
@@ -42,42 +42,47 @@ class Moment:
         return ", ".join(f"{name} {value}" for name, value in parts.items() if value is not None)
 
     def seen(self, events: Iterator[RecordedEvent]) -> Iterator[RecordedEvent]:
-        """Yield, in version order, those of a stream's events that the two times let through."""
+        """Yield, in version order, the events that both times allow."""
         if self.known_by is not None:
-            events = what_was_known(events, self.known_by)
-        return what_was_so(events, self.so_by) if self.so_by is not None else events
+            events = select_events_known_by(events, self.known_by)
+        return select_events_so_by(events, self.so_by) if self.so_by is not None else events
 
 
 def parse_moment(
     at: str | None, known_at: str | None = None, now: datetime | None = None
 ) -> Moment:
-    """Return the view that ``--at`` and ``--known-at`` name together.
+    """Return the view of ``--at`` and ``--known-at`` together.
 
     Each is a version (``12``), a time, ``@{2 hours ago}`` or ``session:3``; a time without offset
     is local. Raises `InvalidOption`.
     """
-    so, known = (_parsed(text, now) if text is not None else Moment() for text in (at, known_at))
+    so, known = (
+        _parse_text(text, now) if text is not None else Moment() for text in (at, known_at)
+    )
     versions = [moment.version for moment in (so, known) if moment.version is not None]
     sessions = [moment.session for moment in (so, known) if moment.session is not None]
     return Moment(min(versions, default=None), so.so_by, known.so_by, min(sessions, default=None))
 
 
-def _parsed(text: str, now: datetime | None) -> Moment:
+def _parse_text(text: str, now: datetime | None) -> Moment:
+    """Return the moment of one option. Raises `InvalidOption`."""
     try:
         if text.isdecimal():
             return Moment(version=min(int(text), _LAST))
         if text.startswith(_SESSION):
             return Moment(session=min(int(text.removeprefix(_SESSION)), _LAST))
-        return Moment(so_by=utc_text(_time(text, now or system_clock())))
+        return Moment(so_by=utc_text(_parse_time(text, now or system_clock())))
     except (ValueError, OverflowError):
         raise InvalidOption(
-            "expected a version (12), an ISO 8601 time (2026-03-31T14:00:00+02:00), a time ago "
-            f"(@{{2 hours ago}}, @{{yesterday}}) or a session (session:3), found {text!r}",
+            f"the value {text!r} is not a valid moment. Give a version (12), an ISO 8601 time "
+            f"(2026-03-31T14:00:00+02:00), a time ago (@{{2 hours ago}}, @{{yesterday}}) or a "
+            "session (session:3)",
             value=text,
         ) from None
 
 
-def _time(text: str, now: datetime) -> datetime:
+def _parse_time(text: str, now: datetime) -> datetime:
+    """Return the time of a text. Raises ValueError."""
     if not (text.startswith("@{") and text.endswith("}")):
         return datetime.fromisoformat(text)
     words = " ".join(text[2:-1].split())
@@ -90,19 +95,19 @@ def _time(text: str, now: datetime) -> datetime:
     return now - timedelta(**{f"{ago[2]}s": number})
 
 
-def what_was_so(events: Iterable[RecordedEvent], moment: str) -> Iterator[RecordedEvent]:
-    """Yield, in version order, the events that were so by ``moment``.
+def select_events_so_by(events: Iterable[RecordedEvent], moment: str) -> Iterator[RecordedEvent]:
+    """Yield, in version order, the events that were effective by ``moment``.
 
-    No event counts before what it rests on: the first event of the stream and the import that
-    came with it, the event before it of its stage (of the workflow, where it names none), its
-    cause, what the amendment it names had come to, and the approval that made its stage.
+    No event is effective before the events on which it depends: the first event of the stream and
+    its import, the previous event of its stage (or of the workflow, if it names no stage), its
+    cause, the events of its amendment, and the approval that inserted its stage.
     """
-    since = Since()
+    since = EffectiveTimes()
     return (event for event in events if since.of(event) <= moment)
 
 
-class Since:
-    """From when each event of a stream counts, asked one after another from the first."""
+class EffectiveTimes:
+    """The time from which each event of a stream is effective, given the events in order."""
 
     def __init__(self) -> None:
         self._first = ""
@@ -112,10 +117,10 @@ class Since:
         self._made: dict[str, str] = {}
 
     def of(self, event: RecordedEvent) -> str:
-        """Return the time (UTC, the log's form) from which the event counts."""
+        """Return the time (UTC, in the log's format) from which the event is effective."""
         if event.command_id != self._command:
             self._command, self._caused = event.command_id, {}
-        bases = [self._latest.get(name, "") for name in _bases(event)]
+        bases = [self._latest.get(name, "") for name in _list_bases(event)]
         cause = self._caused.get(event.causation_id or "", "")
         since = max(event.occurred_at, self._first, cause, *bases)
         self._first = self._first or since
@@ -124,8 +129,8 @@ class Since:
         return since
 
     def _ends(self, event: RecordedEvent) -> Iterator[str]:
-        """Yield what later events will rest on because of this one."""
-        yield from _bases(event, own=True)
+        """Yield the names under which later events depend on this event."""
+        yield from _list_bases(event, own=True)
         amendment = event.data.get("amendment")
         if event.type == "amendment.proposed" and event.data.get("insert"):
             self._made[str(amendment)] = event.data["insert"]["id"]
@@ -133,8 +138,8 @@ class Since:
             yield f"stage {self._made[amendment]}"
 
 
-def _bases(event: RecordedEvent, *, own: bool = False) -> Iterator[str]:
-    """Yield the names of what an event rests on, or (``own``) is a part of itself."""
+def _list_bases(event: RecordedEvent, *, own: bool = False) -> Iterator[str]:
+    """Yield the names of what an event depends on or, with ``own``, of what it belongs to."""
     data = event.data
     yield f"stage {data.get('stage')}"
     amendment = data.get("amendment") or data.get("superseded_by")
@@ -144,10 +149,10 @@ def _bases(event: RecordedEvent, *, own: bool = False) -> Iterator[str]:
         yield "import"
 
 
-def what_was_known(events: Iterable[RecordedEvent], moment: str) -> Iterator[RecordedEvent]:
-    """Yield the events that were recorded by ``moment``: all up to the first that was not.
+def select_events_known_by(events: Iterable[RecordedEvent], moment: str) -> Iterator[RecordedEvent]:
+    """Yield the events recorded by ``moment``, up to the first later one.
 
-    An event that a clock set back gave too early a time was known only after the one before it.
+    If a clock was set back, an event counts as recorded no earlier than its predecessor.
     """
     latest = ""
     for event in events:
@@ -159,15 +164,15 @@ def what_was_known(events: Iterable[RecordedEvent], moment: str) -> Iterator[Rec
 
 
 def session_end(events: Iterable[RecordedEvent], number: int) -> int | None:
-    """Return the last version of a session, None if the log does not know it.
+    """Return the last version of a session, None if the log does not contain the session.
 
-    A session that nobody ended lasts until the next one begins, one of an imported log until
-    the import is over.
+    A session without an end lasts until the next one starts. A session of an imported log lasts
+    until the end of the import.
     """
     last: int | None = None
     is_imported = False
     for event in events:
-        began = _began(event)
+        began = _started_session(event)
         is_over = is_imported and event.type not in stages.TYPES
         if last is not None and (is_over or began not in (None, number)):
             return last
@@ -178,7 +183,8 @@ def session_end(events: Iterable[RecordedEvent], number: int) -> int | None:
     return last
 
 
-def _began(event: RecordedEvent) -> int | None:
+def _started_session(event: RecordedEvent) -> int | None:
+    """Return the number of the session that an event starts, None for other events."""
     if event.type == "session.started":
         return int(event.data["number"])
     if event.type == "line.imported" and event.data.get("session") is not None:

@@ -1,4 +1,4 @@
-"""What a text such as ``search@2`` names: a round of a loop."""
+"""Names of rounds, such as ``search@2``."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from service.errors import NotFound
 _ROUND = re.compile(r"(?P<loop>[^/@]+)@(?P<round>[0-9]{1,9})", re.ASCII)
 
 
-def round_named(state: Workflow, text: str) -> tuple[str, Round] | None:
-    """Return the loop and the round that a text names, None if it is no name of a round.
+def find_round(state: Workflow, text: str) -> tuple[str, Round] | None:
+    """Return the loop and the round that a text names, None if the text is not a round's name.
 
-    Raises `UnknownLoop`, and `NotFound` for a round that has not begun.
+    Raises `UnknownLoop`, or `NotFound` if the round has not started.
     """
     found = _ROUND.fullmatch(text)
     if found is None:
@@ -25,6 +25,6 @@ def round_named(state: Workflow, text: str) -> tuple[str, Round] | None:
         raise UnknownLoop(name, list(state.loops))
     rounds = state.loops[name].rounds
     if not 0 < number <= len(rounds):
-        why = f"{name} has no round {number}; its last one is {len(rounds)}"
+        why = f"{name} has no round {number}; the last round is {len(rounds)}"
         raise NotFound(why, loop=name, round=number)
     return name, rounds[number - 1]

@@ -1,4 +1,4 @@
-"""The log of one stream, folded: now, as it was, step by step, and from a state that is kept."""
+"""The folded log of one stream: now, in the past, step by step, and from a stored state."""
 
 from __future__ import annotations
 
@@ -30,22 +30,22 @@ _SEAL_BYTES = 32
 
 
 class Seal:
-    """Seals what is kept, and knows its own seals again."""
+    """Seals stored content, and recognizes its own seals."""
 
     def __init__(self, key: bytes) -> None:
         self._key = key
 
     @property
     def name(self) -> str:
-        """What tells this login's seals from another's; the key cannot be found from it."""
+        """Return a name for the seals of this user account, which does not reveal the key."""
         return blake2b(b"name", key=self._key, digest_size=8).hexdigest()
 
     def sealed(self, content: bytes, purpose: str) -> bytes:
-        """Return the content behind its seal; ``purpose`` says of what it is the content."""
+        """Return the content after its seal. ``purpose`` states the kind of the content."""
         return self._of(content, purpose) + content
 
     def opened(self, kept: bytes, purpose: str) -> bytes | None:
-        """Return the content behind a seal, None if the seal is not of it."""
+        """Return the content after a valid seal, None if the seal is not valid."""
         seal, content = kept[:_SEAL_BYTES], kept[_SEAL_BYTES:]
         return content if compare_digest(seal, self._of(content, purpose)) else None
 
@@ -58,24 +58,24 @@ class Seal:
 
 
 def key_file() -> Path:
-    """Return where the key of this login is kept: outside every root and every database."""
+    """Return the path of this user account's key, outside every root and every database."""
     return state_folder() / "seal.key"
 
 
-def known_seal() -> Seal | None:
-    """Return the login's seal, None if it never made one; nothing is written."""
-    key = known_secret(key_file())
+def read_seal() -> Seal | None:
+    """Return the user account's seal, None if it does not exist. Writes nothing."""
+    key = read_secret(key_file())
     return Seal(key) if key is not None else None
 
 
-def own_seal() -> Seal | None:
-    """Return this login's seal, creating it if needed; None if it cannot be stored."""
-    key = own_secret(key_file())
+def get_or_create_seal() -> Seal | None:
+    """Return this user account's seal, creating it if needed, or None if it cannot be stored."""
+    key = get_or_create_secret(key_file())
     return Seal(key) if key is not None else None
 
 
-def known_secret(path: Path) -> bytes | None:
-    """Return the 32 bytes that a file of this login keeps, None if it has none."""
+def read_secret(path: Path) -> bytes | None:
+    """Return the 32 bytes in a file of this user account, None without a valid file."""
     try:
         key = path.read_bytes()
     except OSError:
@@ -83,12 +83,12 @@ def known_secret(path: Path) -> bytes | None:
     return key if len(key) == _KEY_BYTES else None
 
 
-def own_secret(path: Path) -> bytes | None:
-    """Return the 32 bytes of a file, made now where it has none; None if none can be kept."""
-    known = known_secret(path)
+def get_or_create_secret(path: Path) -> bytes | None:
+    """Return the 32 bytes in a file, creating it if needed, or None if it cannot be stored."""
+    known = read_secret(path)
     if known is not None:
         return known
-    import secrets  # a key is made once; its import opens six files
+    import secrets  # imported only here, because it opens six files
 
     new = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
@@ -99,20 +99,20 @@ def own_secret(path: Path) -> bytes | None:
             file.flush()
             os.fsync(file.fileno())
         try:
-            # Whole or not at all, and never in place of the key of somebody who was quicker.
+            # A link is created completely or not at all, and replaces no other process's key.
             path.hardlink_to(new)
         finally:
             new.unlink()
     except OSError:
-        return known_secret(path)
-    return known_secret(path)
+        return read_secret(path)
+    return read_secret(path)
 
 
 NAME = "workflow"
 
 
 def to_bytes(state: Workflow) -> bytes:
-    """Return the state as JSON; key order is kept."""
+    """Return the state as JSON with the order of its keys."""
     return orjson.dumps(state)
 
 
@@ -122,29 +122,30 @@ def from_bytes(content: bytes) -> Workflow:
 
 
 def from_values(data: dict[str, Any]) -> Workflow:
-    """Return the state of the values that its JSON holds; they are the state's own from then on."""
+    """Return the state of decoded JSON values, which the state takes over."""
     data["session"] = Session(**data["session"])
     data["amendments"] = {key: Amendment(**value) for key, value in data["amendments"].items()}
     data["drifts"] = [Drift(**drift) for drift in data["drifts"]]
     data["loops"] = {key: loop_state_of(value) for key, value in data["loops"].items()}
-    data["stages"] = {key: _stage(value) for key, value in data["stages"].items()}
+    data["stages"] = {key: _build_stage(value) for key, value in data["stages"].items()}
     return Workflow(**data)
 
 
-def _stage(data: dict[str, Any]) -> Stage:
+def _build_stage(data: dict[str, Any]) -> Stage:
+    """Return the stage of decoded JSON values."""
     data["status"] = Status(data["status"])
     data["attempts"] = [Attempt(**attempt) for attempt in data["attempts"]]
     return Stage(**data)
 
 
-#: So many are told one by one; `wfctl fsck` lists all.
-_TOLD = 5
+#: Maximum number of ignored events that are described. `wfctl fsck` lists all.
+_MAX_DESCRIBED = 5
 
 
-def as_folded(event: RecordedEvent, state: State) -> RecordedEvent:
-    """Return the event, or what is shown in its place where the fold set it aside.
+def replace_if_ignored(event: RecordedEvent, state: State) -> RecordedEvent:
+    """Return the event, or its replacement if the fold ignored the event.
 
-    So nobody who follows a fold comes upon data that means nothing in its state.
+    The replacement keeps readers away from data without a meaning in the state.
     """
     found = newest_aside(state, event.version)
     if found is None or event.type == SET_ASIDE:
@@ -152,20 +153,20 @@ def as_folded(event: RecordedEvent, state: State) -> RecordedEvent:
     return event.aside(found["why"])
 
 
-def told(state: State) -> list[str]:
-    """Say of each event that was set aside which it is, and why; of the first few."""
+def describe_ignored_events(state: State) -> list[str]:
+    """Return a sentence for each of the first ignored events."""
     found = [
         f"version {one['version']} ({one['type']!r:.80}) is ignored: {one['why']}"
-        for one in state.set_aside[:_TOLD]
+        for one in state.set_aside[:_MAX_DESCRIBED]
     ]
-    more = len(state.set_aside) - _TOLD
+    more = len(state.set_aside) - _MAX_DESCRIBED
     return [*found, f"{more} more events are ignored; see `wfctl fsck`"] if more > 0 else found
 
 
 At = Moment | int | None
-"""A moment, or the version it stands for; None: now."""
+"""A moment, the version for which it stands, or None for now."""
 
-#: A fold is stored once the log has grown by this many events since the last one.
+#: Number of new events after which a fold is stored again.
 FOLD_EVERY = 500
 _HASH_LENGTH = 64
 
@@ -181,9 +182,9 @@ S = TypeVar("S", bound=StreamState)
 
 
 class Rules(Judging[S], Protocol[S]):
-    """What the events of a stream mean: a workflow's, or a machine's."""
+    """The meaning of a stream's events: those of a workflow, or those of a machine."""
 
-    #: The name under which folded states are kept, and the version of the fold.
+    #: Name under which folded states are stored, and version of the fold.
     name: str
     reducer: int
     has_sessions: bool
@@ -191,11 +192,11 @@ class Rules(Judging[S], Protocol[S]):
     def steps(
         self, draft: S | None, events: Iterable[RecordedEvent], accepted: Container[str]
     ) -> Iterator[tuple[RecordedEvent, S]]:
-        """Yield each event with the state after it; ``draft`` is changed in place."""
+        """Yield each event with the state after it. ``draft`` is changed in place."""
         ...
 
     def draft(self, state: S) -> S:
-        """Return a copy that a fold may change without touching this one."""
+        """Return a copy of the state that a fold may change."""
         ...
 
     def to_bytes(self, state: S) -> bytes:
@@ -207,14 +208,14 @@ class Rules(Judging[S], Protocol[S]):
         ...
 
     def absent(self, log: StreamLog[S], at: At) -> LifecycleError | ServiceError:
-        """Return the error that says that there was nothing, now or at a moment."""
+        """Return the error for a stream without events, now or at a moment."""
         ...
 
 
 class StreamLog(Generic[S]):
     """One stream of a store, folded by its rules.
 
-    ``root`` is the folder it is read for, by which a log that was put in another's place is known.
+    ``root`` is its folder, by which a replaced log is recognized.
     """
 
     def __init__(self, rules: Rules[S], store: EventStore, stream: str, root: Path | None) -> None:
@@ -225,14 +226,14 @@ class StreamLog(Generic[S]):
         self.approvals = Approvals(store, stream, root)
         self.judge: Judge[S] = Judge(self.approvals, rules)
         self._folded_at = 0
-        #: Up to this version the log was never by signature.
+        #: Up to this version, the log never used the policy ``signature``.
         self._unsigned = 0
         self._reached: RecordedEvent | None = None
-        #: The newest state that was asked for, the link it ends at, and `Judge.latest` there.
+        #: The newest requested state, its last link, and `Judge.latest` at that link.
         self._newest: tuple[S, Link, str] | None = None
 
     def state(self, at: At = None) -> S | None:
-        """Return the state now, or as it was at a moment; None if nothing was yet."""
+        """Return the state now or at a moment, or None without events."""
         moment = self.resolved(at)
         if moment.so_by is not None or moment.known_by is not None:
             return self._fold(None, self._seen(moment))
@@ -242,7 +243,7 @@ class StreamLog(Generic[S]):
         if start is not None and state is start:
             self._require_end(link)
         if state is not None and moment.version is None:
-            # The newest state is kept at hand: a command asks for it up to five times.
+            # The newest state is cached, because a command requests it up to five times.
             last = self._reached
             end = Link(last.version, last.hash) if last is not None else link
             if end.version == state.head:
@@ -250,18 +251,18 @@ class StreamLog(Generic[S]):
         return state
 
     def _require_end(self, link: Link) -> None:
-        """Raise `UnsoundLog` where the event that a kept state ends with is not there.
+        """Raise `UnsoundLog` if the last event of a stored state does not exist.
 
-        Where events follow it, the first of them states the link.
+        If events follow it, the first of them states its hash.
         """
         found = next(self.store.raw(self.stream, after=link.version - 1, upto=link.version), None)
         if found is None or found.hash != link.hash:
-            reason = f"expected the hash {link.hash} that this login had checked"
+            reason = f"the hash differs from {link.hash}, which this user account had checked"
             kind = "cut_tail" if found is None else "anchor"
             raise UnsoundLog(self.stream, link.version, kind, reason)
 
     def events(self, at: At = None) -> Iterator[RecordedEvent]:
-        """Yield the events that belong to the view from a moment, from the first."""
+        """Yield the events that belong to the view from a moment."""
         return self._seen(self.resolved(at))
 
     def _seen(self, moment: Moment) -> Iterator[RecordedEvent]:
@@ -270,9 +271,9 @@ class StreamLog(Generic[S]):
         return moment.seen(self.store.read(self.stream, upto=moment.version))
 
     def resolved(self, at: At = None) -> Moment:
-        """Return the moment with a session's end as a version; raises `NotFound`.
+        """Return the moment with the end of its session as a version. Raises `NotFound`.
 
-        Raises `InvalidOption` for a session where the stream has none.
+        Raises `InvalidOption` for a session of a stream without sessions.
         """
         moment = at if isinstance(at, Moment) else Moment(version=at)
         if moment.session is not None:
@@ -285,37 +286,38 @@ class StreamLog(Generic[S]):
     def _end_of(self, session: int) -> int:
         if not self.rules.has_sessions:
             raise InvalidOption(
-                "expected a version or a time: a session is a moment of the staged workflow only",
+                "a session cannot be used here, because only a workflow has sessions. Give a "
+                "version or a time",
                 session=session,
             )
         end = session_end(self.store.read(self.stream), session)
         if end is None:
             raise NotFound(
-                f"no session {session} in the log; `wfctl audit costs` lists those there are",
+                f"the log has no session {session}. To list the sessions, run `wfctl audit costs`",
                 session=session,
             )
         return end
 
     def replayed(self, at: At = None) -> S:
-        """Return the state folded from the first event; raises as `current` does."""
-        return self._some(self._fold(None, self.events(at)), at)
+        """Return the state folded from the first event. Raises as `current` does."""
+        return self._require_state(self._fold(None, self.events(at)), at)
 
     def stored_differs(self) -> bool:
-        """Whether the stored fold is not what the log yields."""
+        """Return whether the stored state differs from the log."""
         kept = self._kept()
         return kept is not None and kept[0] != self.rules.to_bytes(self.replayed(kept[1].version))
 
     def current(self, at: At = None) -> S:
-        """Return the state now or at a moment; raises what the rules say of none, `NotFound`."""
-        return self._some(self.state(at), at)
+        """Return the state now or at a moment. Raises the rules' error if empty, or `NotFound`."""
+        return self._require_state(self.state(at), at)
 
-    def _some(self, state: S | None, at: At) -> S:
+    def _require_state(self, state: S | None, at: At) -> S:
         if state is None:
             raise self.rules.absent(self, at)
         return state
 
     def require(self, version: int | None) -> None:
-        """Raise `NotFound` for a version that the log has not come to; `absent` without a log."""
+        """Raise `NotFound` for a version after the end of the log, or `absent` without a log."""
         if version is None:
             return
         head = self.store.head(self.stream)
@@ -323,7 +325,7 @@ class StreamLog(Generic[S]):
             raise self.rules.absent(self, None)
         if version > head.version:
             raise NotFound(
-                f"no version {version}: the log ends at version {head.version}",
+                f"version {version} does not exist, because the log ends at version {head.version}",
                 version=head.version,
             )
 
@@ -334,10 +336,10 @@ class StreamLog(Generic[S]):
     def steps(
         self, after: int = 0, start: S | None = None, upto: At = None
     ) -> Iterator[tuple[RecordedEvent, S]]:
-        """Yield each event after version ``after`` with the state once it is folded in.
+        """Yield each event after version ``after`` with the state after the event.
 
-        The state is one object, changed from step to step. ``start`` is the state at ``after``
-        where the caller has it; ``upto`` ends the reading.
+        The state is one object, which each step changes. ``start`` is the state at ``after``, if
+        the caller has it; ``upto`` ends the reading.
         """
         if upto is not None:
             yield from self._steps(None, self.events(upto))
@@ -348,7 +350,7 @@ class StreamLog(Generic[S]):
         yield from self._steps(draft, self.store.read(self.stream, after=after))
 
     def along(self, events: Iterator[RecordedEvent]) -> Iterator[tuple[RecordedEvent, S]]:
-        """Yield events that begin with the stream's first, as `steps` does."""
+        """Yield events from the first event of the stream on, as `steps` does."""
         return self._steps(None, events)
 
     def ineffective(self) -> dict[int, str]:
@@ -368,7 +370,7 @@ class StreamLog(Generic[S]):
         for event, state in self.rules.steps(draft, judged, self.judge.accepted):
             reached[0] = state
             self._reached = event
-            yield as_folded(event, state), state
+            yield replace_if_ignored(event, state), state
 
     def _fold(self, draft: S | None, events: Iterator[RecordedEvent], latest: str = "") -> S | None:
         for _, folded in self._steps(draft, events, latest):
@@ -376,17 +378,18 @@ class StreamLog(Generic[S]):
         return draft
 
     def _judge_all(self, moment: Moment) -> None:
-        """Judge every approval where it stands among all that was known, before a part is folded.
+        """Judge every approval among all events known at the moment, before a part is folded.
 
-        An approval is judged by the state that it was given in, whatever is left out of the view.
+        An approval is judged in the state in which it was given, whatever the view leaves out.
         """
         known = Moment(moment.version, known_by=moment.known_by)
         self._fold(None, self._seen(known))
 
     def _stored(self, at: int | None) -> tuple[S | None, Link, str]:
-        """Return the state that is kept, the link it ends at, and `Judge.latest` there, if known.
+        """Return the stored state, its link, and `Judge.latest` there, if known.
 
-        One in the database counts if this login kept it. Else: the beginning of the log.
+        A state in the database is used only if this user account stored it. Otherwise, return the
+        start of the log.
         """
         if self._newest is not None and at is None:
             state, link, latest = self._newest
@@ -403,39 +406,42 @@ class StreamLog(Generic[S]):
         return state, link, ""
 
     def _kept(self) -> tuple[bytes, Link] | None:
-        """Return the content of this login's kept state and its link, None without a sound one."""
-        seal = known_seal()
+        """Return the content and link of the stored state, None if there is no valid one."""
+        seal = read_seal()
         if seal is None:
             return None
         try:
             fold = self.store.load_fold(self.stream, self._name(seal), self.rules.reducer)
         except StoreDamaged:
-            return None  # a cache: the events yield the same state, and say what else is damaged
+            return None  # only a cache: the events yield the same state and show other damage
         content = seal.opened(fold.state, self._purpose(fold.version)) if fold is not None else None
         if fold is None or content is None:
             return None
         return content[_HASH_LENGTH:], Link(fold.version, content[:_HASH_LENGTH].decode())
 
     def _purpose(self, version: int) -> str:
-        # Only of a log that was never by signature up to there is a state kept: `keep_fold`.
+        # `keep_fold` stores a state only if the log never used the policy ``signature`` before it.
         return f"{self.rules.name} {self.rules.reducer} never-signed {version} {self.stream}"
 
     def _name(self, seal: Seal) -> str:
-        """Return the name under which a login keeps its state; several may share a log."""
+        """Return the name under which a user account stores its state.
+
+        Accounts may share a log.
+        """
         return f"{self.rules.name} {seal.name}"
 
     def keep_fold(self, state: S) -> bool:
-        """Store the fold where the log has grown enough since the last one; whether it had.
+        """Store the state if the log has grown enough since the last one. Return whether it had.
 
-        It is kept with the hash of the event that it ends with, under the seal of this login.
+        The state is stored with the hash of its last event, under the seal of this user account.
         """
         if state.head - self._folded_at < FOLD_EVERY:
             return False
         if self.approvals.bars_stored_folds(state, self._unsigned):
-            self._folded_at = state.head  # not asked again before it has grown as much
+            self._folded_at = state.head  # checked again only after as many new events
             return False
         last = self._reached
-        seal = own_seal() if last is not None and last.version == state.head else None
+        seal = get_or_create_seal() if last is not None and last.version == state.head else None
         if seal is not None and last is not None:
             sealed = seal.sealed(
                 last.hash.encode() + self.rules.to_bytes(state), self._purpose(state.head)
@@ -447,7 +453,7 @@ class StreamLog(Generic[S]):
         return True
 
 
-def newest(store: EventStore, stream: str) -> RecordedEvent | None:
-    """Return the last event of a stream; None if the stream is empty."""
+def read_newest_event(store: EventStore, stream: str) -> RecordedEvent | None:
+    """Return the last event of a stream, or None if the stream is empty."""
     head = store.head(stream)
     return None if head is None else next(store.read(stream, after=head.version - 1), None)

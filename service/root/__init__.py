@@ -1,1 +1,1 @@
-"""The root of a workflow on the disk: found, locked, written safely."""
+"""The root of a workflow on the disk: find it, lock it, and write its files safely."""

@@ -1,4 +1,4 @@
-"""Writing files so that a crash at any point leaves the old one or the new one, whole."""
+"""Writing of files so that a crash at any point leaves the old or the new file complete."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from functools import lru_cache
 from pathlib import Path
 from typing import IO, Any
 
-from eventstore.event import Instant, instant
+from eventstore.event import Instant, format_instant
 from eventstore.private import (
     LARGEST,
-    granted,
     open_lock,
     open_regular,
     read_regular,
     require_bearable,
+    try_lock,
 )
 from lifecycle.words.values import is_below
 from service.errors import RootBusy, ServiceError
 from wording import Worded
 
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-#: So much of a name goes into that of its temporary file, which must not be too long for a disk.
+#: Maximum number of characters of a name in the name of its temporary file.
 _NAME = 200
 
 Mark = list[int]
-"""Inode, size in bytes, times of the last change to content and to anything, in ns."""
+"""Inode, size in bytes, and times of the last change of content and of status, in ns."""
 
 
 def mark_of(status: os.stat_result) -> Mark:
-    """Return what changes whenever a file is touched."""
+    """Return values that change whenever a file is touched."""
     return [status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns]
 
 
@@ -47,28 +47,31 @@ def content_of(path: Path) -> bytes | None:
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Put ``content`` at ``path``: temporary file, fsync, rename, fsync of the folder."""
+    """Write ``content`` to ``path``: temporary file, fsync, rename, fsync of the folder."""
     write_streamed(path, (content,))
 
 
 def write_streamed(path: Path, chunks: Iterable[bytes]) -> None:
-    """Put the chunks at ``path`` as `write_whole` does, one at a time."""
-    with replaced(path) as file:
+    """Write the chunks to ``path`` as `write_whole` does, one at a time."""
+    with open_replacement(path) as file:
         file.writelines(chunks)
 
 
 @contextmanager
-def replaced(path: Path, mode: int = 0o666) -> Iterator[IO[bytes]]:
-    """Give a file to write to, which becomes ``path`` once it is whole and durable."""
-    with _prepared(path, mode) as (file, temporary):
+def open_replacement(path: Path, mode: int = 0o666) -> Iterator[IO[bytes]]:
+    """Yield a file to write to, which replaces ``path`` once it is complete and durable."""
+    with _prepare_temporary_file(path, mode) as (file, temporary):
         yield file
     temporary.replace(path)
     sync_folder(path.parent)
 
 
 def write_over(path: Path, content: bytes, found: bytes | None) -> bool:
-    """As `write_whole`, where the file still holds what was ``found``; else do nothing."""
-    with _prepared(path) as (file, temporary):
+    """Write like `write_whole` if the file still has the content ``found``.
+
+    Return whether it had.
+    """
+    with _prepare_temporary_file(path) as (file, temporary):
         file.write(content)
     if content_of(path) != found:
         temporary.unlink()
@@ -79,10 +82,10 @@ def write_over(path: Path, content: bytes, found: bytes | None) -> bool:
 
 
 @contextmanager
-def _prepared(path: Path, mode: int = 0o666) -> Iterator[tuple[IO[bytes], Path]]:
-    """Give a new file beside ``path``, and make it durable; after an error it is gone.
+def _prepare_temporary_file(path: Path, mode: int = 0o666) -> Iterator[tuple[IO[bytes], Path]]:
+    """Yield a new file next to ``path``, then make it durable, and remove it after an error.
 
-    Nobody can know its name before, and a file or a link that is there is never opened.
+    Its name is unpredictable, and an existing file or link is never opened.
     """
     temporary = path.with_name(f".{path.name[:_NAME]}.{os.urandom(8).hex()}.tmp")
     descriptor = os.open(temporary, _NEW, mode)
@@ -94,22 +97,24 @@ def _prepared(path: Path, mode: int = 0o666) -> Iterator[tuple[IO[bytes], Path]]
     except BaseException as error:
         temporary.unlink(missing_ok=True)
         if isinstance(error, OSError) and error.filename is None:
-            error.filename = os.fspath(path)  # a descriptor names no file
+            error.filename = os.fspath(path)  # the error of a descriptor names no file
         raise
 
 
 def append(path: Path, content: bytes, mark: Mark | None) -> Mark | None:
-    """Append ``content`` in place and make it durable; return the file's mark then.
+    """Append ``content`` to the file and make it durable, and return the new mark.
 
-    ``mark`` is that of the file as it was read, None if it was missing. None is returned where
-    others wrote to it in between: what stands where must be looked at again.
+    ``mark`` is the mark at reading, None if the file was missing. Returns None if others wrote to
+    the file since: the caller must read the file again.
     """
+    if mark is not None and (mark := _with_one_name(path, mark)) is None:
+        return None
     descriptor = open_regular(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW)
     try:
         before = os.fstat(descriptor)
         if before.st_size if mark is None else mark_of(before) != mark:
             return None
-        _write(descriptor, content)
+        _write_all(descriptor, content)
         after = os.fstat(descriptor)
     finally:
         os.close(descriptor)
@@ -119,15 +124,18 @@ def append(path: Path, content: bytes, mark: Mark | None) -> Mark | None:
 
 
 def restore(path: Path, content: bytes, mark: Mark | None) -> Mark | None:
-    """Make the file hold ``content``, in place, for others have it open; return its mark then.
+    """Overwrite the file in place, because others have it open, and return the new mark.
 
-    It is cut to its new length at most, then written over, then appended to: nobody sees it shorter
-    than it was or will be. ``mark`` as in `append`; None is returned where it is not so any more,
-    or where others appended meanwhile: their bytes stand at its end then. A crash leaves a
-    beginning of ``content``, and behind it what was there.
+    The file is first cut to its new length if longer, then overwritten, then appended to, so nobody
+    sees it shorter than before and after. ``mark`` is as in `append`. Returns None if the mark
+    changed, or if others appended meanwhile: their bytes are then at the end. A crash leaves the
+    start of ``content``, followed by old bytes.
     """
     if mark is None:
         return append(path, content, None)
+    mark = _with_one_name(path, mark)
+    if mark is None:
+        return None
     descriptor = open_regular(path, os.O_RDWR | os.O_NOFOLLOW)
     with open(descriptor, "r+b", buffering=0) as file:  # noqa: PTH123 - a descriptor has no path
         before = os.fstat(file.fileno())
@@ -141,31 +149,45 @@ def restore(path: Path, content: bytes, mark: Mark | None) -> Mark | None:
         if before.st_size > kept:
             file.truncate(kept)
         file.seek(same)
-        _write(file.fileno(), content[same:kept])
+        _write_all(file.fileno(), content[same:kept])
         after = os.fstat(file.fileno())
     return append(path, content[kept:], mark_of(after)) if after.st_size == kept else None
 
 
+def _with_one_name(path: Path, mark: Mark) -> Mark | None:
+    """Replace a file that has hard links by a copy, and return its new mark.
+
+    Hard links elsewhere, such as in a backup, stay unchanged. Returns None if the mark changed.
+    """
+    found = path.lstat()
+    if found.st_nlink < 2:
+        return mark
+    content = content_of(path)
+    if mark_of(found) != mark or content is None or not write_over(path, content, content):
+        return None
+    return mark_of(path.lstat())
+
+
 def common_start(one: Sequence[Any], other: Sequence[Any]) -> int:
-    """Return how many items both begin with."""
+    """Return the length of the common start of two sequences."""
     pairs = enumerate(zip(one, other, strict=False))
     return next((n for n, (a, b) in pairs if a != b), min(len(one), len(other)))
 
 
-def _write(descriptor: int, content: bytes) -> None:
+def _write_all(descriptor: int, content: bytes) -> None:
     while content:
         content = content[os.write(descriptor, content) :]
     os.fsync(descriptor)
 
 
 def config_folder() -> Path:
-    """Return where this login keeps what it agreed to, outside every root."""
+    """Return the folder with this user account's approvals, outside every root."""
     base = os.environ.get("XDG_CONFIG_HOME") or str(Path(os.environ.get("HOME", "~")) / ".config")
     return Path(base).expanduser() / "wfctl"
 
 
 def state_folder() -> Path:
-    """Return where this login keeps what it knows, outside every root and every database."""
+    """Return the folder with this user account's records, outside every root and database."""
     home = Path(os.environ.get("HOME", "~"))
     base = os.environ.get("XDG_STATE_HOME") or str(home / ".local/state")
     return Path(base).expanduser() / "wfctl"
@@ -181,12 +203,12 @@ def sync_folder(folder: Path) -> None:
 
 
 @contextmanager
-def locked(path: Path, timeout: float = 30.0) -> Iterator[None]:
-    """Hold an exclusive lock on ``path``; raises `RootBusy` after ``timeout`` seconds."""
+def hold_lock(path: Path, timeout: float = 30.0) -> Iterator[None]:
+    """Hold an exclusive lock on ``path``. Raises `RootBusy` after ``timeout`` seconds."""
     descriptor = open_lock(path)
     try:
         deadline = time.monotonic() + timeout
-        while not granted(descriptor):
+        while not try_lock(descriptor):
             if time.monotonic() >= deadline:
                 raise RootBusy(path, timeout)
             time.sleep(0.005)
@@ -196,47 +218,47 @@ def locked(path: Path, timeout: float = 30.0) -> Iterator[None]:
 
 
 Clock = Callable[[], datetime]
-"""Returns the time now, aware, at the local offset."""
+"""Returns the current time, timezone-aware, at the local offset."""
 
 
 def system_clock() -> datetime:
-    """Return the time now at the local offset."""
+    """Return the current time at the local offset."""
     return datetime.now().astimezone()
 
 
 def system_instant() -> Instant:
-    """Return the time now as a store records it."""
+    """Return the current time in the form of a store."""
     second, nanoseconds = divmod(time.time_ns(), 1_000_000_000)
-    begun, offset = _in_second(second)
+    begun, offset = _second_texts(second)
     return f"{begun}{nanoseconds // 1000:06}Z", offset
 
 
 @lru_cache(maxsize=1)
-def _in_second(second: int) -> Instant:
-    """Return what all times of a second since the epoch begin with, and the local offset then."""
-    text, offset = instant(datetime.fromtimestamp(second, UTC).astimezone())
+def _second_texts(second: int) -> Instant:
+    """Return the text that all times within a second share, and the local offset."""
+    text, offset = format_instant(datetime.fromtimestamp(second, UTC).astimezone())
     return text[:20], offset
 
 
 def utc_text(moment: datetime) -> str:
-    """Return ``YYYY-MM-DDTHH:MM:SS.ffffffZ``, the form in which the log holds times."""
-    return instant(moment)[0]
+    """Return ``YYYY-MM-DDTHH:MM:SS.ffffffZ``, the form of times in the log."""
+    return format_instant(moment)[0]
 
 
 def new_id() -> str:
     """Return a new UUIDv7 (RFC 9562): ordered by time, unique without coordination."""
-    from uuid_utils import uuid7  # its import costs more than most commands need
+    from uuid_utils import uuid7  # imported only here, because the import is slow
 
     return str(uuid7())
 
 
 class OutsideRoot(Worded, ServiceError):
-    """A path that leads out of the root, by its words or by a link on the way."""
+    """A path that leads out of the root, by its steps or by a link."""
 
     code = "outside_root"
     text = (
-        "{path!r:.200}: expected a path that stays below {root}, found one that {found}; "
-        "nothing there was read or written. Take away the link, or name another path."
+        "the path {path!r:.200} must stay below {root}, but it {found}. Nothing was read or "
+        "written there. Remove the link, or choose another path."
     )
     untold = ("found",)
     root: Path
@@ -244,11 +266,10 @@ class OutsideRoot(Worded, ServiceError):
     found: str
 
 
-def below(root: Path, path: str) -> Path:
-    """Return where a path relative to ``root`` is; raises `OutsideRoot`.
+def resolve_below(root: Path, path: str) -> Path:
+    """Return the absolute path for a path relative to ``root``. Raises `OutsideRoot`.
 
-    A link that stays below the root is resolved. To open it, `within` looks and opens
-    in one step.
+    Resolves a link that stays below the root. To check and open in one step, use `open_within`.
     """
     real = real_place(root, path)
     place = root / path
@@ -256,35 +277,47 @@ def below(root: Path, path: str) -> Path:
 
 
 def real_place(root: Path, path: str) -> Path:
-    """Return where a path leads to, all links followed, relative to the real root.
+    """Return the target of a path, relative to the real root, with all links followed.
 
     Raises `OutsideRoot`.
     """
-    if not is_below(path):
-        raise OutsideRoot(root, path, "is absolute, leads upwards or holds a control character")
-    real, top = _real(root / path), Path(os.path.realpath(root))
+    if not _is_below(path):
+        raise OutsideRoot(root, path, "is absolute, contains .. or contains a control character")
+    real, top = _real_path_or_none(root / path), Path(os.path.realpath(root))
     if real is None:
-        raise OutsideRoot(root, path, "became a link, or ceased to be one, while it was looked at")
+        raise OutsideRoot(
+            root,
+            path,
+            "changed from a file to a link, or from a link to a file, while wfctl read it",
+        )
     if not real.is_relative_to(top):
-        raise OutsideRoot(root, path, f"leads out of it, to {real}")
+        raise OutsideRoot(root, path, f"leads out of the root, to {real}")
     return real.relative_to(top)
 
 
-def seen_from(folder: Path, path: str) -> Path:
-    """Return the place that a path names from a folder, by its words alone."""
+def _is_below(path: str) -> bool:
+    """Return whether a path names something below the root, even with bytes that are not UTF-8."""
+    try:
+        return is_below(os.fsencode(path).decode(errors="replace"))
+    except UnicodeEncodeError:  # not a valid name on any disk
+        return False
+
+
+def resolve_words(folder: Path, path: str) -> Path:
+    """Return the path that a path names from a folder, without following links."""
     return Path(os.path.normpath(folder / path))
 
 
-def _real(path: Path) -> Path | None:
+def _real_path_or_none(path: Path) -> Path | None:
     try:
         return Path(os.path.realpath(path))
-    except (OSError, ValueError):  # exchanged between two steps; a NUL
+    except (OSError, ValueError):  # replaced between two steps, or a NUL byte
         return None
 
 
 def is_inside(place: Path, folder: Path) -> bool:
-    """Whether a path, all links followed, is the folder or lies in it; links in a circle do not."""
-    real = _real(place)
+    """Return whether a path leads to the folder or into it, all links followed."""
+    real = _real_path_or_none(place)
     return real is not None and real.is_relative_to(os.path.realpath(folder))
 
 
@@ -292,12 +325,12 @@ _FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 def open_within(root: Path, path: str) -> int:
-    """Return a descriptor, for reading, of a regular file at a path relative to ``root``.
+    """Return a descriptor for reading a regular file at a path relative to ``root``.
 
     Raises `OutsideRoot`, and OSError and NotRegular as `open_regular` does.
     """
     if "/" not in path and is_below(path):
-        # The root itself is what the caller chose: there is no folder on the way.
+        # The caller chose the root itself, so no folder above it is checked.
         try:
             return open_regular(root / path, os.O_RDONLY | os.O_NOFOLLOW)
         except OSError as error:
@@ -316,8 +349,8 @@ def open_within(root: Path, path: str) -> int:
 def content_within(root: Path, path: str, limit: int | None = None) -> bytes | None:
     """Return the bytes of a file below ``root``, None if it is missing. Raises `OutsideRoot`.
 
-    Of a file longer than ``limit`` come one more; without it TooLarge is raised for one that would
-    fill the memory.
+    Returns at most ``limit`` + 1 bytes. Without a limit, raises TooLarge for a file that would fill
+    the memory.
     """
     try:
         descriptor = open_within(root, path)
@@ -331,11 +364,11 @@ def content_within(root: Path, path: str, limit: int | None = None) -> bytes | N
 
 @contextmanager
 def folder_within(root: Path, path: str, *, make: bool = False) -> Iterator[tuple[int, str]]:
-    """Give the folder that a path below ``root`` lies in, open, and the path's last name in it.
+    """Yield the open folder of a path below ``root``, and the last name in the path.
 
-    ``make``: folders that are missing are made. Raises `OutsideRoot`, and OSError.
+    ``make`` creates missing folders. Raises `OutsideRoot` or OSError.
     """
-    folder, name = _found(root, path, make)
+    folder, name = _open_parent_folder(root, path, make)
     try:
         yield folder, name
     finally:
@@ -344,32 +377,32 @@ def folder_within(root: Path, path: str, *, make: bool = False) -> Iterator[tupl
 
 @contextmanager
 def place_within(root: Path, path: str, *, make: bool = False) -> Iterator[Path]:
-    """Give a path to write at that leads to the same folder, whatever becomes of its name."""
+    """Yield a path for writing that stays in the same folder, even if the folder is renamed."""
     with folder_within(root, path, make=make) as (folder, name):
         yield Path(f"/proc/self/fd/{folder}/{name}")
 
 
-def _found(root: Path, path: str, make: bool) -> tuple[int, str]:
-    if not is_below(path):
-        real_place(root, path)  # raises
+def _open_parent_folder(root: Path, path: str, make: bool) -> tuple[int, str]:
+    if not _is_below(path):
+        real_place(root, path)  # raises OutsideRoot
     *folders, name = path.split("/")
     try:
-        folder = _entered(root, folders, make)
+        folder = _open_folder(root, folders, make)
     except OSError as error:
         if error.errno not in (ELOOP, ENOTDIR):
             raise
     else:
         try:
             os.readlink(name, dir_fd=folder)
-        except OSError:  # no link
+        except OSError:  # not a link
             return folder, name
         os.close(folder)
     real, own = Path(os.path.realpath(root)), real_place(root, path)
-    return _entered(real, own.parts[:-1], make), own.name
+    return _open_folder(real, own.parts[:-1], make), own.name
 
 
-def _entered(root: Path, folders: Sequence[str], make: bool) -> int:
-    """Return a descriptor of a folder below the root, with no link on the way."""
+def _open_folder(root: Path, folders: Sequence[str], make: bool) -> int:
+    """Return a descriptor of a folder below the root. Links on the path are refused."""
     folder = os.open(root, _FOLDER)
     for name in folders:
         outer = folder

@@ -1,4 +1,4 @@
-"""The one door to git: the repository may be a stranger's, and none of its programs is run."""
+"""The only access to git. The repository may be foreign, so none of its programs is run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-#: Each of these would run a program, or ask for an object elsewhere.
+#: Settings that would run a program or fetch an object from elsewhere, switched off.
 _OFF = {
     "core.fsmonitor": "false",
     "core.hooksPath": "/dev/null",
@@ -28,7 +28,7 @@ _OFF = {
     "protocol.allow": "never",
 }
 _ALONE = ("--no-pager", "--no-optional-locks", "--no-replace-objects")
-#: The last word on protocols, which goes before every ``protocol.NAME.allow``.
+#: This setting overrides every ``protocol.NAME.allow``.
 _NOWHERE = {
     "GIT_ALLOW_PROTOCOL": "none",
     "GIT_NO_LAZY_FETCH": "1",
@@ -36,17 +36,16 @@ _NOWHERE = {
     "GIT_OPTIONAL_LOCKS": "0",
     "LC_ALL": "C",
 }
-#: Of the caller's own variables for git: any other would lead to another repository.
+#: Prefixes of git variables that are kept. Others could select another repository.
 _OWN = ("GIT_AUTHOR_", "GIT_COMMITTER_")
 
 
-def git(
+def run_git(
     folder: Path, *arguments: str, text: str = "", within: float | None = None
 ) -> subprocess.CompletedProcess[bytes] | None:
-    """Run git on the repository that holds ``folder``; None if there is no git.
+    """Run git on the repository that contains ``folder``, and return None without git.
 
-    ``text`` is what it reads on stdin. Raises `subprocess.TimeoutExpired` where it takes longer
-    than ``within`` seconds.
+    ``text`` is its standard input. Raises `subprocess.TimeoutExpired` after ``within`` seconds.
     """
     kept = {k: v for k, v in os.environ.items() if not k.startswith("GIT_") or k.startswith(_OWN)}
     off = [word for name, value in _OFF.items() for word in ("-c", f"{name}={value}")]
@@ -63,26 +62,28 @@ def git(
         return None
 
 
-#: Seconds that each question of `code_of` may take.
+#: Maximum number of seconds for each git command of `describe_code`.
 _WITHIN = 2.0
-#: What git would run on the content of a file, and what says that it must.
+#: Settings of filters, which would run programs on files, switched off.
 _FILTERS = {"clean": "", "smudge": "", "process": "", "required": "false"}
 
 
-def code_of(root: Path, used: Collection[str], made: Collection[str]) -> dict[str, Any] | None:
-    """Return the commit of what lies in a root, and whether it is as the commit has it.
+def describe_code(
+    root: Path, used: Collection[str], made: Collection[str]
+) -> dict[str, Any] | None:
+    """Return the commit of a root's code, and whether the code differs from the commit.
 
-    ``commit`` is in hex; ``files`` are those of ``used`` that are others than in the commit, or
-    are not in it; ``dirty`` says that there is one, or that another file of the repository differs.
-    Those that are ``made``, or lie below them, do not count. All paths are relative to the root.
-    None if there is no commit, or git does not name it in time.
+    ``commit`` is in hex. ``files`` are the files of ``used`` that differ from the commit or are not
+    in it. ``dirty`` means that such a file exists, or that another file of the repository differs.
+    Files of ``made`` and below are ignored. All paths are relative to the root. Returns None
+    without a commit, or if git takes too long.
     """
     with suppress(OSError, ValueError, subprocess.TimeoutExpired):
-        commit, _, place = _asked(root, "rev-parse", "HEAD", "--show-prefix").partition("\n")
+        commit, _, place = _run_git_text(root, "rev-parse", "HEAD", "--show-prefix").partition("\n")
         place = place.removesuffix("\n")
         written = tuple(f"{place}{path}/" for path in made)
-        held = _asked(root, "ls-files", "-z", "--full-name", ":/").split("\0")
-        changed = _changed(root)
+        held = _run_git_text(root, "ls-files", "-z", "--full-name", ":/").split("\0")
+        changed = _find_changed_files(root)
         own = {os.path.normpath(place + path): path for path in used}
         others = changed | (own.keys() - set(held))
         found = [one for one in others if not f"{one}/".startswith(written)]
@@ -91,22 +92,25 @@ def code_of(root: Path, used: Collection[str], made: Collection[str]) -> dict[st
     return None
 
 
-def _changed(root: Path) -> set[str]:
+def _find_changed_files(root: Path) -> set[str]:
     """Return the files that differ from the commit, relative to the top of the repository."""
-    listed = git(root, "config", "-z", "--name-only", "--get-regexp", r"^filter\.", within=_WITHIN)
+    listed = run_git(
+        root, "config", "-z", "--name-only", "--get-regexp", r"^filter\.", within=_WITHIN
+    )
     keys = os.fsdecode(listed.stdout).split("\0") if listed is not None else []
     if any("=" in key for key in keys):
-        raise ValueError(keys)  # no word of ours can switch it off
+        raise ValueError(keys)  # no setting can switch it off
     ends = ((key, _FILTERS.get(key.rpartition(".")[2])) for key in keys)
     off = [word for key, end in ends if end is not None for word in ("-c", f"{key}={end}")]
-    # In a submodule git would be run by a configuration of its own.
+    # In a submodule, git would use another configuration.
     how = ("--untracked-files=no", "--ignore-submodules=all", "--no-renames", "-z")
-    found = _asked(root, *off, "status", "--porcelain", *how)
+    found = _run_git_text(root, *off, "status", "--porcelain", *how)
     return {line[3:] for line in found.split("\0") if line}
 
 
-def _asked(root: Path, *arguments: str) -> str:
-    done = git(root, *arguments, within=_WITHIN)
+def _run_git_text(root: Path, *arguments: str) -> str:
+    """Return the output of a git command as text. Raises ValueError if the command fails."""
+    done = run_git(root, *arguments, within=_WITHIN)
     if done is None or done.returncode != 0:
         raise ValueError(arguments)
     return os.fsdecode(done.stdout)

@@ -1,4 +1,4 @@
-"""A workflow root: the folder that holds ``.wfctl/``, found as git finds ``.git``."""
+"""A workflow root: the folder that contains ``.wfctl/``, found as git finds ``.git``."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from eventstore.private import (
     SERVERS,
     is_server,
     let_group_write,
-    public,
     read_regular,
+    url_without_password,
     without_login,
 )
 from service.errors import InvalidOption, NoRoot, RootElsewhere
-from service.root.disk import Mark, below, content_of, system_clock, write_whole
+from service.root.disk import Mark, content_of, resolve_below, system_clock, write_whole
 from service.root.trust import require_trusted
 
-#: The digest of a file that only grows is taken in two: once its newer part is longer than this
-#: (bytes), it is joined to the older one. So an append hashes the newer part alone.
+#: Maximum bytes of the newer part of a growing file, which is then joined to the older part.
+#: The file has two digests, so that an append hashes only the newer part.
 NEWER_PART = 64 * 1024
 
-#: Between two looks at whether a file shows what was appended (s); half a second in all.
+#: Seconds between checks of whether a file shows new events, half a second in total.
 _PAUSES = (0.01, 0.02, 0.04, 0.08, 0.15, 0.2)
-#: A writer has written the files by then, or never will: it died, or has a root elsewhere.
+#: Time after which a writer has either written the files or crashed, or has another root.
 _LATE = timedelta(seconds=2)
 
 _OF_NOTHING = sha256(b"").hexdigest()
@@ -43,10 +43,10 @@ _OF_NOTHING = sha256(b"").hexdigest()
 
 @dataclass(frozen=True, slots=True)
 class Synced:
-    """One file as wfctl left it: size in bytes, the log's version it shows.
+    """The state in which wfctl left a file: its size in bytes and the version that it shows.
 
-    ``sha256``, in hex, is that of the bytes from ``base`` on, ``base_sha256`` that of those
-    before. ``mark`` tells whether the file can have been touched since.
+    ``sha256`` (hex) is the digest of the bytes from ``base`` on, ``base_sha256`` of the bytes
+    before. ``mark`` shows whether the file may have been touched since.
     """
 
     stream: str
@@ -60,7 +60,7 @@ class Synced:
     fresh: bool = True
 
     def shows(self, content: bytes) -> bool:
-        """Whether ``content`` begins with the bytes that were left, each of them."""
+        """Return whether ``content`` starts with all bytes that wfctl left."""
         return (
             len(content) >= self.size
             and digest(content[: self.base]) == self.base_sha256
@@ -70,7 +70,7 @@ class Synced:
 
 @dataclass(frozen=True, slots=True)
 class Sync:
-    """What ``sync.json`` holds."""
+    """The content of ``sync.json``."""
 
     head: dict[str, Any] = field(default_factory=dict)
     files: dict[str, Synced] = field(default_factory=dict)
@@ -80,7 +80,7 @@ class Sync:
         return self.files[name].version if name in self.files else 0
 
     def having(self, name: str, entry: Synced) -> Sync:
-        """Return this with the file ``name`` as it is now."""
+        """Return a copy with a new entry of the file ``name``."""
         return replace(self, files={**self.files, name: entry})
 
 
@@ -90,28 +90,29 @@ def digest(content: bytes) -> str:
 
 
 def read_sync(path: Path) -> Sync:
-    """Return what ``sync.json`` holds; a missing or broken one means that nothing is known."""
+    """Return the content of ``sync.json``, empty if the file is missing or damaged."""
     try:
         data = orjson.loads(read_regular(path))
-        files = {name: _synced(entry) for name, entry in data["files"].items()}
-        return Sync(_head(data["head"]), files)
+        files = {name: _parse_synced(entry) for name, entry in data["files"].items()}
+        return Sync(_check_head(data["head"]), files)
     except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
         return Sync()
 
 
-def _synced(entry: dict[str, Any]) -> Synced:
-    """Return what is remembered of a file; raises TypeError where somebody wrote other things."""
+def _parse_synced(entry: dict[str, Any]) -> Synced:
+    """Return a stored entry of a file. Raises TypeError or ValueError for malformed entries."""
     found = Synced(**entry)
     numbers = (found.version, found.size, found.base, *found.mark)
     texts = (found.stream, found.sha256, found.base_sha256)
-    if not all(type(n) is int for n in numbers) or not all(isinstance(t, str) for t in texts):
+    if {*map(type, numbers)} != {int} or {*map(type, texts)} != {str}:
         raise TypeError
     if min(numbers[:3]) < 0:
         raise ValueError
     return found
 
 
-def _head(head: dict[str, Any]) -> dict[str, Any]:
+def _check_head(head: dict[str, Any]) -> dict[str, Any]:
+    """Return a stored head. Raises TypeError or ValueError if it is malformed."""
     if head and not (type(head["version"]) is int and isinstance(head["hash"], str)):
         raise TypeError
     if head and not 0 < head["version"] <= sys.maxsize:
@@ -119,8 +120,10 @@ def _head(head: dict[str, Any]) -> dict[str, Any]:
     return head
 
 
-def caught_up(path: Path, names: Iterable[str], newest: RecordedEvent | None) -> Sync:
-    """Return what ``sync.json`` holds, if it can be once the files show the newest event."""
+def read_sync_when_caught_up(
+    path: Path, names: Iterable[str], newest: RecordedEvent | None
+) -> Sync:
+    """Return the content of ``sync.json`` after a short wait for the newest event."""
     shown = list(names)
     sync = read_sync(path)
     if newest is None or not (system_clock() - datetime.fromisoformat(newest.recorded_at) < _LATE):
@@ -140,15 +143,17 @@ def write_sync(path: Path, sync: Sync) -> None:
 
 
 MARKER = ".wfctl"
-#: What the stream of a staged workflow begins with; its id follows.
+#: Start of the name of a workflow's stream. The id of the workflow follows.
 WORKFLOW = "workflow-"
-#: The journals a log on SQLite may have; without a choice the file system decides.
+#: Start of the name of a phase machine's stream. The id of the machine follows.
+MACHINE = "machine-"
+#: Journal modes of a log on SQLite. By default, the file system decides.
 JOURNALS = ("wal", "truncate")
 _SQLITE = "sqlite:///"
 
 
 class RootIs(StrEnum):
-    """What happened to a root that is not where it was."""
+    """The reason why a root is at another place than before."""
 
     MOVED = "moved"
     COPIED = "copied"
@@ -158,30 +163,30 @@ class RootIs(StrEnum):
 class Root:
     """The paths of one workflow root.
 
-    ``url`` names the log where it is kept elsewhere; ``journal`` is ``wal`` or ``truncate`` where
-    it is not to be chosen by the file system.
+    ``url`` names the log if it is elsewhere. ``journal`` is ``wal`` or ``truncate``, None if the
+    file system decides.
     """
 
     path: Path
-    #: Not in the representation, as it may hold a password.
+    #: Excluded from the representation, because the URL may contain a password.
     url: str | None = field(default=None, repr=False)
     journal: str | None = None
 
     @property
     def folder(self) -> Path:
-        """``.wfctl/``."""
+        """The folder ``.wfctl/``."""
         return self.path / MARKER
 
     def below(self, path: str) -> Path:
-        """Return where a path relative to the root is; raises `OutsideRoot` where it is not."""
-        return below(self.path, path)
+        """Return the absolute path for a path relative to the root. Raises `OutsideRoot`."""
+        return resolve_below(self.path, path)
 
     @property
     def address(self) -> Path | str:
-        """The log's file, or the URL of its database on a server.
+        """Return the log's file, or the URL of its database on a server.
 
-        A relative path in a URL is taken from the root. Raises `InvalidOption` for a URL of
-        another kind, `OutsideRoot` where a link leads to a log that is not this root's.
+        A relative path in a URL is relative to the root. Raises `InvalidOption` for a URL of
+        another kind, and `OutsideRoot` if a link leads to a log of another root.
         """
         if self.url is None:
             return self.below(f"{MARKER}/events.db")
@@ -194,7 +199,7 @@ class Root:
 
     @property
     def runner_record(self) -> Path:
-        """What the autonomous runner wrote down of itself."""
+        """The record that the autonomous runner wrote about itself."""
         return self.folder / "runner.json"
 
     @property
@@ -204,27 +209,27 @@ class Root:
 
     @property
     def lock(self) -> Path:
-        """The lock under which the root's files are written."""
+        """The lock for writing the root's files."""
         return self.folder / "lock"
 
     @property
     def drift(self) -> Path:
-        """Where foreign versions of files are kept."""
+        """The folder that keeps foreign versions of files."""
         return self.folder / "drift"
 
 
 def address_of(url: str, start: Path) -> Path | str:
     """Return the path or the server's URL that a database URL names.
 
-    A relative path is taken from ``start``. Raises `InvalidOption` for a URL of another kind.
+    A relative path is relative to ``start``. Raises `InvalidOption` for a URL of another kind.
     """
     if is_server(url):
         return url
     if not url.startswith(_SQLITE) or url == _SQLITE:
         kind = url.partition(":")[0]
         raise InvalidOption(
-            f"expected a database URL {_SQLITE}PATH or {SERVERS[0]}USER@HOST/DATABASE, found one "
-            f"of the kind {kind!r}",
+            f"the database URL must have the form {_SQLITE}PATH or "
+            f"{SERVERS[0]}USER@HOST/DATABASE, but the given URL starts with {kind!r}",
             kind=kind,
         )
     return start / url.removeprefix(_SQLITE)
@@ -232,14 +237,14 @@ def address_of(url: str, start: Path) -> Path | str:
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """What ``config.toml`` holds; ``workflow`` is None in a root that has only machines."""
+    """The content of ``config.toml``. ``workflow`` is None in a root with machines only."""
 
     workflow: str | None
     database_url: str | None = field(default=None, repr=False)
     journal: str | None = None
-    #: Who is told of decisions, failures and the end: a command line, or an address of the web.
+    #: Receiver of notices about decisions, failures and the end: a command line or a web address.
     notify: str | None = None
-    #: The name of the archive that the root was made from.
+    #: Name of the archive from which the root was created.
     archive: str | None = None
 
     @property
@@ -249,17 +254,17 @@ class Config:
 
 
 def find_root(start: Path) -> Root:
-    """Return the nearest root at or above ``start``; raises `NoRoot`."""
+    """Return the nearest root at or above ``start``. Raises `NoRoot`."""
     here = start.resolve()
     for folder in (here, *here.parents):
         if (folder / MARKER / "config.toml").is_file():
-            below(folder, MARKER)  # another root's folder may be what a link leads to
+            resolve_below(folder, MARKER)  # a link may lead to the folder of another root
             return Root(folder)
     raise NoRoot(here)
 
 
 def read_config(root: Root) -> Config:
-    """Return the root's configuration; raises `InvalidOption` naming what is wrong in it."""
+    """Return the root's configuration. Raises `InvalidOption` for an invalid setting."""
     import tomllib
 
     try:
@@ -270,45 +275,51 @@ def read_config(root: Root) -> Config:
         values.get(name) for name in ("workflow", "database_url", "journal", "notify", "archive")
     )
     named = isinstance(workflow, str) or (workflow is None and values.get("machines") is True)
-    if not named or not isinstance(url, str | None):
+    if not named:
         raise InvalidOption(
-            f'{root.config_file}: expected workflow = "…" and perhaps database_url = "…", both '
-            f"text, found workflow = {workflow!r} and a {type(url).__name__}"
+            f"the setting workflow in {root.config_file} must be text, but it is {workflow!r}"
+        )
+    if not isinstance(url, str | None):
+        raise InvalidOption(
+            f"the setting database_url in {root.config_file} must be text, but it has the type "
+            f"{type(url).__name__}"
         )
     if journal not in (None, *JOURNALS):
         raise InvalidOption(
-            f"{root.config_file}: expected journal = one of {', '.join(JOURNALS)}, "
-            f"found {journal!r}"
+            f"the setting journal in {root.config_file} must be one of {', '.join(JOURNALS)}, "
+            f"but it is {journal!r}"
         )
     if not isinstance(notify, str | None):
         raise InvalidOption(
-            f'{root.config_file}: expected notify = "CMD or URL", found a {type(notify).__name__}'
+            f"the setting notify in {root.config_file} must be a text with a command or a URL, "
+            f"but it has the type {type(notify).__name__}"
         )
     if not isinstance(archive, str | None):
         raise InvalidOption(
-            f'{root.config_file}: expected archive = "FILE", found a {type(archive).__name__}'
+            f"the setting archive in {root.config_file} must be the path of a file, but it has "
+            f"the type {type(archive).__name__}"
         )
     return Config(workflow, url, journal, notify, archive)
 
 
 def require_utf8_path(path: Path) -> None:
-    """Raise `InvalidOption` if the log, which is UTF-8, cannot name the folder of a workflow."""
+    """Raise `InvalidOption` if the path of a workflow's folder is not UTF-8, as in the log."""
     name = os.fsencode(path)
     try:
         name.decode()
     except UnicodeDecodeError:
         shown = name.decode(errors="backslashreplace")
         raise InvalidOption(
-            f"expected a root whose path is UTF-8, found {shown}; rename the folder, or choose "
-            "another with --root"
+            f"the path of the folder must be valid UTF-8, but it is {shown}. Rename the folder, "
+            "or choose another folder with --root"
         ) from None
 
 
 def open_root(start: Path, url: str | None, journal: str | None = None) -> tuple[Root, Config]:
-    """Return the nearest root and its configuration; what is given goes before what it says.
+    """Return the nearest root and its configuration. Arguments override the configuration.
 
-    In a root that is shared, the umask of this process lets the group write from then on.
-    Raises `UntrustedDatabase` where it names a database that nobody of this login agreed to.
+    In a shared root, sets the umask of this process so that the group can write. Raises
+    `UntrustedDatabase` for a database that this user account has not approved.
     """
     root = find_root(start)
     require_utf8_path(root.path)
@@ -320,10 +331,10 @@ def open_root(start: Path, url: str | None, journal: str | None = None) -> tuple
     return found, config
 
 
-def kept(url: str | None) -> str | None:
-    """Return the URL as it may be written down: without a password, and without one's own login.
+def without_secrets(url: str | None) -> str | None:
+    """Return the URL without its password and without this user account's name.
 
-    git keeps the configuration with the root, and another login uses it as itself.
+    git stores the configuration with the root, and other user accounts use it as themselves.
     """
     if url is None or not is_server(url):
         return url
@@ -331,39 +342,39 @@ def kept(url: str | None) -> str | None:
     import pwd
 
     try:
-        return without_login(public(url), pwd.getpwuid(os.geteuid()).pw_name)
-    except KeyError:  # a login without an entry, as in a container
-        return public(url)
+        return without_login(url_without_password(url), pwd.getpwuid(os.geteuid()).pw_name)
+    except KeyError:  # a user account without an entry, as in a container
+        return url_without_password(url)
 
 
 def config_text(config: Config) -> str:
-    """Return the text of ``config.toml``; a password is no part of it."""
+    """Return the text of ``config.toml``, without a password."""
     values = {
         "workflow": config.workflow,
-        "database_url": kept(config.database_url),
+        "database_url": without_secrets(config.database_url),
         "journal": config.journal,
         "notify": config.notify,
         "archive": config.archive,
     }
     lines = ["# written by wfctl init", *([] if config.workflow else ["machines = true"])]
-    lines += [f"{name} = {_toml(value)}" for name, value in values.items() if value]
+    lines += [f"{name} = {_quote_toml(value)}" for name, value in values.items() if value]
     return "\n".join(lines) + "\n"
 
 
-def _toml(text: str) -> str:
-    """Return a text as a basic string of TOML, which no character in it can end."""
+def _quote_toml(text: str) -> str:
+    """Return a text as a basic string of TOML."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    # A surrogate can stand in no TOML file, escaped or not.
+    # TOML files cannot contain surrogates, not even escaped.
     letters = (one if one.isprintable() else f"\\U{ord(one):08x}" for one in escaped)
     return f'"{"".join(letters)}"'
 
 
 Identity = dict[str, Any]
-"""``path``, ``device``, ``inode`` and ``host`` of a root; empty if nobody wrote it down."""
+"""``path``, ``device``, ``inode`` and ``host`` of a root, or empty if not recorded."""
 
 
-def identity(root: Path) -> Identity:
-    """Return what tells a root from its copy: path, device and inode, host."""
+def read_identity(root: Path) -> Identity:
+    """Return what distinguishes a root from its copy: path, device, inode and host."""
     status = root.stat()
     return {
         "path": str(root.resolve()),
@@ -374,90 +385,95 @@ def identity(root: Path) -> Identity:
 
 
 def known_identity(root: Root, begun: Callable[[], RecordedEvent | None]) -> Identity:
-    """Return where the root was said to be last: by somebody, else by the log's first event."""
-    said = _said(root).get("identity")
+    """Return the recorded place of the root, or that in the log's first event."""
+    said = _read_root_record(root).get("identity")
     first = begun() if not said else None
     return dict(said or (first.data.get("root") if first is not None else None) or {})
 
 
-def check_place(root: Root, known: Identity) -> None:
-    """Raise `RootElsewhere` where the root is not the one that is known."""
-    here = identity(root.path)
+def require_same_place(root: Root, known: Identity) -> None:
+    """Raise `RootElsewhere` if the root is not at its known place."""
+    here = read_identity(root.path)
     if known and not is_same(known, here):
         raise RootElsewhere(known, here)
 
 
 def is_same(known: Identity, here: Identity) -> bool:
-    """Whether two identities are of one root."""
+    """Return whether two identities belong to one root."""
     if known.get("path") != here["path"]:
         return False
     return any(known.get(key) == here[key] for key in ("host", "inode"))
 
 
-def settled(root: Root, known: Identity, how: RootIs | None) -> Identity | None:
-    """Take down ``how`` the root came here; return where it is, None if it is where it was.
+def settle_identity(root: Root, known: Identity, how: RootIs | None) -> Identity | None:
+    """Record ``how`` the root came here, and return its place, None if it did not change.
 
-    Written down is whether what was begun there is its own. Raises `RootElsewhere` if nobody
-    says how.
+    The record tells whether earlier attempts belong to the root. Raises `RootElsewhere` if the
+    place changed and ``how`` is None.
     """
-    here = identity(root.path)
+    here = read_identity(root.path)
     if not known or is_same(known, here):
         return None
     if how is None:
         raise RootElsewhere(known, here)
-    said, place = _said(root), {"path": known.get("path"), "host": known.get("host")}
+    said, place = _read_root_record(root), {"path": known.get("path"), "host": known.get("host")}
     former = [*said.get("formerly", []), place] if how is RootIs.MOVED else []
     original = place if how is RootIs.COPIED else said.get("copy_of")
     copied = {"copy_of": original} if original else {}
-    _say(root, {"is": how.value, "identity": here, "formerly": former, **copied})
+    _write_root_record(root, {"is": how.value, "identity": here, "formerly": former, **copied})
     return here
 
 
-def _say(root: Root, said: dict[str, Any]) -> None:
+def _write_root_record(root: Root, said: dict[str, Any]) -> None:
     record = {"format": 1, **said}
-    write_whole(_file(root), json.dumps(record, indent=1, sort_keys=True).encode() + b"\n")
+    write_whole(
+        _root_record_file(root), json.dumps(record, indent=1, sort_keys=True).encode() + b"\n"
+    )
 
 
 def add_former(root: Root, here: Identity, places: Iterable[tuple[str, str]]) -> None:
-    """Write down further places at which the root was, each a path and a host."""
-    said = _said(root)
+    """Record further former places of the root, each a path and a host."""
+    said = _read_root_record(root)
     former = [*said.get("formerly", []), *({"path": path, "host": host} for path, host in places)]
-    _say(root, {"is": RootIs.MOVED.value, **said, "identity": here, "formerly": former})
+    _write_root_record(
+        root, {"is": RootIs.MOVED.value, **said, "identity": here, "formerly": former}
+    )
 
 
 def was_here(root: Root, path: str | None, host: str | None) -> bool:
-    """Whether the root was at this path of this host before it was moved here."""
-    return {"path": path, "host": host} in _said(root).get("formerly", [])
+    """Return whether the root was at this path of this host before a move."""
+    return {"path": path, "host": host} in _read_root_record(root).get("formerly", [])
 
 
 def original_of(root: Root) -> str | None:
-    """Return path and host of the root that this one is a copy of; None if it is not a copy."""
-    original = _said(root).get("copy_of")
+    """Return path and host of the root's original, or None if the root is not a copy."""
+    original = _read_root_record(root).get("copy_of")
     return f"{original['path']} on {original['host']}" if original else None
 
 
-def _file(root: Root) -> Path:
+def _root_record_file(root: Root) -> Path:
     return root.folder / "root.json"
 
 
-def _said(root: Root) -> dict[str, Any]:
-    """Return what ``root.json`` holds; raises `InvalidOption` where somebody wrote other things."""
-    content = content_of(_file(root))
+def _read_root_record(root: Root) -> dict[str, Any]:
+    """Return the content of ``root.json``. Raises `InvalidOption` if it is damaged."""
+    content = content_of(_root_record_file(root))
     if content is None:
         return {}
     try:
         found: Any = orjson.loads(content)
     except ValueError:
         found = None
-    if not _is_said(found):
+    if not _is_valid_root_record(found):
         raise InvalidOption(
-            f"{_file(root)}: expected where this root was said to be, found other things; take the "
-            "file away, and call with `--root-is moved` or `--root-is copied`"
+            f"the file {_root_record_file(root)}, which records the path of this folder, is "
+            "damaged. Remove the file, and add `--root-is moved` or `--root-is copied` to the "
+            "command"
         )
     return dict(found)
 
 
-def _is_said(found: Any) -> bool:
+def _is_valid_root_record(found: Any) -> bool:
     if not isinstance(found, dict) or not isinstance(found.get("identity"), dict):
         return False
     original, former = found.get("copy_of", {}), found.get("formerly", [])

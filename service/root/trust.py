@@ -1,10 +1,9 @@
-"""Which databases this login agreed to, as git keeps the folders that it holds safe.
+"""The databases that this user account has approved, like the safe folders of git.
 
-A root's configuration may have come with a clone or an archive, and anyone who is connected to is
-sent a password. So a server, or a file outside the root,
-that only `config.toml` names is used after somebody of this login
-named it: when the root was made, or by `wfctl db trust`. Kept in the user's configuration, outside
-every root.
+The configuration of a root may come with a clone or an archive, and a database that wfctl connects
+to receives a password. A server, or a file outside the root, that only `config.toml` names is
+therefore used only after this user account named it, when the root was created or with
+`wfctl db trust`. The approvals are stored in the user's configuration, outside every root.
 """
 
 from __future__ import annotations
@@ -32,79 +31,79 @@ class UntrustedDatabase(Worded, ServiceError):
 
     code = "untrusted_database"
     text = (
-        "{config} names the database {url}, and nobody of this login agreed to it: it may have "
-        "come with a copy of somebody else's. If it is yours, a person says so once, with "
-        "`wfctl db trust`; --database-url names a database for one command."
+        "{config} names the database {url}, which this user account has not approved; the "
+        "file may come from a copied folder. If the database is yours, approve it once with "
+        "`wfctl db trust`. To use another database for one command, add --database-url."
     )
     url: str
     config: Path
 
 
 def trusted_file() -> Path:
-    """Return where it is kept."""
+    """Return the path of the file with the approved databases."""
     return config_folder() / "databases.json"
 
 
 def require_trusted(url: str | None, root: Path) -> None:
-    """Raise `UntrustedDatabase` for a database that a root's configuration names, if none of ours.
+    """Raise `UntrustedDatabase` if this user account has not approved a root's database.
 
-    What lies below the root itself needs no agreement.
+    A database below the root needs no approval.
     """
-    name = _name(url, root)
-    if name is not None and name not in _kept("databases"):
+    name = _database_name(url, root)
+    if name is not None and name not in _list_trusted("databases"):
         raise UntrustedDatabase(name, root / ".wfctl" / "config.toml")
 
 
-def trust(url: str | None, root: Path) -> None:
-    """Agree to the database that a root names; ``url`` has no password."""
-    name = _name(url, root)
+def trust_database(url: str | None, root: Path) -> None:
+    """Approve the database that a root names. ``url`` has no password."""
+    name = _database_name(url, root)
     if name is not None:
-        _keep("databases", name)
+        _add_trusted("databases", name)
 
 
 def is_notice_trusted(receiver: str, root: Path) -> bool:
-    """Whether somebody of this login agreed that this root's configuration names who is told.
+    """Return whether this user account approved the receiver of the root's notices.
 
-    The agreement is of this root alone: the same words may name another program elsewhere.
+    The approval is valid for this root only: the same command may be another program elsewhere.
     """
-    return _notice(receiver, root) in _kept("notices")
+    return _notice_name(receiver, root) in _list_trusted("notices")
 
 
 def trust_notice(receiver: str, root: Path) -> None:
-    """Agree to whom a root's configuration names to be told."""
-    _keep("notices", _notice(receiver, root))
+    """Approve the receiver of the notices in a root's configuration."""
+    _add_trusted("notices", _notice_name(receiver, root))
 
 
-def _notice(receiver: str, root: Path) -> str:
+def _notice_name(receiver: str, root: Path) -> str:
     return f"{os.path.realpath(root)}: {receiver}"
 
 
-def _keep(kind: str, name: str) -> None:
-    names = _kept(kind)
+def _add_trusted(kind: str, name: str) -> None:
+    names = _list_trusted(kind)
     if name in names:
         return
     path = trusted_file()
     make_own_folder(path.parent)
-    content = {"format": 1, **_all_kept(), kind: [*names, name]}
+    content = {"format": 1, **_read_trusted(), kind: [*names, name]}
     write_whole(path, json.dumps(content, indent=1).encode() + b"\n")
 
 
-def _name(url: str | None, root: Path) -> str | None:
-    """Return what is agreed to: a server's URL, or a file's by its own path; None for neither."""
+def _database_name(url: str | None, root: Path) -> str | None:
+    """Return a server's URL or a file's real path, or None if no approval is needed."""
     if url is None or is_server(url):
         return url
     if not url.startswith(_SQLITE):
-        return None  # refused elsewhere, by its kind
+        return None  # other kinds are refused elsewhere
     real = os.path.realpath(root / url.removeprefix(_SQLITE))
     return None if Path(real).is_relative_to(os.path.realpath(root)) else f"{_SQLITE}{real}"
 
 
-def _kept(kind: str) -> list[str]:
-    return _all_kept().get(kind, [])
+def _list_trusted(kind: str) -> list[str]:
+    return _read_trusted().get(kind, [])
 
 
-def _all_kept() -> dict[str, list[str]]:
-    """Return what was agreed to, by its kind; nothing by a file that is not of ours."""
+def _read_trusted() -> dict[str, list[str]]:
+    """Return the approvals by kind, or an empty result if the file is missing or damaged."""
     try:
         found = json.loads(read_regular(trusted_file()))
     except (FileNotFoundError, NotADirectoryError, ValueError):
@@ -119,34 +118,34 @@ def _all_kept() -> dict[str, list[str]]:
     }
 
 
-def folder() -> Path:
-    """Return where they are kept."""
+def roots_folder() -> Path:
+    """Return the folder with links to the known roots."""
     return state_folder() / "roots"
 
 
-def remember(root: Path) -> None:
-    """Keep that there is a root; if nothing can be kept it is not listed, and works as well."""
-    link = folder() / sha256(os.fsencode(root)).hexdigest()[:32]
+def remember_root(root: Path) -> None:
+    """Store a link to a root, so that it is listed. Failures are ignored."""
+    link = roots_folder() / sha256(os.fsencode(root)).hexdigest()[:32]
     with suppress(OSError):
         if os.path.lexists(link):
             return
         make_own_folder(link.parent)
-        # A link is made whole or not at all, and needs no second process to be told apart.
+        # A link is created completely or not at all, so no other process sees a partial one.
         link.symlink_to(root, target_is_directory=True)
 
 
 def known_roots() -> list[Path]:
-    """Return the folders that are roots still, in the order of their paths; nothing is written."""
+    """Return the folders that are still roots, sorted by path. Writes nothing."""
     try:
-        found = [link.readlink() for link in folder().iterdir()]
+        found = [link.readlink() for link in roots_folder().iterdir()]
     except OSError:
         return []
     return sorted(root for root in found if (root / ".wfctl" / "config.toml").is_file())
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
-    """A log: hash and time of its first event, how it stands, and its head when it came to."""
+class KnownLog:
+    """A log: hash and time of its first event, its state, and its head at that time."""
 
     stream: str
     first: str
@@ -157,43 +156,45 @@ class Known:
     stood: str
 
 
-def earlier(root: Path, place: str, first: str) -> list[Known]:
-    """Return the logs that were at a place of a root, beside the one that begins with ``first``."""
-    return [one for one in _read(_file_of(root, place)) if one.first != first]
+def list_earlier_logs(root: Path, place: str, first: str) -> list[KnownLog]:
+    """Return the earlier logs at a place of a root, without the one that starts with ``first``."""
+    return [one for one in _read_known_logs(_log_record_file(root, place)) if one.first != first]
 
 
-def keep(root: Path, place: str, first: str, stood: str, known: Callable[[], Known]) -> None:
-    """Keep how a log stands if that has changed, as ``known`` returns it; else it is not called."""
-    path = _file_of(root, place)
-    kept = _read(path)
+def remember_log_state(
+    root: Path, place: str, first: str, stood: str, known: Callable[[], KnownLog]
+) -> None:
+    """Store the state of a log if it changed, and only then call ``known``."""
+    path = _log_record_file(root, place)
+    kept = _read_known_logs(path)
     if all((one.first, one.stood) != (first, stood) for one in kept):
-        _write(path, [*(one for one in kept if one.first != first), known()])
+        _write_known_logs(path, [*(one for one in kept if one.first != first), known()])
 
 
 def forget_earlier(root: Path, place: str, first: str) -> None:
-    """Forget the logs that were there before, as a person said that this one is as it should be."""
-    path = _file_of(root, place)
-    known = _read(path)
+    """Forget the earlier logs at a place, because a person accepted the current one."""
+    path = _log_record_file(root, place)
+    known = _read_known_logs(path)
     left = [one for one in known if one.first == first]
     if left != known:
-        _write(path, left)
+        _write_known_logs(path, left)
 
 
-def _file_of(root: Path, place: str) -> Path:
+def _log_record_file(root: Path, place: str) -> Path:
     name = sha256(os.fsencode(f"{root}\0{place}")).hexdigest()[:32]
-    return folder().parent / "logs" / f"{name}.json"
+    return roots_folder().parent / "logs" / f"{name}.json"
 
 
-def _read(path: Path) -> list[Known]:
-    """Return what is kept; nothing if it is not of ours."""
+def _read_known_logs(path: Path) -> list[KnownLog]:
+    """Return the stored logs, or an empty result if the file is missing or damaged."""
     try:
-        return [Known(**one) for one in orjson.loads(read_regular(path))["logs"]]
+        return [KnownLog(**one) for one in orjson.loads(read_regular(path))["logs"]]
     except (OSError, ValueError, KeyError, TypeError):
         return []
 
 
-def _write(path: Path, known: list[Known]) -> None:
-    """Write it whole, and wait for no disk: what a loss of power takes is told a little older."""
+def _write_known_logs(path: Path, known: list[KnownLog]) -> None:
+    """Write the whole file without fsync: a power failure may restore older content."""
     content = json.dumps({"format": 1, "logs": [asdict(one) for one in known]}, indent=1)
     temporary = path.with_name(f".{path.name}.{os.urandom(8).hex()}.tmp")
     with suppress(OSError):
@@ -202,9 +203,9 @@ def _write(path: Path, known: list[Known]) -> None:
         temporary.replace(path)
 
 
-def asked_before(root: str, question: str) -> bool:
-    """Keep the question of a root; return whether it was the last one there already."""
-    path = folder().with_name("asked") / sha256(root.encode()).hexdigest()[:32]
+def was_asked_before(root: str, question: str) -> bool:
+    """Store the question of a root, and return whether it was the last stored one."""
+    path = roots_folder().with_name("asked") / sha256(root.encode()).hexdigest()[:32]
     mark = sha256(question.encode()).hexdigest().encode()
     if content_of(path) == mark:
         return True

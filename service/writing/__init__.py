@@ -1,1 +1,1 @@
-"""The write path: the only place from which a log grows."""
+"""The write path: the only code that appends to a log."""

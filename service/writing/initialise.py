@@ -1,4 +1,4 @@
-"""Making a root: the folder, the database, the first event, the files."""
+"""Creation of a root: the folder, the database, the first event, the files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from eventstore.event import Actor
 from eventstore.private import is_server, is_shared, let_group_write, make_folder
 from eventstore.store import EventStore
 from lifecycle.payload import models as p
+from lifecycle.state.run_files import runs_file_found_by_name
 from lifecycle.state.workflow import Workflow
+from lifecycle.words.scripts import MISSING, named_scripts
 from projections.files.state_document import FILE_NAME as STATE
 from service.errors import InvalidOption, RootExists, WorkflowExists
 from service.reading.log import WorkflowLog
@@ -24,28 +26,28 @@ from service.root.root import (
     Synced,
     config_text,
     digest,
-    kept,
     read_config,
     read_sync,
     require_utf8_path,
+    without_secrets,
     write_sync,
 )
-from service.root.trust import require_trusted, trust
+from service.root.trust import require_trusted, trust_database
 from service.writing.stream_writer import Planned, WriteOptions
 from service.writing.workflow_service import Outcome, Service, plan_writes, planned_state
 
 if TYPE_CHECKING:
     from lifecycle.payload.models import Payload
 
-#: Below ``.wfctl``: the files that a workflow was made from, byte for byte.
+#: Folder in ``.wfctl`` with exact copies of the files from which a workflow was created.
 IMPORTED = "imported"
-#: Whatever is not ignored is removed by `git clean -fd`, and carried off by `git stash -u`.
+#: Ignored files survive `git clean -fd` and `git stash -u`.
 _IGNORE = b"*\n"
-#: The address of a log on a server is worth a place in the repository, so that a clone has it.
+#: The configuration with the address of a log on a server is committed, so that clones have it.
 _IGNORE_OF_SERVER = b"*\n!.gitignore\n!config.toml\n"
 
 Connect = Callable[[Root], EventStore]
-"""Opens the log of a root for writing, made first where it is not there."""
+"""Opens the log of a root for writing, creating it if needed."""
 
 
 def initialise(
@@ -58,23 +60,23 @@ def initialise(
     options: WriteOptions,
     source: bytes | None = None,
 ) -> Outcome:
-    """Make the root and its workflow; what an interrupted init left is taken up.
+    """Create the root and its workflow, or continue an interrupted init.
 
-    ``source``: the plan was the root's own ``workflow-state.json``, which held this: it is kept in
-    ``.wfctl/imported/``, and the state is written in its place.
+    ``source`` is the content of the root's own ``workflow-state.json`` if that was the plan: it is
+    kept in ``.wfctl/imported/``, and the state replaces the file.
 
-    Raises `RootExists` where a workflow is here already, `WorkflowExists` where the log has one
-    of this id from elsewhere, unless ``options.command_id`` names the very command that made it.
+    Raises `RootExists` if the folder has a workflow, and `WorkflowExists` if the log has a workflow
+    of this id from elsewhere, unless ``options.command_id`` names the command that created it.
     """
     workflow = str(command.document["workflow_id"])
     if options.dry_run:
-        refuse_second(root)
-        expect_nothing(Config(workflow).stream, options)
-        return plan_writes(None, _beginning(root.path, command, clock), options, clock)
+        require_no_workflow(root)
+        require_new_stream(Config(workflow).stream, options)
+        return plan_writes(None, _list_first_commands(root.path, command, clock), options, clock)
     return make_root(
         root,
         workflow,
-        lambda service: _create(service, command, options, source),
+        lambda service: _create_workflow(service, command, options, source),
         connect=connect,
         actor=actor,
         clock=clock,
@@ -82,7 +84,7 @@ def initialise(
     )
 
 
-def _create(
+def _create_workflow(
     service: Service, command: p.WorkflowCreated, options: WriteOptions, source: bytes | None
 ) -> Outcome:
     if source is not None and service.first_answer(options) is None:
@@ -91,30 +93,38 @@ def _create(
         write_whole(folder / STATE, source)
         sync_folder(service.root.folder)
         claim_state(service, source)
-    first = _beginning(service.root.path, command, service.clock)
+    first = _list_first_commands(service.root.path, command, service.clock)
     outcome = service.handle(*first, options=options)
     if outcome.state.consent == "signature":
         service.log.approvals.pin(outcome.state)
     return outcome
 
 
-def _beginning(root: Path, command: p.WorkflowCreated, clock: Clock) -> list[Payload]:
-    """Return the commands that begin a workflow: what is agreed to, and the files that it runs."""
+def _list_first_commands(root: Path, command: p.WorkflowCreated, clock: Clock) -> list[Payload]:
+    """Return the first commands of a workflow: its creation, and the files that it runs."""
     now = utc_text(clock())
     files = files_recorded(root, planned_state(((command, now),)), now)
     return [command, *(payload for payload, _ in files)]
 
 
 def files_recorded(root: Path, state: Workflow, now: str, **known: Any) -> Planned:
-    """Return the event of the files that a definition runs, as they are; none where none are."""
-    from service.consent.scripts import scripts_of  # few commands begin a workflow
+    """Return the event that records the files which a definition runs, with their digests.
 
-    found = p.FilesRecorded.model_validate({"scripts": scripts_of(root, state), **known})
-    return ((found, now),) if found.scripts or found.attempts else ()
+    Return nothing if no such file is named or exists. The absence of a file that a command finds by
+    its name, such as a makefile, is recorded, so that a later file is reported.
+    """
+    from service.consent.scripts import agreed_scripts  # needed only to start a workflow
+
+    found = p.FilesRecorded.model_validate({"scripts": agreed_scripts(root, state), **known})
+    machines = {state.profile(one).get("config_path") for one in state.stages.values()}
+    missing_machines = {path for path in machines if found.scripts.get(str(path)) == MISSING}
+    is_named = not named_scripts(found.scripts).keys() <= missing_machines
+    is_named = is_named or any(map(runs_file_found_by_name, state.stages.values()))
+    return ((found, now),) if is_named or found.attempts else ()
 
 
 def claim_state(service: Service, content: bytes) -> None:
-    """Let ``workflow-state.json``, which holds this, be gone on with: it is not drift."""
+    """Remember the content of ``workflow-state.json``, so that it is not drift."""
     entry = Synced(service.log.stream, 0, len(content), digest(content))
     known = replace(read_sync(service.root.sync_file), files={})
     write_sync(service.root.sync_file, known.having(STATE, entry))
@@ -130,11 +140,11 @@ def make_root(
     clock: Clock,
     options: WriteOptions,
 ) -> Outcome:
-    """Make the root's folder, log and configuration, then let ``write`` begin the workflow.
+    """Create the root's folder, log and configuration, then call ``write`` to start the workflow.
 
     Raises `RootExists` as `initialise` does.
     """
-    root = as_configured(root)
+    root = apply_configuration(root)
     prepare_folder(root)
     store = connect(root)
     try:
@@ -144,41 +154,41 @@ def make_root(
         store.close()
 
 
-def expect_nothing(stream: str, options: WriteOptions) -> None:
-    """Raise `WrongExpectedVersion` where a stream that is to begin was expected to have begun."""
+def require_new_stream(stream: str, options: WriteOptions) -> None:
+    """Raise `WrongExpectedVersion` if the caller expects that a new stream has events."""
     if options.expected_version:
         raise WrongExpectedVersion(stream, options.expected_version, 0)
 
 
 def prepare_folder(root: Root) -> None:
-    """Make the folder of a new root; `configure` makes it one."""
+    """Create the folder of a new root, which `write_configuration` then completes."""
     root.below(MARKER)
     let_group_write(root.path)
     if not root.config_file.exists():
         make_folder(root.folder, root.path if is_shared(root.path) else None)
 
 
-def configure(root: Root, workflow: str | None, archive: str | None = None) -> Config:
-    """Write down which workflow the root has, where its log is, and what it was made from.
+def write_configuration(root: Root, workflow: str | None, archive: str | None = None) -> Config:
+    """Write the configuration: the workflow, the log's address, and the source archive.
 
-    Who named a server for it agreed to that server.
+    A named database counts as trusted.
     """
     config = Config(workflow, root.url, root.journal, archive=archive)
-    trust(kept(config.database_url), root.path)
+    trust_database(without_secrets(config.database_url), root.path)
     ignored = _IGNORE_OF_SERVER if is_server(config.database_url or "") else _IGNORE
     write_whole(root.folder / ".gitignore", ignored)
     write_whole(root.config_file, config_text(config).encode())
     return config
 
 
-def as_configured(root: Root) -> Root:
-    """Return the root with its log where its configuration says, if it has one."""
+def apply_configuration(root: Root) -> Root:
+    """Return the root with the log that its configuration names, if it has one."""
     if not root.config_file.exists():
         return root
     config = read_config(root)
     url = root.url
-    # At the same place the root's own has perhaps the password that is not written down.
-    if kept(url) != kept(config.database_url):
+    # At the same address, the root's URL may contain the password, which is not stored.
+    if without_secrets(url) != without_secrets(config.database_url):
         url = config.database_url
         require_trusted(url, root.path)
     return replace(root, url=url, journal=root.journal or config.journal)
@@ -188,32 +198,34 @@ def _new_log(root: Root, workflow: str, store: EventStore, options: WriteOptions
     here = read_config(root) if root.config_file.exists() else Config(workflow)
     log = WorkflowLog(store, here.stream, root.path)
     if log.state() is None:
-        return WorkflowLog(store, configure(root, workflow).stream, root.path)
+        return WorkflowLog(store, write_configuration(root, workflow).stream, root.path)
     if options.command_id is not None:
         return log
     if root.config_file.exists():
         raise RootExists(root.path, here.workflow)
-    raise WorkflowExists(str(here.workflow), str(kept(root.url)))
+    raise WorkflowExists(str(here.workflow), str(without_secrets(root.url)))
 
 
-def refuse_second(root: Root) -> None:
-    """Raise `RootExists` where a workflow is here already."""
+def require_no_workflow(root: Root) -> None:
+    """Raise `RootExists` if the folder has a workflow."""
     workflow = read_config(root).workflow if root.config_file.exists() else None
     if workflow is not None:
         raise RootExists(root.path, workflow)
 
 
 def root_at(path: Path, url: str | None = None, journal: str | None = None) -> Root:
-    """Return the root to be made at ``path``; raises `InvalidOption` where it is no folder.
+    """Return the root to create at ``path``. Raises `InvalidOption` if it is not a folder.
 
-    ``url`` names the database where the log is to be kept elsewhere, ``journal`` its journal.
+    ``url`` names a database elsewhere, ``journal`` its journal.
     """
     if not path.is_dir():
-        raise InvalidOption(f"{path} is not a folder; make it first, or name another with --root")
+        raise InvalidOption(
+            f"{path} is not a folder. Create the folder, or choose another folder with --root"
+        )
     require_utf8_path(path.resolve())
     return Root(path.resolve(), url, journal)
 
 
 def init_options(options: WriteOptions, plan: Any, **settings: str | None) -> WriteOptions:
-    """Return the options with the plan as what the command is told apart by."""
+    """Return the options with the plan as the content that identifies the command."""
     return replace(options, content={"init": plan, **settings})

@@ -1,4 +1,4 @@
-"""Amendments within a mandate: they take effect without another word of a person."""
+"""Amendments covered by a mandate, which need no further approval."""
 
 from __future__ import annotations
 
@@ -6,20 +6,23 @@ from dataclasses import dataclass
 from typing import Any
 
 from lifecycle.errors import NeedsConsent, Refused
-from lifecycle.fold.evolve import BY_MANDATE
+from lifecycle.fold.evolve import BY_MANDATE, apply_amendment
 from lifecycle.rules.impact import Impact
-from lifecycle.rules.mandates import covering
+from lifecycle.rules.mandates import find_covering_mandate
 from lifecycle.state.workflow import Amendment, Workflow
-from service.consent.proof import proof_of
+from lifecycle.words.scripts import explain_unknown, is_unknown
+from service.consent.proof import build_proof
+from service.consent.scripts import agreed_scripts
 from service.root.disk import utc_text
-from service.writing.amendments import AmendmentQuestion, approve, question_of
+from service.writing.amendments import AmendmentQuestion, approve_amendment, build_question
 from service.writing.stream_writer import WriteOptions
 from service.writing.workflow_service import Outcome, Service
+from wording import FirstReasons
 
 
 @dataclass(frozen=True, slots=True)
 class MandateConsent:
-    """Agreement by a mandate (see `Consenter`): a person gave it beforehand."""
+    """Approval by a mandate (see `Consenter`), which a person granted in advance."""
 
     mandate: str
 
@@ -30,46 +33,65 @@ class MandateConsent:
     def prove(self, question: AmendmentQuestion) -> dict[str, Any] | None:
         """See Consenter."""
         named = {"mandate": self.mandate, "by": f"mandate {self.mandate}"}
-        return proof_of(question.statement, BY_MANDATE, **named)
+        return build_proof(question.statement, BY_MANDATE, **named)
 
 
 @dataclass(frozen=True, slots=True)
 class Cover:
-    """The mandate that an amendment is within, None if it is within none; by name why not."""
+    """The mandate that covers an amendment, or None, and the objections by mandate."""
 
     mandate: str | None
     why: dict[str, list[str]]
 
     def __str__(self) -> str:
         if self.mandate is not None:
-            return f"within the mandate {self.mandate}: it takes effect without another decision"
+            return (
+                f"within the mandate {self.mandate}: the amendment takes effect without another "
+                "decision"
+            )
         named = (f"{name}: {'; '.join(found)}" for name, found in self.why.items())
         return f"within no mandate ({' | '.join(named)}): a person decides"
 
 
-def cover_of(
+def find_cover(
     service: Service, state: Workflow, amendment: Amendment, impact: Impact
 ) -> Cover | None:
-    """Return how the mandates of a workflow stand to an amendment; None if it has none."""
+    """Return the mandate that covers an amendment, and objections, or None without mandates."""
     if not state.mandates:
         return None
     actor = f"{service.actor.kind}:{service.actor.name}"
-    # The log had come so far, whatever the clock says.
+    # The log has reached this time, whatever the clock shows.
     at = max(utc_text(service.clock()), state.updated)
-    return Cover(*covering(state, amendment, impact, actor, at))
+    name, why = find_covering_mandate(state, amendment, impact, actor, at)
+    unknown = _unknown_scripts(service, state, amendment, impact) if name is not None else []
+    if name is not None and unknown:
+        return Cover(None, {**why, name: FirstReasons(unknown)})
+    return Cover(name, why)
+
+
+def _unknown_scripts(
+    service: Service, state: Workflow, amendment: Amendment, impact: Impact
+) -> list[str]:
+    """Return why scripts of the stages that would run again are not known by their digests."""
+    changed = state.draft()
+    apply_amendment(changed, amendment)
+    again = {*amendment.targets, *impact.again} & {*changed.stages}
+    found = (agreed_scripts(service.root.path, changed, changed.stages[id_]) for id_ in again)
+    unknown = {item for one in found for item in one.items() if is_unknown(item[1])}
+    return [explain_unknown(*item) for item in sorted(unknown)]
 
 
 def take_effect(service: Service, id_: str, options: WriteOptions) -> Outcome | None:
-    """Approve a pending amendment by the mandate that it is within; None if it is within none."""
+    """Approve a pending amendment by the mandate that covers it, and return None without one."""
     state = service.state()
     known = state.amendments.get(id_)
     if not state.mandates or known is None or known.status != "proposed":
         return None
     try:
-        question = question_of(service, id_)
-        cover = cover_of(service, question.state, question.amendment, question.impact)
+        question = build_question(service, id_)
+        cover = find_cover(service, question.state, question.amendment, question.impact)
         if cover is None or cover.mandate is None:
             return None
-        return approve(service, id_, MandateConsent(cover.mandate), options)
+        return approve_amendment(service, id_, MandateConsent(cover.mandate), options)
     except (NeedsConsent, Refused):
-        return None  # another one used it up meanwhile, or changed the same: it waits for a person
+        return None  # another amendment came first, so a person must decide

@@ -1,8 +1,8 @@
-"""What every writer of a stream does, whatever its events mean.
+"""The common writer of a stream, for workflows and phase machines.
 
-A command has a claim and is carried out once. What others did to the files is recorded before it.
-It is decided on a state; where somebody else appends in between, it is decided again on the newer
-state. A refusal is kept for audit. Staged workflows and phase machines share this.
+A command has a claim and is carried out once. Foreign changes of the files are recorded before it.
+It is decided on a state, and decided again on a newer state if another program appends meanwhile.
+Refusals are kept for audit.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
-from eventstore.chain import canonical, digest
+from eventstore.chain import canonical_json, sha256_hex
 from eventstore.errors import WrongExpectedVersion
 from eventstore.event import Actor, NewEvent
 from eventstore.store import Appended, Claim, EventStore, Expected, Refusal
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
     from lifecycle.payload.models import Payload
     from lifecycle.state.workflow import Workflow
 
-#: How often a command is decided again because somebody else appended in between.
+#: Maximum number of times a command is decided again after another program appended.
 CONFLICT_RETRIES = 50
 
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """What every write takes.
+    """The options of every write.
 
-    ``occurred_at`` is when it was so (UTC, the log's form), now where it is None.
-    ``occurred_each`` says so of each command by itself, where they differ.
+    ``occurred_at`` is the time of the commands (UTC, the log's form), None for now.
+    ``occurred_each`` gives the time of each command if the times differ.
     """
 
     command_id: str | None = None
@@ -41,20 +41,20 @@ class WriteOptions:
     dry_run: bool = False
     occurred_at: str | None = None
     occurred_each: tuple[str | None, ...] = ()
-    #: What the command is told apart by where it is not its payloads.
+    #: Content that identifies the command, if its payloads do not.
     content: Any = None
-    #: A state that the caller has: decide on this state; on a version conflict reload the state
-    #: and decide again.
+    #: A state that the caller already has. The command is decided on this state.
+    #: After a version conflict, the state is loaded again.
     known: Workflow | None = None
-    #: The version expected is the head that the command is bound to: nothing may come between.
+    #: Whether the expected version is exactly the head, so that no event may come between.
     exact: bool = False
 
 
-#: A write with nothing said about it.
+#: The default options.
 PLAIN = WriteOptions()
 
 Planned: TypeAlias = "tuple[tuple[Payload, str], ...]"
-"""Payloads to be recorded, each with when it was so."""
+"""Payloads to be recorded, each with its time."""
 
 
 class Folded(Protocol):
@@ -62,7 +62,7 @@ class Folded(Protocol):
 
     @property
     def head(self) -> int:
-        """The version that it is of."""
+        """Return the version of the state."""
 
 
 S = TypeVar("S", bound=Folded)
@@ -79,19 +79,19 @@ class StreamWriter:
     clock: Clock
 
     def claim(self, commands: Sequence[Payload], options: WriteOptions) -> Claim:
-        """Return what the command is known by: its id, and the digest of what is asked.
+        """Return the claim of a command: its id, and the digest of its content.
 
-        Actor and time are no part of that.
+        The actor and the time are not part of the digest.
         """
         asked = options.content
         if asked is None:
             asked = [[command.type, command.as_json()] for command in commands]
-        return Claim(options.command_id or new_id(), digest(canonical(asked)))
+        return Claim(options.command_id or new_id(), sha256_hex(canonical_json(asked)))
 
     def first_answer(self, commands: Sequence[Payload], options: WriteOptions) -> Appended | None:
-        """Return what a command of this id and content recorded before, None if it is new.
+        """Return the events of an earlier command with this id and content, None for a new id.
 
-        Raises `CommandConflict` where the id was used for something else.
+        Raises `CommandConflict` if the id was used for another command.
         """
         if options.command_id is None or options.dry_run:
             return None
@@ -100,9 +100,9 @@ class StreamWriter:
     def new_events(
         self, planned: Planned, sessions: Iterable[int | None], first_id: str | None = None
     ) -> list[NewEvent]:
-        """Return the events to append, as this actor's; the first gets ``first_id``, if any.
+        """Return the events to append for this actor.
 
-        ``sessions``: the session that each event belongs to.
+        The first event gets ``first_id``, if given. ``sessions`` gives the session of each event.
         """
         ids = [first_id or new_id(), *(new_id() for _ in planned[1:])]
         return [
@@ -121,15 +121,16 @@ class StreamWriter:
         ]
 
     def record_found(self, facts: Sequence[Payload]) -> None:
-        """Record what was found in the files: it is so, whatever the rules say."""
+        """Record findings in the files as facts, without checking the rules."""
         at = utc_text(self.clock())
         planned = tuple((fact, at) for fact in facts)
         self._record(Actor("reconciler", self.actor.name), planned, Expected.STREAM_EXISTS)
 
     def record_of_file(self, file: str, taken: Planned, head: int) -> None:
-        """Record what others wrote into a file, as decided on version ``head``, by the file's name.
+        """Record what others wrote into a file, in the name of the file.
 
-        Who wrote it nobody knows. Raises `WrongExpectedVersion` where somebody was quicker.
+        The writer is unknown. ``head`` is the version of the decision. Raises
+        `WrongExpectedVersion` if another program appended first.
         """
         self._record(Actor("import", file), taken, head)
 
@@ -140,7 +141,7 @@ class StreamWriter:
         self.store.append(self.stream, events, expected=expected, claim=claim)
 
     def record_refusal(self, commands: Sequence[Payload], refusal: LifecycleError) -> None:
-        """Keep a refusal for audit; it is no event."""
+        """Store a refusal for audit. A refusal is not an event."""
         self.store.record_refusal(
             Refusal(
                 at=utc_text(self.clock()),
@@ -160,10 +161,10 @@ class StreamWriter:
         newest: Callable[[], S | None],
         options: WriteOptions,
     ) -> O:
-        """Have a command carried out on the state ``before``, anew where somebody was quicker.
+        """Carry out a command on the state ``before``, again if others append meanwhile.
 
-        Raises `WrongExpectedVersion` where the caller expects a version that is not the head, and
-        what the rules raise.
+        Raises `WrongExpectedVersion` if the caller expects another version than the head, or any
+        error of the rules.
         """
         for _ in range(CONFLICT_RETRIES):
             found = before.head if before is not None else 0
@@ -180,14 +181,14 @@ class StreamWriter:
         raise WrongExpectedVersion(self.stream, decided_on, head.version if head is not None else 0)
 
 
-def with_outside_changes(take_in: Callable[[], int], options: WriteOptions) -> WriteOptions:
-    """Record what others did to the files before the command, so that it stands in order.
+def record_outside_changes(take_in: Callable[[], int], options: WriteOptions) -> WriteOptions:
+    """Record foreign changes of the files before the command, and return the adjusted options.
 
-    ``take_in`` returns how many events that took. The version that the caller expects moves by as
-    much: what the command is decided on did not change.
+    ``take_in`` returns the number of recorded events, by which the version that the caller expects
+    is increased: the command's own decision did not change.
     """
     recorded = 0
-    # What the disk refuses here it refuses again once the command is recorded, and is told.
+    # An error of the disk here occurs again after the command is recorded, and is then reported.
     with suppress(FilesBehind):
         recorded = take_in()
     if options.expected_version is None or not recorded:
@@ -195,9 +196,9 @@ def with_outside_changes(take_in: Callable[[], int], options: WriteOptions) -> W
     return replace(options, expected_version=options.expected_version + recorded)
 
 
-def own_id(claim: Claim, options: WriteOptions) -> str | None:
-    """Return the id of a command's first event: the command's, unless the caller named that.
+def first_event_id(claim: Claim, options: WriteOptions) -> str | None:
+    """Return the id of a command's first event: the command's id, unless the caller chose that.
 
-    So a command of one event takes one entry in the log, and `events` shows one id for both.
+    Then `events` shows one id for a command of one event and its event.
     """
     return claim.command_id if options.command_id is None else None

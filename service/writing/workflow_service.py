@@ -1,4 +1,4 @@
-"""The write path: load, fold, decide, append, retry on conflict, bring the files up to date."""
+"""The write path: load, fold, decide, append, retry after a conflict, and update the files."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ from service.root.root import (
     Root,
     RootIs,
     add_former,
-    check_place,
-    identity,
     known_identity,
-    settled,
+    read_identity,
+    require_same_place,
+    settle_identity,
     was_here,
 )
 from service.writing.stream_writer import (
@@ -50,21 +50,22 @@ from service.writing.stream_writer import (
     Planned,
     StreamWriter,
     WriteOptions,
-    own_id,
-    with_outside_changes,
+    first_event_id,
+    record_outside_changes,
 )
+from wfctl_eventstore.extension import find_extension
 
 if TYPE_CHECKING:
     from lifecycle.payload.models import Payload
 
 
-def report(log: WorkflowLog, seen: Seen | None = None, place: Path = Path()) -> bytes:
-    """Return the report as the log has it now; raises `NoWorkflow` if nothing was created.
+def render_report(log: WorkflowLog, seen: Seen | None = None, place: Path = Path()) -> bytes:
+    """Return the current report. Raises `NoWorkflow` if there is no workflow.
 
-    All of it is of one version, whatever others record while it is made. ``seen`` is what a look
-    at the files found; ``place`` the folder that the report is to lie in, relative to the root.
+    The report shows one version, even if others append meanwhile. ``seen`` is the result of a check
+    of the files; ``place`` is the report's folder, relative to the root.
     """
-    from projections.files.facts import facts_of  # few writes have a report to make
+    from projections.files.facts import facts_of  # needed by the few writes that create a report
     from projections.files.report import render
 
     state = log.replayed()
@@ -72,34 +73,36 @@ def report(log: WorkflowLog, seen: Seen | None = None, place: Path = Path()) -> 
     return render(facts, seen, root=os.path.relpath(os.curdir, place))
 
 
-def write_due(root: Root, log: WorkflowLog, path: str | None, seen: Seen | None = None) -> None:
-    """Write the report that a completion names, unless it is there; nobody's file is overwritten.
+def write_due_report(
+    root: Root, log: WorkflowLog, path: str | None, seen: Seen | None = None
+) -> None:
+    """Write the report of a completion unless the file exists. Never overwrites a file.
 
-    ``path`` is relative to the root, None if none is due. Raises `FilesBehind` where the disk
-    does not let it; the next command that writes tries again.
+    ``path`` is relative to the root, or None if no report is due. Raises `FilesBehind` if the disk
+    fails; the next write command tries again.
     """
-    # A path that no command of ours records was put into the log: no report is due there.
+    # No command of wfctl recorded this path in the log, so no report is written there.
     if path is None or not is_report(path) or os.path.lexists(root.path / path):
         return
     try:
         with place_within(root.path, path, make=True) as place:
-            write_whole(place, report(log, seen, Path(path).parent))
+            write_whole(place, render_report(log, seen, Path(path).parent))
     except (OSError, EventStoreError, OutsideRoot) as error:
         head = log.store.head(log.stream)
         raise FilesBehind(head.version if head else 0, error) from error
 
 
-def write_to(path: Path, content: bytes) -> None:
-    """Write a report whole; folders above it are made."""
+def write_report_to(path: Path, content: bytes) -> None:
+    """Write a whole report, and create the folders above it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, content)
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a write did, or would do: the events recorded, those planned, the state after.
+    """The result of a write: recorded events, planned events, and the state after them.
 
-    ``stands`` is the state that the log is in: that before if nothing was recorded.
+    ``stands`` is the state of the log, which is the previous state if nothing was recorded.
     """
 
     events: tuple[RecordedEvent, ...]
@@ -123,7 +126,7 @@ class Service:
         self.files = WorkflowFiles(root, log, self.writer.record_found, self._close_fulfilled)
 
     def acting_as(self, kind: str) -> Service:
-        """Return this service with the same caller in another role: reconciler, runner."""
+        """Return this service with the same caller in another role, such as runner."""
         return Service(self.root, self.log, Actor(kind, self.actor.name), self.clock)
 
     def _close_fulfilled(self, state: Workflow) -> list[Payload]:
@@ -132,7 +135,7 @@ class Service:
         return close_fulfilled(self.root, self.log, state)
 
     def state(self) -> Workflow:
-        """Return the state now; raises `NoWorkflow` if nothing was created yet."""
+        """Return the current state. Raises `NoWorkflow` if there is no workflow."""
         return self.log.current()
 
     @cached_property
@@ -141,11 +144,11 @@ class Service:
         return known_identity(self.root, lambda: next(events, None))
 
     def settle_place(self, how: RootIs | None) -> None:
-        """See that the root is where it was, or take down ``how`` it came here.
+        """Check that the root is at its known place, or record ``how`` it came here.
 
-        Raises `RootElsewhere` if nobody says.
+        Raises `RootElsewhere` if the place changed and ``how`` is None.
         """
-        here = settled(self.root, self._known, how)
+        here = settle_identity(self.root, self._known, how)
         if how is None:
             return
         if here is not None:
@@ -156,8 +159,8 @@ class Service:
             self._take_in_former_hosts()
 
     def _take_in_former_hosts(self) -> None:
-        """Take down that what was begun here under another host's name is this root's own."""
-        here = identity(self.root.path)
+        """Record former host names, so that attempts under these names belong to this root."""
+        here = read_identity(self.root.path)
         newest = (stage.attempt for stage in self.state().stages.values())
         places = {(one.root, one.host) for one in newest if one is not None and one.host}
         others = [
@@ -171,20 +174,20 @@ class Service:
             self.handle(p.NoteLogged(text=f"Root moved from {hosts} to {here['host']}"))
 
     def handle(self, *commands: Payload, options: WriteOptions = PLAIN) -> Outcome:
-        """Carry out the commands, all or nothing, and bring the files up to date.
+        """Carry out the commands, all or nothing, and update the files.
 
-        Raises what the rules raise (and records the refusal), `WrongExpectedVersion`,
+        Raises the errors of the rules (and records the refusal), `WrongExpectedVersion`,
         `CommandConflict`, `FilesBehind`, `RootElsewhere`, `AnotherLog`.
         """
         if not options.dry_run:
-            check_place(self.root, self._known)
+            require_same_place(self.root, self._known)
             self.log.approvals.require_not_swapped()
         first = self.first_answer(options, *commands)
         if first is not None:
             return first
         claim = self.writer.claim(commands, options)
         if not (options.dry_run or options.exact):
-            options = with_outside_changes(self.files.take_in, options)
+            options = record_outside_changes(self.files.take_in, options)
         try:
             return self._decided(commands, claim, options)
         except (Refused, NeedsConsent) as refusal:
@@ -193,18 +196,18 @@ class Service:
             raise
 
     def take_over(self, planned: Planned, options: WriteOptions) -> Outcome:
-        """Record a history of another's keeping as the beginning of this stream.
+        """Record an imported history as the start of this stream.
 
-        No rule decides on it: it was so. Raises `WrongExpectedVersion` where the stream is not
-        empty, `FilesBehind`.
+        No rule checks the history. Raises `WrongExpectedVersion` if the stream is not empty, or
+        `FilesBehind`.
         """
         claim = self.writer.claim((), options)
         return self._append(None, planned, claim, options)
 
     def first_answer(self, options: WriteOptions, *commands: Payload) -> Outcome | None:
-        """Return what a command of this id and content did before, None if it is new.
+        """Return the result of an earlier command with this id and content, None for a new id.
 
-        Raises `CommandConflict` where the id was used for something else.
+        Raises `CommandConflict` if the id was used for another command.
         """
         first = self.writer.first_answer(commands, options)
         if first is None:
@@ -214,7 +217,7 @@ class Service:
         return Outcome(first.events, (), state, repeated=True, stands=state)
 
     def rehearse(self, *commands: Payload) -> Outcome:
-        """Return what the commands would yield now; a refusal is recorded as one."""
+        """Return the events that the commands would yield now. A refusal is recorded."""
         try:
             return plan_writes(self.state(), commands, WriteOptions(), self.clock)
         except (Refused, NeedsConsent) as refusal:
@@ -224,7 +227,9 @@ class Service:
     def _decided(self, commands: Sequence[Payload], claim: Claim, options: WriteOptions) -> Outcome:
         def carried_out(before: Workflow | None) -> Outcome:
             outcome = plan_writes(before, commands, options, self.clock)
-            planned = tuple((self._placed(payload), at) for payload, at in outcome.planned)
+            planned = tuple(
+                (self._choose_report_path(payload), at) for payload, at in outcome.planned
+            )
             if options.dry_run or not planned:
                 return replace(outcome, planned=planned)
             return self._append(before, planned, claim, options)
@@ -232,9 +237,9 @@ class Service:
         before = options.known or self.log.state()
         return self.writer.decided(carried_out, before, self.log.state, options)
 
-    def _placed(self, payload: Payload) -> Payload:
-        """Give the report of a workflow that is completed now a place at which nothing lies."""
-        if payload.type != "workflow.completed":  # most commands load no models
+    def _choose_report_path(self, payload: Payload) -> Payload:
+        """Return the payload with a free path for the report of a workflow that completes now."""
+        if payload.type != "workflow.completed":  # most commands import no models
             return payload
         asked = cast("p.WorkflowCompleted", payload).report
         if asked is None:
@@ -247,40 +252,40 @@ class Service:
         self, before: Workflow | None, planned: Planned, claim: Claim, options: WriteOptions
     ) -> Outcome:
         expected = before.head if before is not None else Expected.NO_STREAM
-        sessions = _sessions(before, planned)
-        events = self.writer.new_events(planned, sessions, own_id(claim, options))
+        sessions = _assign_sessions(before, planned)
+        events = self.writer.new_events(planned, sessions, first_event_id(claim, options))
         appended = self.log.store.append(self.log.stream, events, expected=expected, claim=claim)
         state = self.log.evolve(before, iter(appended.events))
         if state is None:
-            raise NoWorkflow("appended to a stream that holds no workflow")
+            raise NoWorkflow("the event was added to a stream of the log that contains no workflow")
         self.files.bring_up_to_date(before)
         self._keep_fold(state)
         if not (state.session.is_open and state.session.driven):
-            # A loop that is at work ends its session first, so that its end is told too.
+            # A running loop ends its session first, so that the report includes this end.
             self.write_report(state)
         return Outcome(appended.events, planned, state, appended.repeated, state)
 
     def write_report(self, state: Workflow, seen: Seen | None = None) -> None:
-        """Write the report of a completed workflow where it is due; raises `FilesBehind`."""
+        """Write the report of a completed workflow if it is due. Raises `FilesBehind`."""
         if state.workflow_status == "completed":
-            write_due(self.root, self.log, state.report, seen)
+            write_due_report(self.root, self.log, state.report, seen)
 
     def _keep_fold(self, state: Workflow) -> None:
-        """Keep the fold; the history's tables go on when the log grew by some hundred events."""
+        """Store the state, and update the history's tables after some hundred events."""
         try:
             if self.log.keep_fold(state):
-                from service.sql.tables import HistoryTables
-
-                HistoryTables(self.root.address, self.log).catch_up(2 * FOLD_EVERY)
+                history = find_extension("history")
+                if history is not None:
+                    history.catch_up_tables(self.root.address, self.log, 2 * FOLD_EVERY)
         except EventStoreError as error:
-            # What was asked is recorded: an error must not read as if it were not.
+            # The command was recorded, so the message must not look as if it was not.
             raise FilesBehind(state.head, error) from error
 
 
-def _sessions(before: Workflow | None, planned: Planned) -> Iterator[int | None]:
-    """Yield the session that each event belongs to: one's beginning and end belong to it.
+def _assign_sessions(before: Workflow | None, planned: Planned) -> Iterator[int | None]:
+    """Yield the session of each event. The start and end of a session belong to it.
 
-    What was imported belongs to the session that the lines above it say has begun.
+    Imported events belong to the session that earlier lines started.
     """
     session = before.session.count if before is not None and before.session.is_open else None
     for payload, _ in planned:
@@ -297,7 +302,7 @@ def _sessions(before: Workflow | None, planned: Planned) -> Iterator[int | None]
 def plan_writes(
     state: Workflow | None, commands: Sequence[Payload], options: WriteOptions, clock: Clock
 ) -> Outcome:
-    """Return what the commands would yield in ``state``; nothing is written."""
+    """Return the events that the commands would yield in ``state``, and write nothing."""
     at = options.occurred_at or utc_text(clock())
     moments = options.occurred_each or (None,) * len(commands)
     asked = [(command, own or at) for command, own in zip(commands, moments, strict=True)]
@@ -308,7 +313,7 @@ def plan_writes(
 
 
 def planned_state(planned: Planned) -> Workflow:
-    """Return the state that a whole stream of ``planned`` events would yield."""
+    """Return the state after a whole stream of ``planned`` events."""
     facts = [
         Fact(payload.type, payload.as_json(), at, number)
         for number, (payload, at) in enumerate(planned, 1)

@@ -1,4 +1,4 @@
-"""The workflow of the crash tests: processes of its own, and none left."""
+"""Fixture: the workflow of the crash tests, whose processes end with the test."""
 
 from __future__ import annotations
 

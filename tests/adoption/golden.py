@@ -1,4 +1,4 @@
-"""What the golden files hold of findings."""
+"""Read findings and golden files in the same format."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from service.adoption.adopt import survey
-from service.adoption.versions import read_sources
+from extensions.adoption.adopt import collect_findings
+from extensions.adoption.versions import read_sources
 from tests.adoption.support import GOLDEN, NOW
 
 
 def found_in(folder: Path, *, git: bool = False) -> list[dict[str, Any]]:
-    """Return the findings on a folder as a golden file holds them.
+    """Return the findings on a folder in the format of a golden file.
 
-    A commit is its number, 1 for the oldest; of a changed definition only its name is kept.
+    A commit is its number, 1 for the oldest. Of a changed definition only its name is kept.
     """
     sources = read_sources(folder, now=NOW, git=git, zone=None)
     numbers = {commit: number for number, commit in enumerate([*_commits(folder), None], 1)}
-    found = [finding.to_dict() for finding in survey(sources)]
+    found = [finding.to_dict() for finding in collect_findings(sources)]
     for finding in found:
         finding["commit"] = numbers[finding["commit"]]
         if finding["kind"] == "unamended_change":
@@ -28,7 +28,7 @@ def found_in(folder: Path, *, git: bool = False) -> list[dict[str, Any]]:
 
 
 def _commits(folder: Path) -> list[str]:
-    """Return the commits of a folder but the newest, which is the files on disk."""
+    """Return the commits of a folder without the newest, which equals the files on disk."""
     if not (folder / ".git").exists():
         return []
     listed = subprocess.run(

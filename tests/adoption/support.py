@@ -1,4 +1,4 @@
-"""Workflows of somebody else's, written down and imported as a caller would."""
+"""Write workflows of the original protocol, and import them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.need import HISTORIES, NO_HISTORIES, need, need_programs
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "adoption"
 STATE, LOG = "workflow-state.json", "progress.log"
 
-#: The seven states, by workflow and order.
+#: The seven states, sorted by workflow and time.
 STATES = [
     "bead-spring-rg/1-7726f15",
     "bead-spring-rg/2-22a6301",
@@ -27,19 +27,19 @@ STATES = [
     "bead-spring-rg-mpi-hpc/2-2b68b55",
 ]
 
-#: A time later than everything in the histories, the same whenever the tests run.
+#: A fixed time after all events of the histories.
 NOW = "2026-05-01T00:00:00.000000Z"
 
 
 def history(name: str) -> Path:
-    """Return the folder of a real history, or skip where it is not here."""
+    """Return the folder of a real history, or skip the test if it is not available."""
     folder = HISTORIES / name
     need(folder.is_dir(), f"{NO_HISTORIES} ({name})")
     return folder
 
 
 def copied(source: Path, target: Path) -> Path:
-    """Copy a folder so that it can be written to."""
+    """Copy a folder, and make the copy writable."""
     shutil.copytree(source, target)
     for path in [target, *target.rglob("*")]:
         path.chmod(0o755 if path.is_dir() else 0o644)
@@ -47,7 +47,7 @@ def copied(source: Path, target: Path) -> Path:
 
 
 def stage(number: int, status: str = "pending", **more: Any) -> dict[str, Any]:
-    """Return a stage's entry, depending on the one before it."""
+    """Return a stage that depends on the previous stage."""
     needs = [f"stage-{number - 1}"] if number > 1 else []
     return {
         "id": f"stage-{number}",
@@ -58,7 +58,7 @@ def stage(number: int, status: str = "pending", **more: Any) -> dict[str, Any]:
 
 
 def document(*stages: dict[str, Any], **more: Any) -> dict[str, Any]:
-    """Return a state's document."""
+    """Return the document of a state file."""
     return {
         "workflow_id": "melt-2026-03-31",
         "version": 1,
@@ -78,7 +78,7 @@ def document(*stages: dict[str, Any], **more: Any) -> dict[str, Any]:
 
 
 def write_files(folder: Path, state: Any, log: str | bytes = "") -> Path:
-    """Write a state and a log, and return the folder."""
+    """Write a state file and a log, and return the folder."""
     folder.mkdir(exist_ok=True)
     text = state if isinstance(state, str) else json.dumps(state, indent=2, ensure_ascii=False)
     (folder / STATE).write_text(text, "utf-8")
@@ -87,7 +87,7 @@ def write_files(folder: Path, state: Any, log: str | bytes = "") -> Path:
 
 
 def log_of(*messages: str, start: int = 10) -> str:
-    """Return a log with a minute between its lines, from ``start`` o'clock on."""
+    """Return a log with one minute between its lines, starting at ``start`` o'clock."""
     return "".join(
         f"[2026-03-31T{start + n // 60:02d}:{n % 60:02d}:00Z] {text}\n"
         for n, text in enumerate(messages)
@@ -95,12 +95,12 @@ def log_of(*messages: str, start: int = 10) -> str:
 
 
 def import_(folder: Path, *arguments: str) -> Answer:
-    """Import a folder for its JSON, in this process."""
+    """Import a folder in this process, with JSON output."""
     return call("import", str(folder), "-o", "json", *arguments)
 
 
 def imported(folder: Path, *arguments: str) -> Place:
-    """Import a folder, which must go well, and return it as a root."""
+    """Import a folder, check that it succeeds, and return the root."""
     answer = import_(folder, "--consent", "trust", *arguments)
     assert answer.code == 0, answer
     return Place(folder)
@@ -121,7 +121,7 @@ def of_kind(answer: Answer, kind: str) -> list[tuple[str, int, str]]:
 
 
 def committed(folder: Path, sources: Sequence[Path]) -> Path:
-    """Make a git repository whose commits are the states of ``sources``, a day apart."""
+    """Create a git repository whose commits are the states of ``sources``, one day apart."""
     folder.mkdir()
     _git(folder, "init", "--quiet")
     for day, source in enumerate(sources, 3):
@@ -133,15 +133,15 @@ def committed(folder: Path, sources: Sequence[Path]) -> Path:
 
 
 def commit(folder: Path, date: str) -> None:
-    """Commit the files as of a date."""
+    """Commit the files with the given date."""
     _git(folder, "add", STATE, LOG)
     _git(folder, "commit", "--quiet", "--allow-empty", "-m", "state", date=date)
 
 
 def git_identity(date: str = "2026-04-01T00:00:00Z") -> dict[str, str]:
-    """Return the environment that tells git who commits and when.
+    """Return the environment that sets the author and the date of git commits.
 
-    Git refuses to commit for a user account that has configured no name.
+    Git refuses to commit for a user without a configured name.
     """
     fields = {"NAME": "A", "EMAIL": "a@example.org", "DATE": date}
     return {

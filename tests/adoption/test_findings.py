@@ -1,4 +1,4 @@
-"""Each kind of finding, on the smallest files that show it."""
+"""Each kind of import finding, on minimal files that cause it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TO_COMPLETED = ["ready", "preparing", "post_processing", "completed"]
 
 
 def steps(stage: str, *statuses: str) -> list[str]:
-    """Return the lines that take a stage through statuses."""
+    """Return log lines that change the status of a stage."""
     return [f"{stage} (S): status -> {status}" for status in statuses]
 
 
@@ -27,14 +27,14 @@ def done(number: int = 1, **more: Any) -> dict[str, Any]:
 def found(
     folder: Path, state: Any, log: str, kind: str, *options: str
 ) -> list[tuple[str, int, str]]:
-    """Return the findings of a kind in files as written."""
+    """Write files, and return the findings of one kind."""
     answer = s.import_(s.write_files(folder / "w", state, log), "--dry-run", *options)
     assert answer.code == 0, answer
     return s.of_kind(answer, kind)
 
 
-def test_an_orderly_workflow_has_no_findings(tmp_path: Path) -> None:
-    """What follows the protocol to the second is not complained of."""
+def test_workflow_that_follows_the_protocol_has_no_findings(tmp_path: Path) -> None:
+    """Exact times and valid transitions cause no finding."""
     log = s.log_of("Workflow created: melt. 1 stages.", *steps("stage-1", *TO_COMPLETED))
     answer = s.import_(s.write_files(tmp_path / "w", s.document(done()), log), "--dry-run")
     assert answer.data["findings"] == []
@@ -49,16 +49,16 @@ def test_an_orderly_workflow_has_no_findings(tmp_path: Path) -> None:
         (["running"], 1, "pending -> running"),
     ],
 )
-def test_a_transition_that_does_not_exist(
+def test_illegal_transition_is_a_finding(
     statuses: list[str], line: int, evidence: str, tmp_path: Path
 ) -> None:
-    """The step and the one before it are named with their lines."""
+    """The finding names both steps with their lines."""
     log = s.log_of(*steps("stage-1", *statuses))
     assert (s.LOG, line, evidence) in found(tmp_path, s.document(), log, "illegal_transition")
 
 
-def test_a_retry_makes_a_failed_stage_ready_but_not_running(tmp_path: Path) -> None:
-    """failed, retry, preparing is in order; failed, retry, running is not."""
+def test_retry_makes_a_failed_stage_ready_but_not_running(tmp_path: Path) -> None:
+    """failed, retry, preparing is valid; failed, retry, running is a finding."""
     start = steps("stage-1", "ready", "preparing", "failed")
     again = "stage-1: retry #1 after fix: more memory"
     log = s.log_of(
@@ -69,59 +69,61 @@ def test_a_retry_makes_a_failed_stage_ready_but_not_running(tmp_path: Path) -> N
     ]
 
 
-def test_a_status_that_the_log_does_not_lead_to(tmp_path: Path) -> None:
-    """The state says completed, the log's last word is ready."""
+def test_status_that_contradicts_the_log_is_a_finding(tmp_path: Path) -> None:
+    """The state says completed, but the last status in the log is ready."""
     log = s.log_of(*steps("stage-1", "ready"))
     claims = found(tmp_path, s.document(done()), log, "missing_step")
     assert [evidence for _, _, evidence in claims] == [
-        "completed in the state, ready by the log (line 1)"
+        "completed in the state, ready in the log (line 1)"
     ]
 
 
-def test_a_stage_made_ready_before_what_it_depends_on_was_completed(tmp_path: Path) -> None:
-    """The dependency and its status then are named."""
+def test_stage_readied_before_its_dependency_completed_is_a_finding(tmp_path: Path) -> None:
+    """The finding names the dependency and its status at that time."""
     log = s.log_of(*steps("stage-1", "ready"), *steps("stage-2", "ready"))
     state = s.document(s.stage(1, "ready"), s.stage(2, "ready"))
     assert found(tmp_path, state, log, "missing_step") == [
-        (s.LOG, 2, "ready while stage-1 was ready")
+        (s.LOG, 2, "ready although stage-1 was ready")
     ]
 
 
-def test_a_remote_job_that_never_ran(tmp_path: Path) -> None:
-    """Only a synchronous job may pass over running."""
+def test_remote_job_without_running_status_is_a_finding(tmp_path: Path) -> None:
+    """Only a synchronous job may skip the status running."""
     profiles = {"hpc": {"type": "remote", "batch_type": "Slurm"}}
     state = s.document(done(backend="hpc"), backend_profiles=profiles)
     log = s.log_of(*steps("stage-1", *TO_COMPLETED))
     assert [line for _, line, _ in found(tmp_path, state, log, "missing_step")] == [3]
 
 
-def test_a_workflow_completed_before_its_stages(tmp_path: Path) -> None:
-    """Both the log's claim and the state's are found."""
+def test_workflow_completed_before_its_stages_is_a_finding(tmp_path: Path) -> None:
+    """The claims of the log and of the state are two findings."""
     state = s.document(s.stage(1), workflow_status="completed")
     log = s.log_of("Workflow completed. All 1 stages verified.")
     assert [file for file, _, _ in found(tmp_path, state, log, "missing_step")] == [s.LOG, s.STATE]
 
 
-def test_a_status_claimed_twice_and_a_word_that_is_none(tmp_path: Path) -> None:
-    """Neither changes anything, and both are said."""
+def test_repeated_and_unknown_statuses_are_findings(tmp_path: Path) -> None:
+    """Neither of them changes the imported state."""
     log = s.log_of(*steps("stage-1", "ready", "ready", "finished"))
     answer = s.import_(s.write_files(tmp_path / "w", s.document(s.stage(1, "ready")), log))
-    assert s.of_kind(answer, "repeated_status") == [(s.LOG, 2, "ready since line 1 already")]
+    assert s.of_kind(answer, "repeated_status") == [
+        (s.LOG, 2, "the status is ready since line 1 already")
+    ]
     assert s.of_kind(answer, "unknown_status") == [(s.LOG, 3, "finished")]
 
 
-def test_a_stage_that_the_state_does_not_have(tmp_path: Path) -> None:
-    """A line on a stage that was removed is kept and said."""
+def test_line_about_an_unknown_stage_is_a_finding(tmp_path: Path) -> None:
+    """The log line of a removed stage is kept."""
     log = s.log_of(*steps("stage-7", "ready"))
     assert [line for _, line, _ in found(tmp_path, s.document(), log, "unknown_stage")] == [1]
 
 
-def test_a_stage_skipped_without_an_amendment(tmp_path: Path) -> None:
-    """Only a person's decision skips a stage."""
+def test_stage_skipped_without_an_amendment_is_a_finding(tmp_path: Path) -> None:
+    """Only the decision of a person skips a stage."""
     log = s.log_of(*steps("stage-1", "skipped"))
     state = s.document(s.stage(1, "skipped"))
     assert found(tmp_path, state, log, "unamended_change") == [
-        (s.LOG, 1, "pending -> skipped takes an amendment")
+        (s.LOG, 1, "pending -> skipped needs an amendment")
     ]
     record = {"id": "amend-1", "type": "stage_skip", "stage_id": "stage-1"}
     agreed = s.document(s.stage(1, "skipped"), amendments=[record])
@@ -129,28 +131,30 @@ def test_a_stage_skipped_without_an_amendment(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("count", "kind"), [(0, "uncounted_retry"), (3, "unlogged_retry")])
-def test_a_retry_count_that_is_not_the_log_s(count: int, kind: str, tmp_path: Path) -> None:
-    """Both are told: retries that are not counted, and a count without retries."""
+def test_retry_count_that_contradicts_the_log_is_a_finding(
+    count: int, kind: str, tmp_path: Path
+) -> None:
+    """The count may be higher or lower than the number of logged retries."""
     lines = steps("stage-1", "ready", "preparing", "failed")
     log = s.log_of(*lines, "stage-1: retry #1 after fix: more memory")
     state = s.document(s.stage(1, "ready", retry_count=count))
-    evidence = f"retry_count {count}, retried 1 times by the log"
+    evidence = f"retry_count is {count}, but the log has 1 retries"
     assert [e[: len(evidence)] for _, _, e in found(tmp_path, state, log, kind)] == [evidence]
 
 
-def test_a_launch_time_older_than_the_attempt(tmp_path: Path) -> None:
-    """The retry was launched, and launched_at still is the first attempt's."""
+def test_launch_time_older_than_the_attempt_is_a_finding(tmp_path: Path) -> None:
+    """After a retry, launched_at is still the time of the first attempt."""
     process = {"submission_json": "stage-1/submission.json", "launched_at": "2026-03-31T10:02:00Z"}
     state = s.document(s.stage(1, "running", running_process=process, retry_count=1))
     once = ["ready", "preparing", "running", "failed"]
     log = s.log_of(*steps("stage-1", *once, "ready", "preparing", "running"))
     assert [e for _, _, e in found(tmp_path, state, log, "stale_launch")] == [
-        "2026-03-31T10:02:00Z, launched 2026-03-31T10:06:00Z by the log (line 7)"
+        "2026-03-31T10:02:00Z, but the log has the launch at 2026-03-31T10:06:00Z (line 7)"
     ]
 
 
-def test_an_output_that_is_named_but_missing(tmp_path: Path) -> None:
-    """Only what a completed stage must have is asked for."""
+def test_missing_output_of_a_completed_stage_is_a_finding(tmp_path: Path) -> None:
+    """Outputs of unfinished stages may be missing."""
     folder = tmp_path / "w"
     (folder / "stage-1").mkdir(parents=True)
     (folder / "stage-1" / "a.txt").write_text("a", "utf-8")
@@ -160,19 +164,19 @@ def test_an_output_that_is_named_but_missing(tmp_path: Path) -> None:
     assert [evidence for _, _, evidence in missing] == ["stage-1/b.txt"]
 
 
-def test_session_numbers_that_do_not_follow(tmp_path: Path) -> None:
-    """A gap in the log, and a count in the state that is another."""
+def test_inconsistent_session_numbers_are_findings(tmp_path: Path) -> None:
+    """The log has a gap, and the state has another number of sessions."""
     log = s.log_of("Session 1 started. Workflow: melt", "Session 3 started. Workflow: melt")
     state = s.document(session_config={"session_count": 2})
     gaps = found(tmp_path, state, log, "session_gap")
     assert [evidence for _, _, evidence in gaps] == [
-        "session 3 after 1",
-        "session_count 2, the log's last session is 3",
+        "session 3 follows 1",
+        "session_count is 2, but the last session in the log is 3",
     ]
 
 
-def test_times_that_say_little_or_stand_wrong(tmp_path: Path) -> None:
-    """No seconds, no offset, out of order, in the future, no time at all."""
+def test_imprecise_and_unordered_times_are_findings(tmp_path: Path) -> None:
+    """The log has times without seconds, without offset, out of order, in the future, and none."""
     log = (
         "[2026-03-31 10:00] a\n[2026-03-31T10:05:00] b\n[2026-03-31T09:00:00Z] c\n"
         "[2999-01-01T00:00:00Z] d\njust text\n"
@@ -191,8 +195,8 @@ def test_times_that_say_little_or_stand_wrong(tmp_path: Path) -> None:
     }
 
 
-def test_times_in_the_state_are_judged_as_those_in_the_log(tmp_path: Path) -> None:
-    """A stage that ended before it began, and times without seconds or offset."""
+def test_times_in_the_state_are_checked_like_those_in_the_log(tmp_path: Path) -> None:
+    """A stage ended before its start, and times lack seconds or offsets."""
     stage = done(started_at="2026-03-31 11:00", completed_at="2026-03-31T10:59:00Z")
     state = s.document(stage, created="soon")
     log = s.log_of(*steps("stage-1", *TO_COMPLETED))
@@ -201,8 +205,8 @@ def test_times_in_the_state_are_judged_as_those_in_the_log(tmp_path: Path) -> No
     assert {"no_seconds", "no_offset", "out_of_order", "undated"} <= told
 
 
-def test_the_same_second_for_what_cannot_have_been_at_once(tmp_path: Path) -> None:
-    """A stage runs when what it depends on is completed, not in the same second."""
+def test_identical_times_of_dependent_steps_are_a_finding(tmp_path: Path) -> None:
+    """A stage cannot start in the same second in which its dependency completed."""
     same = "2026-03-31T10:03:00Z"
     process = {"submission_json": "stage-2/submission.json", "launched_at": same}
     state = s.document(done(), s.stage(2, "running", running_process=process))
@@ -217,8 +221,8 @@ def test_the_same_second_for_what_cannot_have_been_at_once(tmp_path: Path) -> No
     assert places == [(s.LOG, 7), (s.STATE, launched)]
 
 
-def test_fields_that_nobody_specified_or_that_are_not_there(tmp_path: Path) -> None:
-    """They are named with their line, wherever they are."""
+def test_unknown_and_missing_fields_are_findings(tmp_path: Path) -> None:
+    """Each finding names the line, at every level of the document."""
     stage = s.stage(1, "running", verification={"ok": True}, running_process={"pid": 1})
     log = s.log_of(*steps("stage-1", "ready", "preparing", "running"))
     answer = s.import_(s.write_files(tmp_path / "w", s.document(stage, owner="me"), log))
@@ -227,8 +231,8 @@ def test_fields_that_nobody_specified_or_that_are_not_there(tmp_path: Path) -> N
     assert [e for _, _, e in s.of_kind(answer, "missing_field")] == ["submission_json"]
 
 
-def test_an_amended_definition_is_no_finding(tmp_path: Path) -> None:
-    """Of two parameters that changed between commits only the one without a record is told."""
+def test_amended_definition_is_no_finding(tmp_path: Path) -> None:
+    """Two parameters changed between commits, and only the one without an amendment is reported."""
     folder = tmp_path / "w"
     record = {"id": "amend-1", "type": "parameter_change", "stage_id": "stage-1"}
     changes = {"parameters": {"dt": {"old": 0.005, "new": 0.002}}}
@@ -245,8 +249,8 @@ def test_an_amended_definition_is_no_finding(tmp_path: Path) -> None:
     assert [evidence for _, _, evidence in changed] == ["parameters.n: 1 -> 2"]
 
 
-def test_a_committed_version_that_cannot_be_read_is_told_and_passed_over(tmp_path: Path) -> None:
-    """The broken commit is named; the versions around it are imported."""
+def test_unreadable_committed_version_is_reported_and_skipped(tmp_path: Path) -> None:
+    """The finding names the commit, and the other versions are imported."""
     good, broken = tmp_path / "good", tmp_path / "broken"
     s.write_files(good, s.document())
     s.write_files(broken, '{"workflow_id": ')
@@ -258,7 +262,7 @@ def test_a_committed_version_that_cannot_be_read_is_told_and_passed_over(tmp_pat
 
 
 def test_findings_are_recorded_with_the_import(tmp_path: Path) -> None:
-    """They are in the first event, as the command told them."""
+    """The first event has the same findings as the answer."""
     folder = s.write_files(tmp_path / "w", s.document(owner="me"), "no time\n")
     told = s.import_(folder).data["findings"]
     first = Place(folder).done("events", "--type", "workflow.imported")[0]
@@ -266,16 +270,16 @@ def test_findings_are_recorded_with_the_import(tmp_path: Path) -> None:
     assert {"undated", "unknown_field"} == {finding["kind"] for finding in told}
 
 
-def test_times_without_offset_are_read_as_the_state_s_own_clock(tmp_path: Path) -> None:
-    """Where created shows the same clock as the first line, its offset is theirs."""
+def test_times_without_offset_use_the_offset_of_the_state(tmp_path: Path) -> None:
+    """If `created` shows the time of the first line, its offset applies to the log."""
     state = s.document(created="2026-03-31T10:00:00+02:00")
     root = s.imported(s.write_files(tmp_path / "w", state, "[2026-03-31 10:00] hello\n"))
     line = root.done("events", "--type", "line.imported")[0]
     assert line["occurred_at"] == "2026-03-31T08:00:00.000000Z"
 
 
-def test_what_is_left_or_missing_around_a_workflow_is_found(tmp_path: Path) -> None:
-    """A process on a stage that is over, a report and a machine file that are not there."""
+def test_leftover_and_missing_parts_of_a_workflow_are_findings(tmp_path: Path) -> None:
+    """A completed stage has a process, and a report and a machine file are missing."""
     process = {"submission_json": "x", "launched_at": "2026-03-31T10:00:00Z", "tmux_session": "t1"}
     stages = [
         s.stage(1, "completed", running_process=process),
@@ -292,7 +296,7 @@ def test_what_is_left_or_missing_around_a_workflow_is_found(tmp_path: Path) -> N
     (folder / "machines" / "here.json").write_text("{}")
     answer = s.import_(folder, "--dry-run")
     assert [text for *_, text in s.of_kind(answer, "left_process")] == [
-        "completed, and it names t1"
+        "the stage is completed, but running_process still names t1"
     ]
     assert [text for *_, text in s.of_kind(answer, "missing_machine")] == ["machines/hpc.json"]
     assert s.of_kind(answer, "missing_report") == [("progress.log", 1, "docs/report.md")]
@@ -301,8 +305,8 @@ def test_what_is_left_or_missing_around_a_workflow_is_found(tmp_path: Path) -> N
     assert s.of_kind(s.import_(folder, "--dry-run"), "missing_report") == []
 
 
-def test_a_history_begun_anew_is_told_as_such(tmp_path: Path) -> None:
-    """Seventy definitions that were made anew are one finding, and none of them was changed."""
+def test_restarted_history_is_one_finding(tmp_path: Path) -> None:
+    """Seventy redefined stages are not reported as changed definitions."""
     names = [s.STATES[0], s.STATES[1]]
     folder = s.committed(tmp_path / "w", [s.history(name) for name in names])
     answer = s.import_(folder, "--git", "--dry-run")
@@ -312,8 +316,8 @@ def test_a_history_begun_anew_is_told_as_such(tmp_path: Path) -> None:
     assert not {"unamended_change", "rewritten_log"} & set(s.kinds(answer))
 
 
-def test_a_new_date_alone_begins_nothing_anew(tmp_path: Path) -> None:
-    """The log goes on, so a change of a definition is one."""
+def test_new_creation_date_alone_is_no_restart(tmp_path: Path) -> None:
+    """The log continues, so a changed definition is reported."""
     folder = tmp_path / "w"
     stage = s.stage(1, parameters={"a": 1})
     s.committed(folder, [s.write_files(tmp_path / "1", s.document(stage), s.log_of("begun"))])
@@ -324,8 +328,8 @@ def test_a_new_date_alone_begins_nothing_anew(tmp_path: Path) -> None:
     assert len(s.of_kind(answer, "unamended_change")) == 1
 
 
-def test_another_workflow_s_commits_are_not_taken(tmp_path: Path) -> None:
-    """Neither their lines nor their times are this one's; they are told of once."""
+def test_commits_of_another_workflow_are_ignored(tmp_path: Path) -> None:
+    """Lines and times of those commits are not imported, and one finding reports them."""
     earlier = s.document(s.stage(1, "completed"), workflow_id="old", created="2020-01-01T00:00:00Z")
     log = "[2020-01-01T00:00:00Z] stage-1 (S1): status -> running\n"
     sources = [s.write_files(tmp_path / "1", earlier, log)]

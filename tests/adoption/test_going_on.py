@@ -1,9 +1,10 @@
-"""A workflow that was imported half-way goes on under wfctl."""
+"""A partially completed workflow continues under wfctl after an import."""
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import time
 from collections.abc import Iterator
@@ -32,20 +33,20 @@ def runnable(number: int, status: str = "pending", **more: Any) -> dict[str, Any
 
 
 def running(**process: Any) -> dict[str, Any]:
-    """Return a stage that somebody else launched."""
+    """Return a running stage that was launched without wfctl."""
     fields = {"submission_json": "stage-1/submission.json", "done_marker": "stage-1/DONE"}
     fields |= {"exit_code_file": "stage-1/CODE", "launched_at": "2026-03-31T10:02:00Z"}
     return runnable(1, "running", running_process={**fields, **process})
 
 
 def status_of(root: Place, number: int = 1) -> str:
-    """Return where a stage stands."""
+    """Return the status of a stage."""
     status: str = root.done("status")["stages"][number - 1]["status"]
     return status
 
 
 def ended(folder: Path, code: int, *, output: bool = True) -> None:
-    """Leave what a wrapper leaves when it is through."""
+    """Write the files that a wrapper writes at its end."""
     stage = folder / "stage-1"
     stage.mkdir(exist_ok=True)
     (stage / "CODE").write_text(f"{code}\n", "utf-8")
@@ -55,8 +56,8 @@ def ended(folder: Path, code: int, *, output: bool = True) -> None:
 
 
 @pytest.mark.slow
-def test_a_half_done_workflow_is_run_to_its_end(tmp_path: Path) -> None:
-    """One stage was completed by somebody else, one is ready, one waits: run does the rest."""
+def test_partially_completed_workflow_runs_to_its_end(tmp_path: Path) -> None:
+    """One stage is completed, one is ready and one waits, and `run` completes the rest."""
     done = runnable(1, "completed", completed_at="2026-03-31T10:03:00Z")
     state = s.document(done, runnable(2, "ready"), runnable(3), owner="me")
     root = s.imported(s.write_files(tmp_path / "w", state))
@@ -71,8 +72,8 @@ def test_a_half_done_workflow_is_run_to_its_end(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_workflow_that_nobody_began_is_run_from_its_first_stage(tmp_path: Path) -> None:
-    """All stages were pending, the first one too: run makes it ready."""
+def test_workflow_without_a_started_stage_runs_from_its_first_stage(tmp_path: Path) -> None:
+    """All stages are pending, and `run` makes the first one ready."""
     root = s.imported(s.write_files(tmp_path / "w", s.document(runnable(1), runnable(2))))
     actions = root.json("status").envelope["next_actions"]
     assert actions[0]["command"] == "wfctl stage ready stage-1"
@@ -82,8 +83,8 @@ def test_a_workflow_that_nobody_began_is_run_from_its_first_stage(tmp_path: Path
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", s.STATES)
-def test_a_real_workflow_is_gone_on_with(name: str, tmp_path: Path) -> None:
-    """Completed it stays so; else its first stage waits, and it is said for what."""
+def test_real_workflow_continues_after_an_import(name: str, tmp_path: Path) -> None:
+    """A completed workflow stays completed. Otherwise `run` names what the first stage lacks."""
     root = s.imported(s.copied(s.history(name), tmp_path / "root"))
     over = all(stage["status"] == "completed" for stage in root.done("status")["stages"])
     answer = root.json("run")
@@ -96,8 +97,8 @@ def test_a_real_workflow_is_gone_on_with(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_what_has_a_submission_is_run_and_what_has_none_is_named(tmp_path: Path) -> None:
-    """They were prepared stage after stage: the first has its own, the second not yet."""
+def test_stage_with_a_submission_runs_and_one_without_is_named(tmp_path: Path) -> None:
+    """Stages were prepared one after another, and only the first has a submission."""
     second = s.stage(2, outputs=["stage-2/out.txt"], parameters={"software": "lmp"})
     folder = s.write_files(tmp_path / "w", s.document(runnable(1), second))
     root = s.imported(folder)
@@ -108,8 +109,8 @@ def test_what_has_a_submission_is_run_and_what_has_none_is_named(tmp_path: Path)
 
 
 @pytest.mark.slow
-def test_a_failed_stage_is_retried_and_counts_on(tmp_path: Path) -> None:
-    """Two retries were used before the import; the limit still holds."""
+def test_imported_failed_stage_keeps_its_retry_count(tmp_path: Path) -> None:
+    """Two retries were used before the import, and the limit still applies."""
     failed = runnable(1, "failed", retry_count=2, last_error="out of memory")
     root = s.imported(s.write_files(tmp_path / "w", s.document(failed)))
     root.done("stage", "retry", "stage-1", "--fix", "more memory")
@@ -119,8 +120,8 @@ def test_a_failed_stage_is_retried_and_counts_on(tmp_path: Path) -> None:
     root.done("stage", "complete", "stage-1")
 
 
-def test_a_running_stage_that_ended_well_is_collected(tmp_path: Path) -> None:
-    """Done marker, exit code 0 and outputs: its results count."""
+def test_running_stage_that_succeeded_is_collected(tmp_path: Path) -> None:
+    """Done marker, exit code 0 and outputs exist."""
     folder = s.write_files(tmp_path / "w", s.document(running()))
     ended(folder, 0)
     root = s.imported(folder)
@@ -133,10 +134,10 @@ def test_a_running_stage_that_ended_well_is_collected(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("code", "output", "name"), [(1, True, "TASK_FAILED"), (0, False, "OUTPUT_MISSING")]
 )
-def test_a_running_stage_that_ended_badly_has_failed(
+def test_running_stage_that_failed_is_failed(
     code: int, output: bool, name: str, tmp_path: Path
 ) -> None:
-    """An exit code that is not 0, or an output that is not there."""
+    """The exit code is not 0, or an output is missing."""
     folder = s.write_files(tmp_path / "w", s.document(running()))
     ended(folder, code, output=output)
     root = s.imported(folder)
@@ -145,16 +146,16 @@ def test_a_running_stage_that_ended_badly_has_failed(
 
 
 @pytest.mark.parametrize("stage", [running(), runnable(1, "running")])
-def test_a_running_stage_without_evidence_is_stale(stage: dict[str, Any], tmp_path: Path) -> None:
-    """Neither session nor marker: it failed, and a retry launches it anew."""
+def test_running_stage_without_evidence_is_stale(stage: dict[str, Any], tmp_path: Path) -> None:
+    """Without a session or marker the stage fails, and a retry launches it again."""
     root = s.imported(s.write_files(tmp_path / "w", s.document(stage)))
     assert root.done("reconcile")["findings"][0]["verdict"]["name"] == "STALE"
     assert status_of(root) == "failed"
-    assert "stale from before the import" in root.done("show", "stage-1")["last_error"]
+    assert "the attempt is older than the import" in root.done("show", "stage-1")["last_error"]
 
 
-def test_a_marker_from_before_the_launch_is_another_s(tmp_path: Path) -> None:
-    """A retry that did not clear the old markers is not taken for its predecessor's success."""
+def test_marker_older_than_the_launch_is_ignored(tmp_path: Path) -> None:
+    """After a retry, old markers do not count as the result of the new attempt."""
     folder = s.write_files(tmp_path / "w", s.document(running()))
     ended(folder, 0)
     for marker in ("CODE", "DONE"):
@@ -163,8 +164,8 @@ def test_a_marker_from_before_the_launch_is_another_s(tmp_path: Path) -> None:
     assert root.done("reconcile")["findings"][0]["verdict"]["name"] == "STALE"
 
 
-def test_what_may_run_on_a_cluster_is_not_called_failed(tmp_path: Path) -> None:
-    """A remote job outlives its session, so a person has to look."""
+def test_imported_remote_job_is_not_called_failed(tmp_path: Path) -> None:
+    """A remote job outlives its session, so a person must check it."""
     profiles = {"hpc": {"type": "remote", "batch_type": "Slurm"}}
     stage = running() | {"backend": "hpc"}
     root = s.imported(s.write_files(tmp_path / "w", s.document(stage, backend_profiles=profiles)))
@@ -174,8 +175,8 @@ def test_what_may_run_on_a_cluster_is_not_called_failed(tmp_path: Path) -> None:
     assert status_of(root) == "failed"
 
 
-def test_what_runs_where_it_came_from_is_left_alone(tmp_path: Path) -> None:
-    """A root made elsewhere neither collects nor fails the original's job."""
+def test_import_into_another_root_leaves_the_running_job_alone(tmp_path: Path) -> None:
+    """The new root neither collects nor fails the job of the original."""
     folder = s.write_files(tmp_path / "w", s.document(running()))
     answer = s.import_(folder, "--into", str(tmp_path / "new"))
     assert answer.code == 0
@@ -184,8 +185,8 @@ def test_what_runs_where_it_came_from_is_left_alone(tmp_path: Path) -> None:
     assert status_of(root) == "running"
 
 
-def test_a_stage_whose_preparation_died_is_told_by_rehydrate(tmp_path: Path) -> None:
-    """preparing without running_process: it died while it was prepared."""
+def test_interrupted_preparation_is_reported_by_rehydrate(tmp_path: Path) -> None:
+    """The status preparing without running_process means that the preparation was interrupted."""
     root = s.imported(s.write_files(tmp_path / "w", s.document(runnable(1, "preparing"))))
     root.done("rehydrate")
     assert status_of(root) == "failed"
@@ -193,7 +194,7 @@ def test_a_stage_whose_preparation_died_is_told_by_rehydrate(tmp_path: Path) -> 
 
 @pytest.fixture
 def session() -> Iterator[str]:
-    """Start a tmux session as somebody else did, and end it."""
+    """Start a tmux session without wfctl, and kill it at the end."""
     need_programs("tmux")
     name = f"wfctl-test-{uuid4().hex[:12]}"
     subprocess.run(["tmux", "new-session", "-d", "-s", name, "sleep 600"], check=True)
@@ -203,8 +204,10 @@ def session() -> Iterator[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("status", ["running", "preparing"])
-def test_a_session_that_is_alive_is_waited_for(status: str, session: str, tmp_path: Path) -> None:
-    """The stage stays running until the session is gone; then its markers decide."""
+def test_live_session_of_an_imported_stage_is_awaited(
+    status: str, session: str, tmp_path: Path
+) -> None:
+    """The stage stays running until the session ends, and then its markers decide."""
     stage = running(tmux_session=session) | {"status": status}
     folder = s.write_files(tmp_path / "w", s.document(stage))
     root = s.imported(folder)
@@ -217,3 +220,73 @@ def test_a_session_that_is_alive_is_waited_for(status: str, session: str, tmp_pa
     subprocess.run(["tmux", "kill-session", "-t", f"={session}"], check=True)
     root.done("reconcile")
     assert status_of(root) == "post_processing"
+
+
+@pytest.mark.slow
+def test_files_written_by_wfctl_import_without_findings(tmp_path: Path) -> None:
+    """A completed workflow with a retry and additional fields causes no finding."""
+    # The file has times in whole seconds, so a stage within one second would be a finding.
+    command = f"test -e {tmp_path}/go && sleep 1.1 && echo hi > out.txt"
+    failing = {**runnable(1)["parameters"], "command": command}
+    first = {**runnable(1), "parameters": failing, "description": "One file.", "x-own": 1}
+    first.pop("status")
+    plan = {"workflow_id": "melt-2026-03-31", "purpose": "p", "tags": ["t"], "stages": [first]}
+    root = tmp_path / "root"
+    root.mkdir()
+    (root / "plan.json").write_text(json.dumps(plan), "utf-8")
+    place = Place(root)
+    place.done("init", str(root / "plan.json"), "--consent", "trust")
+    place.call("run")
+    (tmp_path / "go").touch()
+    place.done("stage", "retry", "stage-1", "--fix", "made the file")
+    place.done("run")
+    assert status_of(place) == "completed"
+    copy = tmp_path / "copy"
+    shutil.copytree(root, copy, ignore=shutil.ignore_patterns(".wfctl"))
+    answer = s.import_(copy, "--dry-run")
+    assert (answer.code, answer.data["findings"]) == (0, [])
+
+
+@pytest.mark.slow
+def test_manually_prepared_stage_is_dispatched(tmp_path: Path) -> None:
+    """`run` uses the imported submission and wrapper, and counts no retry."""
+    messages = ("stage-1 (S1): status -> ready", "stage-1 (S1): status -> preparing")
+    stage = runnable(1, "preparing", started_at="2026-03-31T10:01:00Z")
+    folder = s.write_files(tmp_path / "root", s.document(stage), s.log_of(*messages))
+    task: dict[str, Any] = {
+        "command": "echo hi > out.txt",
+        "task_work_path": "stage-1",
+        "outlog": "log",
+    }
+    task |= {"errlog": "err", "forward_files": [], "backward_files": ["out.txt", "log", "err"]}
+    machine = {"batch_type": "Shell", "context_type": "LocalContext"}
+    submission = {"work_base": ".", "machine": machine, "resources": {}, "task_list": [task]}
+    (folder / "stage-1").mkdir()
+    (folder / "stage-1/submission.json").write_text(json.dumps(submission), "utf-8")
+    wrapper = "#!/bin/bash\ndpdisp submit stage-1/submission.json\n"
+    (folder / "stage-1/dpdisp-run.sh").write_text(wrapper, "utf-8")
+    root = s.imported(folder)
+    root.done("run")
+    assert (status_of(root), root.done("show", "stage-1")["retry_count"]) == ("completed", 0)
+    assert "interrupted during preparation" not in (folder / s.LOG).read_text("utf-8")
+
+
+@pytest.mark.slow
+def test_report_counts_the_retries_before_a_rerun(tmp_path: Path) -> None:
+    """The table and the list of the report agree after a retry and a rerun."""
+    command = f"test -e {tmp_path}/go && echo hi > out.txt"
+    parameters = {**runnable(1)["parameters"], "command": command}
+    folder = s.write_files(tmp_path / "root", s.document({**runnable(1), "parameters": parameters}))
+    root = s.imported(folder)
+    root.call("run")
+    (tmp_path / "go").touch()
+    root.done("stage", "retry", "stage-1", "--fix", "made the file")
+    root.done("run")
+    root.done("rerun", "stage-1", "--reason", "again")
+    for id_ in [
+        one["id"] for one in root.done("audit", "amendments") if one["state"] == "proposed"
+    ]:
+        root.done("amend", "approve", id_)
+    root.done("run")
+    report = root.call("report", "-").out
+    assert "| stage-1 | S1 | completed | 3 | 1 |" in report, report

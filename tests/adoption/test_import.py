@@ -1,8 +1,9 @@
-"""``wfctl import``: what it makes, what it refuses, and that nobody can import afterwards."""
+"""`wfctl import`: its results, its refusals, and the protection of imported events."""
 
 from __future__ import annotations
 
 import json
+import shlex
 import sqlite3
 from hashlib import sha256
 from pathlib import Path
@@ -30,15 +31,15 @@ ODD: dict[str, Any] = {
 }
 
 
-def test_a_document_in_no_order_comes_back_to_the_letter(tmp_path: Path) -> None:
-    """Nulls, missing fields, microseconds and odd orders are shown as they came."""
+def test_document_in_any_order_is_preserved(tmp_path: Path) -> None:
+    """Nulls, missing fields, microseconds and unusual key orders stay the same."""
     root = s.imported(s.write_files(tmp_path / "w", ODD))
     text = (root.path / s.STATE).read_text("utf-8")
     assert json.dumps(json.loads(text)) == json.dumps(ODD)
 
 
-def test_what_changes_after_an_import_is_all_that_changes(tmp_path: Path) -> None:
-    """The first command of ours moves the status and the time, and leaves the rest as it came."""
+def test_first_command_after_an_import_changes_only_its_fields(tmp_path: Path) -> None:
+    """The status and the time change, and everything else stays."""
     root = s.imported(s.write_files(tmp_path / "w", ODD))
     root.done("stage", "ready", "stage-1")
     now = json.loads((root.path / s.STATE).read_bytes())
@@ -61,7 +62,7 @@ def test_what_changes_after_an_import_is_all_that_changes(tmp_path: Path) -> Non
     ],
 )
 def test_every_byte_of_a_log_is_kept(log: bytes, tmp_path: Path) -> None:
-    """The file is gone on with in place, and its bytes can be made anew from the events."""
+    """New lines are appended to the file, and its bytes can be rebuilt from the events."""
     root = s.imported(s.write_files(tmp_path / "w", s.document(), log))
     root.done("note", "ours")
     written = (root.path / s.LOG).read_bytes()
@@ -72,8 +73,8 @@ def test_every_byte_of_a_log_is_kept(log: bytes, tmp_path: Path) -> None:
     assert (root.path / s.LOG).read_bytes().startswith(written)
 
 
-def test_a_dry_run_tells_the_findings_and_writes_nothing(tmp_path: Path) -> None:
-    """Neither the source nor the place of the root is touched."""
+def test_dry_run_reports_findings_and_writes_nothing(tmp_path: Path) -> None:
+    """Neither the source nor the target folder changes."""
     folder = s.write_files(tmp_path / "w", ODD, "no time\n")
     before = tree(tmp_path)
     answer = s.import_(folder, "--dry-run", "--into", str(tmp_path / "new"))
@@ -83,8 +84,8 @@ def test_a_dry_run_tells_the_findings_and_writes_nothing(tmp_path: Path) -> None
     assert tree(tmp_path) == before
 
 
-def test_a_table_is_for_people(tmp_path: Path) -> None:
-    """Kind, place, stage and evidence stand in columns."""
+def test_findings_are_printed_as_a_table(tmp_path: Path) -> None:
+    """The columns are kind, place, stage and evidence."""
     folder = s.write_files(tmp_path / "w", s.document(s.stage(1, note="x")))
     line = call("import", str(folder)).out.splitlines()[0]
     assert line.split() == ["unknown_field", f"{s.STATE}:23", "stage-1", "note:", '"x"']
@@ -98,10 +99,10 @@ def test_a_table_is_for_people(tmp_path: Path) -> None:
         ("", 1, 1),
     ],
 )
-def test_corrupt_json_is_refused_with_its_place(
+def test_corrupt_json_is_refused_with_its_position(
     text: str, line: int, column: int, tmp_path: Path
 ) -> None:
-    """Exit 1 with line and column, and nothing is written."""
+    """The command exits with code 1, names line and column, and writes nothing."""
     folder = s.write_files(tmp_path / "w", text)
     before = tree(folder)
     answer = s.import_(folder)
@@ -116,7 +117,7 @@ def test_corrupt_json_is_refused_with_its_place(
         ([], "expected an object"),
         ({"stages": [{"id": "stage-1"}]}, "workflow_id is missing"),
         (s.document(workflow_id="a b"), "/workflow_id"),
-        (s.document(s.stage(1, "finished")), "/stages/0/status: 'finished' is no status"),
+        (s.document(s.stage(1, "finished")), "/stages/0/status: 'finished' is not a valid status"),
         (s.document({"id": "stage-2a"}), "/stages/0/id: expected a number from 1 on"),
         (s.document({"id": "stage-1"}, {"id": "stage-1"}), "stage-1 appears 2 times"),
         (s.document(s.stage(1, depends_on=["stage-9"])), "no stage 'stage-9'"),
@@ -127,14 +128,12 @@ def test_corrupt_json_is_refused_with_its_place(
         ),
         (s.document(big=2**70), "more than 64 bits"),
         (s.document(half="\ud800"), "half a character"),
-        ("[" * 5000, "nested deeper"),
+        ("[" * 5000, "levels of nesting"),
         ('{"workflow_id": "a", "stages": [{"id": "stage-1"}], "n": 1e999}', "too large"),
     ],
 )
-def test_a_state_that_cannot_be_held_is_refused_with_every_problem(
-    state: Any, said: str, tmp_path: Path
-) -> None:
-    """Exit 1 with the place of each, and nothing is written."""
+def test_invalid_state_is_refused_with_every_problem(state: Any, said: str, tmp_path: Path) -> None:
+    """The command exits with code 1, names each place, and writes nothing."""
     text = state if isinstance(state, str) else json.dumps(state)
     folder = s.write_files(tmp_path / "w", text)
     answer = s.import_(folder)
@@ -143,22 +142,22 @@ def test_a_state_that_cannot_be_held_is_refused_with_every_problem(
     assert not (folder / ".wfctl").exists()
 
 
-def test_a_missing_state_is_not_found(tmp_path: Path) -> None:
-    """Exit 3 names the file."""
+def test_missing_state_file_is_not_found(tmp_path: Path) -> None:
+    """The command exits with code 3 and names the file."""
     folder = s.write_files(tmp_path / "w", s.document())
     (folder / s.STATE).unlink()
     answer = s.import_(folder)
     assert (answer.code, answer.error["data"]["file"]) == (3, s.STATE)
 
 
-def test_a_folder_without_git_history_is_not_found_with_git(tmp_path: Path) -> None:
-    """Exit 3 says what git said."""
+def test_folder_without_git_history_is_not_found_with_git(tmp_path: Path) -> None:
+    """The command exits with code 3 and the message of git."""
     folder = s.write_files(tmp_path / "w", s.document())
     assert s.import_(folder, "--git").code == 3
 
 
-def test_a_second_import_is_a_conflict(tmp_path: Path) -> None:
-    """So is an init where a workflow was imported, and an import over the files of another."""
+def test_second_import_is_a_conflict(tmp_path: Path) -> None:
+    """An import into a folder with another workflow's files is a conflict, too."""
     folder = s.write_files(tmp_path / "w", s.document())
     s.imported(folder)
     assert s.import_(folder).code == 4
@@ -166,8 +165,8 @@ def test_a_second_import_is_a_conflict(tmp_path: Path) -> None:
     assert s.import_(folder, "--into", str(other)).code == 4
 
 
-def test_the_same_command_again_gets_the_first_answer(tmp_path: Path) -> None:
-    """With its key given again nothing is appended."""
+def test_repeated_import_with_the_same_key_returns_the_first_answer(tmp_path: Path) -> None:
+    """The repetition appends no event."""
     folder = s.write_files(tmp_path / "w", s.document(), "[2026-03-31 10:00] a\n")
     first = s.import_(folder, "--command-id", "once")
     again = s.import_(folder, "--command-id", "once")
@@ -176,23 +175,23 @@ def test_the_same_command_again_gets_the_first_answer(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("more", [[], ["--dry-run"]])
-def test_an_import_begins_at_version_0_and_no_other(tmp_path: Path, more: list[str]) -> None:
-    """Another version that is expected is a conflict, and the import can still be made."""
+def test_import_expects_version_0(tmp_path: Path, more: list[str]) -> None:
+    """Another expected version is a conflict, and the import stays possible."""
     folder = s.write_files(tmp_path / "w", s.document(s.stage(1)))
     answer = s.import_(folder, "--expected-version", "3", *more)
     assert (answer.code, answer.error["code"]) == (4, "wrong_expected_version")
     assert s.import_(folder, "--expected-version", "0", *more).code == 0
 
 
-def test_an_offset_that_is_none_is_a_usage_error(tmp_path: Path) -> None:
-    """Exit 2 shows what is expected."""
+def test_invalid_utc_offset_is_a_usage_error(tmp_path: Path) -> None:
+    """The command exits with code 2 and shows a valid offset."""
     folder = s.write_files(tmp_path / "w", s.document())
     assert s.import_(folder, "--utc-offset", "CET").code == 2
 
 
 @pytest.mark.parametrize("type_", ["line.imported", "state.imported", "workflow.imported"])
-def test_nothing_of_an_import_can_be_appended_by_command(type_: str, tmp_path: Path) -> None:
-    """An agent cannot write history into a workflow that is under way."""
+def test_import_events_cannot_be_appended_by_command(type_: str, tmp_path: Path) -> None:
+    """An agent cannot add imported history to an active workflow."""
     root = s.imported(s.write_files(tmp_path / "w", s.document()))
     line = {"raw": ["x"], "text": "x", "line": 1, "stage": "stage-1", "statuses": ["completed"]}
     data = line if type_ == "line.imported" else {"document": s.document(done_())}
@@ -206,8 +205,8 @@ def done_() -> dict[str, Any]:
     return s.stage(1, "completed", completed_at="2026-03-31T11:00:00Z")
 
 
-def test_an_import_that_was_cut_off_is_taken_up(tmp_path: Path) -> None:
-    """A folder, a configuration and an empty log are no workflow yet."""
+def test_interrupted_import_is_repeatable(tmp_path: Path) -> None:
+    """A folder with a configuration and an empty log is not yet a workflow."""
     folder = s.write_files(tmp_path / "w", s.document())
     (folder / ".wfctl").mkdir()
     (folder / ".wfctl" / "config.toml").write_text('workflow = "melt-2026-03-31"\n', "utf-8")
@@ -215,8 +214,8 @@ def test_an_import_that_was_cut_off_is_taken_up(tmp_path: Path) -> None:
     assert root.json("replay", "--check").code == 0
 
 
-def test_nothing_follows_from_an_imported_amendment(tmp_path: Path) -> None:
-    """It says that a person agreed, and proves nothing."""
+def test_imported_amendment_has_no_effect(tmp_path: Path) -> None:
+    """An imported amendment claims an approval but proves none."""
     record = {"id": "amend-1", "type": "stage_skip", "stage_id": "stage-1", "approved_by": "user"}
     root = s.imported(s.write_files(tmp_path / "w", s.document(amendments=[record])))
     forge(root, "stage.skipped")
@@ -225,8 +224,8 @@ def test_nothing_follows_from_an_imported_amendment(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("type_", ["line.imported", "state.imported"])
-def test_an_imported_fact_behind_the_import_changes_nothing(type_: str, tmp_path: Path) -> None:
-    """No matter who wrote the row: with chain and claim it has no effect, and fsck names it."""
+def test_import_event_after_the_import_is_ignored(type_: str, tmp_path: Path) -> None:
+    """Even a row with a valid chain and claim has no effect, and `fsck` reports it."""
     root = s.imported(s.write_files(tmp_path / "w", s.document(), "[2026-03-31 10:00] a\n"))
     forge(root, type_)
     answer = root.json("fsck")
@@ -236,7 +235,7 @@ def test_an_imported_fact_behind_the_import_changes_nothing(type_: str, tmp_path
 
 
 def forged_data(type_: str) -> dict[str, Any]:
-    """Return data that would move stage-1, were it to count."""
+    """Return data that would change stage-1 if the event were valid."""
     claim = {"stage": "stage-1", "statuses": ["completed"], "text": "x", "line": 1, "count": 1}
     lines = {"raw": ["x"], "encoding": "utf-8", "ended": True, "kept": False}
     forged: dict[str, dict[str, Any]] = {
@@ -248,7 +247,7 @@ def forged_data(type_: str) -> dict[str, Any]:
 
 
 def forge(root: Place, type_: str) -> None:
-    """Write an event past every rule, as somebody with the database in hand can."""
+    """Write an event directly into the database, without any rule check."""
     with sqlite3.connect(root.path / ".wfctl" / "events.db") as database:
         columns = [row[1] for row in database.execute("pragma table_info(events)")]
         rows = database.execute("select * from events order by position").fetchall()
@@ -279,3 +278,44 @@ def forge(root: Place, type_: str) -> None:
         marks = ", ".join("?" for _ in columns)
         statement = f"insert into events ({', '.join(columns)}) values ({marks})"
         database.execute(statement, [forged[column] for column in columns])
+
+
+SOFTWARE = {
+    "version": 1,
+    "environment": {"name": "md", "runner": "micromamba", "bootstrap": "bash bootstrap.sh"},
+    "commands": {"lmp": ["micromamba", "run", "-n", "md", "lmp"], "odd": "lmp"},
+}
+
+
+def test_described_software_is_offered(tmp_path: Path) -> None:
+    """The suggested command sets the software for each unfinished stage."""
+    document = s.document(s.stage(1, "completed"), s.stage(2))
+    folder = s.write_files(tmp_path / "w", document)
+    (folder / "superscientist.json").write_text(json.dumps(SOFTWARE))
+    answer = s.import_(folder)
+    offered = answer.data["software"]
+    assert (offered["name"], offered["runner"]) == ("md", "micromamba")
+    assert offered["commands"] == {"lmp": ["micromamba", "run", "-n", "md", "lmp"]}
+    assert "stage-1" not in offered["command"]
+    root = Place(folder)
+    done = root.done(*shlex.split(offered["command"])[1:])
+    assert "conda" in json.dumps(done)
+
+
+def test_import_shows_how_to_set_the_described_software(tmp_path: Path) -> None:
+    """The last lines show how each described command starts."""
+    folder = s.write_files(tmp_path / "w", s.document(s.stage(1)))
+    (folder / "superscientist.json").write_text(json.dumps(SOFTWARE))
+    lines = call("import", str(folder)).out.splitlines()
+    assert "--set parameters.environment.conda=md" in next(one for one in lines if "md;" in one)
+    assert "  else a command begins with `micromamba run -n md lmp`" in lines
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"environment": {"name": "a; rm"}}', "\\x00"])
+def test_unreadable_software_description_is_ignored(text: str, tmp_path: Path) -> None:
+    """The import continues without a suggestion."""
+    folder = s.write_files(tmp_path / "w", s.document(s.stage(1)))
+    (folder / "superscientist.json").write_text(text)
+    answer = s.import_(folder)
+    assert answer.code == 0
+    assert "software" not in answer.data

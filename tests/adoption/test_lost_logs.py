@@ -1,4 +1,4 @@
-"""A log that is lost while its jobs run: after the import they are judged as before it."""
+"""A log that is lost while jobs run: after an import, the jobs are judged as before."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ GATE = "while [ ! -e {go} ]; do sleep 0.02; done"
 
 
 class World(StrEnum):
-    """What is so of the attempt when its log is lost."""
+    """The condition of the attempt when its log is lost."""
 
     WATCHED = "a monitor watches its job"
     ORPHANED = "its job runs without a monitor"
@@ -33,7 +33,7 @@ class World(StrEnum):
 
 
 def _stages(folder: Path) -> dict[str, Mapping[str, Any]]:
-    """Return a stage with one job and a sweep, whose commands leave a line and wait for a word."""
+    """Return a single-job stage and a sweep whose commands wait for a file and write a line."""
     gate, trace = GATE.format(go=folder / "go"), folder / "trace"
     one = stage("stage-1", f'{gate}; echo 1 > out.txt; echo one >> "{trace}"')
     many = {
@@ -51,7 +51,7 @@ def _stages(folder: Path) -> dict[str, Mapping[str, Any]]:
 
 
 def _brought_to(workflow: Workflow, world: World, outside: Path) -> None:
-    """Bring an attempt that was just launched to where it is to stand."""
+    """Bring a launched attempt into the given condition."""
     if world in (World.ORPHANED, World.UNCOLLECTED):
         until(lambda: find(workflow, Victim.JOB))
         strike(workflow, Victim.SESSION)
@@ -75,14 +75,14 @@ def _check_computed_once(workflow: Workflow, outside: Path, kind: str) -> None:
     workflow.succeed("replay", "--check")
 
 
-@pytest.mark.few(3)
+@pytest.mark.long
 @pytest.mark.parametrize("monitor", first(["tmux", "setsid"]))
 @pytest.mark.parametrize("kind", ["a stage", "a sweep"])
 @pytest.mark.parametrize("world", World)
-def test_what_ran_or_ended_when_the_log_was_lost_is_computed_once(
+def test_work_of_a_lost_log_runs_once(
     workflow: Workflow, tmp_path: Path, world: World, kind: str, monitor: str
 ) -> None:
-    """What runs is waited for, what has ended is collected, and nobody is killed."""
+    """Running jobs are awaited, ended jobs are collected, and no job is killed."""
     path = path_without("tmux", tmp_path / "bin") if monitor == "setsid" else None
     environ = {} if path is None else {"PATH": path}
     workflow.init(_stages(tmp_path)[kind])
@@ -97,10 +97,8 @@ def test_what_ran_or_ended_when_the_log_was_lost_is_computed_once(
 
 
 @pytest.mark.long
-def test_an_attempt_that_was_not_the_first_is_found_by_the_name_of_its_folder(
-    workflow: Workflow, tmp_path: Path
-) -> None:
-    """The log that was lost counted it as its second; the new one counts it as its first."""
+def test_second_attempt_is_found_by_its_folder_name(workflow: Workflow, tmp_path: Path) -> None:
+    """The attempt was the second one in the lost log and is the first one in the new log."""
     workflow.init(_stages(tmp_path)["a stage"])
     workflow.succeed("dispatch", "stage-1")
     workflow.succeed("stage", "fail", "stage-1", "--error", "on second thoughts", "--stop")
@@ -116,10 +114,11 @@ def test_an_attempt_that_was_not_the_first_is_found_by_the_name_of_its_folder(
     _check_computed_once(workflow, tmp_path, "a stage")
 
 
-def test_of_an_attempt_whose_folder_is_lost_too_session_and_markers_tell(
+@pytest.mark.long
+def test_attempt_without_log_and_folder_is_judged_by_its_session(
     workflow: Workflow, tmp_path: Path
 ) -> None:
-    """Nothing is launched for a submission that nobody has; a retry computes it."""
+    """Without a submission nothing is launched, and a retry runs the stage."""
     workflow.init(_stages(tmp_path)["a stage"])
     workflow.succeed("dispatch", "stage-1")
     until(lambda: find(workflow, Victim.JOB))

@@ -1,4 +1,4 @@
-"""Whatever a state has become by hand, it is imported to the letter or refused with a reason."""
+"""A manually edited state is imported without loss or refused with a reason."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ SETTINGS = settings(max_examples=60, suppress_health_check=[HealthCheck.function
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """Return the path of everything below a value."""
+    """Return the paths of all values within a value."""
     children: list[tuple[Any, Any]] = []
     if isinstance(value, dict):
         children = list(value.items())
@@ -76,10 +76,8 @@ def mutated(document: Any, draw: Any) -> Any:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("typed", ["", "soon", "2026-13-01", "99999-01-01"])
-def test_a_time_that_nobody_can_read_keeps_no_command_from_answering(
-    tmp_path: Path, typed: str
-) -> None:
-    """It stands in the state as a person typed it, and no command takes it for a moment."""
+def test_unreadable_time_stops_no_command(tmp_path: Path, typed: str) -> None:
+    """The imported state keeps the text, and no command treats it as a time."""
     source = s.history(s.STATES[6])
     document = json.loads((source / s.STATE).read_bytes())
     document["created"] = typed
@@ -103,8 +101,8 @@ def test_a_time_that_nobody_can_read_keeps_no_command_from_answering(
 @pytest.mark.slow
 @SETTINGS
 @given(data=st.data())
-def test_a_mutated_state_is_imported_to_the_letter_or_refused(data: Any, tmp_path: Path) -> None:
-    """Never a crash; a refusal leaves nothing, an import holds exactly what the file held."""
+def test_mutated_state_is_imported_without_loss_or_refused(data: Any, tmp_path: Path) -> None:
+    """A refusal writes nothing, and there is never an internal error."""
     source = s.history(data.draw(st.sampled_from([s.STATES[4], s.STATES[6]])))
     document = mutated(json.loads((source / s.STATE).read_bytes()), data.draw)
     log = b"\n".join([(source / s.LOG).read_bytes(), *data.draw(st.lists(LINES, max_size=4))])

@@ -1,4 +1,4 @@
-"""The files of the published skill are taken as they lie."""
+"""Files in the format of the published skill are imported as they are."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ NAMED: dict[str, Any] = {"id": "stage-1", "name": "Grow", "outputs": {"film": "s
 
 
 def skill_file(**more: Any) -> dict[str, Any]:
-    """Return a state as the skill writes it before anything has begun."""
+    """Return a state as the skill writes it before the first stage starts."""
     nothing = dict.fromkeys(("started_at", "completed_at", "last_error", "running_process"))
     stage = {**NAMED, "status": "pending", "depends_on": [], "retry_count": 0, **nothing, **more}
     stage["parameters"] = {"command": "echo hi > film.xyz"}
     return s.document(stage)
 
 
-def test_a_state_file_that_becomes_a_workflow_in_place_was_not_changed_by_hand(
+def test_init_in_place_reports_no_manual_edit(
     tmp_path: Path,
 ) -> None:
-    """Nothing drifts, and the file itself is kept byte for byte."""
+    """The original state file is saved byte for byte, and no drift is reported."""
     file = tmp_path / s.STATE
     file.write_text(json.dumps(skill_file(), indent=4))
     before = file.read_bytes()
@@ -36,8 +36,8 @@ def test_a_state_file_that_becomes_a_workflow_in_place_was_not_changed_by_hand(
     assert json.loads(file.read_text())["stages"][0]["status"] == "ready"
 
 
-def test_an_edit_after_the_init_in_place_is_one(tmp_path: Path) -> None:
-    """What was there before is known, what comes then is somebody's."""
+def test_edit_after_an_init_in_place_is_drift(tmp_path: Path) -> None:
+    """The original content is known, so a later change counts as a manual edit."""
     file = tmp_path / s.STATE
     file.write_text(json.dumps(skill_file()))
     place = Place(tmp_path)
@@ -46,8 +46,8 @@ def test_an_edit_after_the_init_in_place_is_one(tmp_path: Path) -> None:
     assert place.json("drift", "show").code == 7
 
 
-def test_a_folder_without_a_log_is_imported(tmp_path: Path) -> None:
-    """It is one finding that the log is missing, and each status is taken as it is."""
+def test_folder_without_a_log_is_imported(tmp_path: Path) -> None:
+    """The missing log is one finding, and the statuses are imported unchanged."""
     state = skill_file(status="completed", started_at="2026-03-31T10:00:00Z")
     s.write_files(tmp_path / "w", state)
     (tmp_path / "w" / s.LOG).unlink()
@@ -59,8 +59,8 @@ def test_a_folder_without_a_log_is_imported(tmp_path: Path) -> None:
     assert Place(tmp_path / "w").done("status")["stages"][0]["status"] == "completed"
 
 
-def test_paths_with_names_are_taken_as_a_list(tmp_path: Path) -> None:
-    """It is said where; an object of anything else is refused."""
+def test_named_paths_are_imported_as_a_list(tmp_path: Path) -> None:
+    """A finding names the place, and an object with other values is refused."""
     answer = s.import_(s.write_files(tmp_path / "w", skill_file()))
     [(file, line, evidence)] = s.of_kind(answer, "named_paths")
     assert (file, line > 1) == (s.STATE, True)
@@ -69,8 +69,8 @@ def test_paths_with_names_are_taken_as_a_list(tmp_path: Path) -> None:
     assert s.import_(other).code == 1
 
 
-def test_a_line_that_begins_with_a_name_is_of_that_stage(tmp_path: Path) -> None:
-    """Unless two stages have the name, or the line only begins with the same word."""
+def test_log_line_that_starts_with_a_stage_name_is_assigned_to_the_stage(tmp_path: Path) -> None:
+    """The name must be unique and must match completely."""
     log = s.log_of(
         "Grow: status -> ready", "Grow (stage-1): status -> preparing", "Grow it: status -> ready",
         "Two: status -> ready",
@@ -81,8 +81,8 @@ def test_a_line_that_begins_with_a_name_is_of_that_stage(tmp_path: Path) -> None
     assert [line.get("stage") for line in lines] == ["stage-1", "stage-1", None, None]
 
 
-def test_the_spelling_of_the_published_example_is_read(tmp_path: Path) -> None:
-    """`Stage 1 (Name)` is `stage-1`, also in a log that has both; what is illegal is found."""
+def test_spelling_of_the_published_example_is_read(tmp_path: Path) -> None:
+    """`Stage 1 (Name)` means `stage-1`, and illegal transitions are still found."""
     log = s.log_of(
         "Session 1 started. Workflow: w", "Stage 1 (Grow): status -> preparing",
         "Stage 1: launched locally, PID 48291", "Stage 1 (Grow): status -> failed",
@@ -104,8 +104,8 @@ def test_the_spelling_of_the_published_example_is_read(tmp_path: Path) -> None:
     assert stages == [None, *["stage-1"] * 6, "stage-2", None]
 
 
-def test_a_name_that_looks_like_a_number_of_a_stage_is_the_name(tmp_path: Path) -> None:
-    """A stage that is called "Stage 1" is meant by that, whatever its number is."""
+def test_stage_name_that_looks_like_a_number_is_a_name(tmp_path: Path) -> None:
+    """A log line about "Stage 1" means the stage with that name, whatever its number."""
     stages = [{"id": "stage-1", "name": "Warm up"}, {"id": "stage-2", "name": "Stage 1"}]
     log = s.log_of("Stage 1: status -> ready", "Stage 2: status -> ready")
     place = s.imported(s.write_files(tmp_path / "w", s.document(*stages), log))
@@ -113,8 +113,8 @@ def test_a_name_that_looks_like_a_number_of_a_stage_is_the_name(tmp_path: Path) 
     assert [line.get("stage") for line in lines] == ["stage-2", "stage-2"]
 
 
-def test_a_log_of_which_no_line_can_be_given_to_a_stage_is_a_finding(tmp_path: Path) -> None:
-    """A log without stage lines is no finding before the first stage has started."""
+def test_log_without_any_stage_line_is_a_finding(tmp_path: Path) -> None:
+    """Before the first stage starts, such a log is no finding."""
     log = s.log_of("Session 1 started. Workflow: w", "The film grows: status -> completed")
     state = skill_file(status="completed")
     answer = s.import_(s.write_files(tmp_path / "w", state, log))
@@ -125,8 +125,8 @@ def test_a_log_of_which_no_line_can_be_given_to_a_stage_is_a_finding(tmp_path: P
     assert "unread_log" not in s.kinds(fresh)
 
 
-def test_a_launch_that_is_written_down_within_seconds_is_no_finding(tmp_path: Path) -> None:
-    """One that was minutes before the log's line is."""
+def test_launch_recorded_within_seconds_is_no_finding(tmp_path: Path) -> None:
+    """A launch minutes before its log line is a finding."""
     for second, found in (("10:02:50", 0), ("10:01:00", 1)):
         process = {"launched_at": f"2026-03-31T{second}Z", "submission_json": "x.json"}
         state = s.document({**NAMED, "status": "running", "running_process": process})
@@ -135,8 +135,8 @@ def test_a_launch_that_is_written_down_within_seconds_is_no_finding(tmp_path: Pa
         assert len(s.of_kind(answer, "stale_launch")) == found
 
 
-def test_what_says_that_a_result_may_be_wrong_comes_first(tmp_path: Path) -> None:
-    """A word that nobody specified stands far above it in the file, and below it in the list."""
+def test_findings_about_results_come_first(tmp_path: Path) -> None:
+    """A missing output is listed before an unknown field that is earlier in the file."""
     state = {"odd": 1, **skill_file(status="completed")}
     kinds = s.kinds(s.import_(s.write_files(tmp_path / "w", state)))
     assert kinds[0] == "missing_output"

@@ -1,4 +1,4 @@
-"""The numbers of an imported document keep the letters that somebody wrote."""
+"""The numbers of an imported document keep their notation."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NUMBERS = ["1e-6", "1E5", "1.50", "-0", "-0.0", "2.5e+3", "1.0", "7", "0.1", "1e
 
 
 def document(numbers: list[str]) -> str:
-    """Return a state in whose second stage each number stands in a place of its own."""
+    """Return a state whose second stage has each number as a separate parameter."""
     text = json.dumps(s.document(s.stage(1), s.stage(2, parameters={"p": "HERE"})), indent=2)
     fields = [f'"a/b~{n}": {number}' for n, number in enumerate(numbers)]
     listed = f'"list": [{", ".join(numbers)}], "text": "number-0:1e-6"'
@@ -23,13 +23,13 @@ def document(numbers: list[str]) -> str:
 
 
 def numbers_in(text: str) -> list[str]:
-    """Return every number behind a colon or in a list, as it is spelled."""
+    """Return every number after a colon or in a list, in its original notation."""
     inside = text.partition('"p":')[2]
     return re.findall(r"(?<=[\s\[])-?[0-9][0-9.eE+-]*(?=[,\s\]}])", inside)
 
 
-def test_an_import_changes_the_indentation_alone(tmp_path: Path) -> None:
-    """Every number of the file is there in its own letters, in its own order."""
+def test_import_changes_only_the_indentation(tmp_path: Path) -> None:
+    """Every number keeps its notation and its place."""
     text = document(NUMBERS)
     root = s.imported(s.write_files(tmp_path / "w", text))
     rendered = (root.path / s.STATE).read_text("utf-8")
@@ -38,8 +38,8 @@ def test_an_import_changes_the_indentation_alone(tmp_path: Path) -> None:
     assert root.json("status").code == 0
 
 
-def test_a_number_keeps_its_letters_for_as_long_as_its_value(tmp_path: Path) -> None:
-    """What happens to its stage and to the numbers beside it changes nothing of it."""
+def test_number_keeps_its_notation_until_its_value_changes(tmp_path: Path) -> None:
+    """Changes of the stage and of other numbers do not affect the notation."""
     stage = s.stage(1, parameters={"tolerance": "HERE", "steps": 10, "command": "true"})
     text = json.dumps(s.document(stage)).replace('"HERE"', "1e-6")
     root = s.imported(s.write_files(tmp_path / "w", text), "--consent", "trust")
@@ -65,8 +65,8 @@ def _approve(root: Place) -> None:
 
 
 @pytest.mark.parametrize("name", s.STATES)
-def test_a_real_state_keeps_every_number(name: str, tmp_path: Path) -> None:
-    """But for the white space the file is what it was."""
+def test_real_state_keeps_the_notation_of_every_number(name: str, tmp_path: Path) -> None:
+    """Except for white space, the file stays the same."""
     source = s.history(name)
     root = s.imported(s.copied(source, tmp_path / "root"))
     before, now = ((place / s.STATE).read_text("utf-8") for place in (source, root.path))

@@ -1,1 +1,1 @@
-"""Attacks: by an agent under the scientist's own login, by a stranger's file, by another login."""
+"""Attacks by an agent under the scientist's account, by a stranger's file and by another user."""

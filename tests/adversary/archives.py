@@ -1,4 +1,4 @@
-"""Archives as a stranger would make them up: every hash, digest and size fits."""
+"""Build archives as a stranger could forge them: every hash, digest and size is consistent."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Edit = Callable[[list[Body]], list[Body]]
 
 
 def forged(file: Path, target: Path, edit: Edit, workflow: str | None = None) -> Path:
-    """Write the archive ``file`` once more to ``target``, its events edited, under another id."""
+    """Copy the archive ``file`` to ``target`` with edited events and, if given, another id."""
     with ZipFile(file) as source:
         files = {name: source.read(name) for name in source.namelist()}
     manifest = json.loads(files.pop("manifest.json"))
@@ -76,7 +76,7 @@ def _chained(bodies: list[Body], stream: str) -> tuple[bytes, str]:
 
 
 def added(type_: str, data: Any, **envelope: Any) -> Edit:
-    """Return an edit that puts one more event at the end."""
+    """Return an edit that appends one event."""
 
     def edit(bodies: list[Body]) -> list[Body]:
         own = f"forged-{len(bodies)}"
@@ -90,5 +90,5 @@ def added(type_: str, data: Any, **envelope: Any) -> Edit:
 
 
 def completed(report: str) -> Edit:
-    """Return an edit after which the workflow is completed, with a report to be written."""
+    """Return an edit that completes the workflow and names a report file to write."""
     return added("workflow.completed", {"stages": 2, "report": report})

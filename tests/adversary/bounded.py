@@ -1,4 +1,4 @@
-"""Commands in this process that may take so much memory and time, and no more."""
+"""Run commands in this process with a limit on their memory and time."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from types import FrameType
 
 from tests.cli.support import Answer, call
 
-#: Bytes that a command may take beside what this process has; seconds, far more than any needs.
+#: Maximum extra bytes and seconds of a command, far above what any command needs.
 MEMORY, SECONDS = 768 << 20, 60
 
 
 class TooLong(BaseException):
-    """A command did not come back; no handler of errors holds this."""
+    """A command exceeded its time limit. No error handler of wfctl catches this exception."""
 
 
 def sound(*words: str) -> Answer:
-    """Call a command: it comes back, says something of the contract, and it is no fault of ours."""
+    """Call a command, and check that it returns a documented exit code and no internal error."""
     with _bounded():
         answer = call(*words)
     assert answer.code in range(8), (words, answer)

@@ -1,4 +1,4 @@
-"""Workflows to attack, with a configuration of their own."""
+"""Fixtures: workflows to attack, each with its own configuration."""
 
 from __future__ import annotations
 

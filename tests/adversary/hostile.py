@@ -1,4 +1,4 @@
-"""Archives, folders and plans as a generator makes them: each is a seed's, so a failure is told."""
+"""Generate archives, folders and plans from seeds, so that a failure can be reproduced."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from zipfile import ZIP_DEFLATED, ZipFile
 
 from tests.adversary.archives import Body, forged
 
-#: Texts that lead somewhere, end something, steer something, or are far too long.
+#: Strings that escape a folder, end a value, contain control codes, or are far too long.
 TEXTS: list[Any] = [
     "../../escaped", "/tmp/escaped", "~/.bash_login", ".bash_login", "a/../../b", "a\nb", "a\0b",
     ".git/hooks/x", "x" * 5_000, "\u202eoverride", "\x1b[2J", "\ud800", "", ".", "..", "-rf", "a b",
@@ -37,7 +37,7 @@ NAMES = ["workflow-state.json", "progress.log", "docs", "stage-1", ".wfctl", "in
 
 
 def spoilt(value: Any, random: Random, depth: int = 0) -> Any:
-    """Return a JSON value with one thing in it replaced, taken away or added."""
+    """Return a JSON value in which one part is replaced, removed or added."""
     if isinstance(value, dict) and value and random.random() < 0.85:
         name = random.choice(list(value))
         changed = {**value, name: spoilt(value[name], random, depth + 1)}
@@ -53,7 +53,7 @@ def spoilt(value: Any, random: Random, depth: int = 0) -> Any:
 
 
 def archive(honest: Path, target: Path, random: Random) -> Path:
-    """Write an archive whose hashes fit, with events that were spoilt or made up."""
+    """Write an archive with valid hashes and with damaged or invented events."""
     workflow = random.choice(TEXTS) if random.random() < 0.15 else None
 
     def edit(bodies: list[Body]) -> list[Body]:
@@ -92,7 +92,7 @@ def _manifest_spoilt(file: Path, random: Random) -> None:
 
 
 def plan(honest: dict[str, Any], folder: Path, random: Random) -> Path:
-    """Write a plan that was spoilt, in one of the languages of plans."""
+    """Write a damaged plan as JSON, YAML or TOML."""
     value = honest
     for _ in range(random.randint(1, 3)):
         value = spoilt(value, random)
@@ -114,7 +114,7 @@ def _toml(value: Any) -> str:
 
 
 def folder(honest: dict[str, Any], path: Path, outside: Path, random: Random) -> Path:
-    """Make a folder with a state, a log and a configuration, links, FIFOs and folders in it."""
+    """Create a folder with a state, a log and a configuration, plus links, FIFOs and subfolders."""
     path.mkdir()
     state = spoilt(honest, random) if random.random() < 0.7 else honest
     (path / "workflow-state.json").write_text(json.dumps(state))
@@ -134,7 +134,7 @@ _URLS = ["postgresql://127.0.0.1:9/x", "sqlite:///../../escaped.db", "http://x",
 
 
 def _put(place: Path, outside: Path, random: Random) -> None:
-    """Put something else in the place of a file or a folder."""
+    """Replace a file with a link, a FIFO or a folder."""
     if place.is_dir():
         return
     place.unlink(missing_ok=True)

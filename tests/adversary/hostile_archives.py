@@ -1,4 +1,4 @@
-"""Archives of a stranger: events, files beside them, and the zip file itself, each from a seed."""
+"""Generate hostile archives from seeds: their events, extra files and zip structure are forged."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from random import Random
 from typing import Any
 from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile, ZipInfo
 
+from extensions.handover.manifest import explain_unacceptable_event
 from lifecycle.payload.event_types import STAGED
-from service.handover.manifest import unacceptable
 from tests.adversary import raw
 from tests.adversary.archives import Body, forged
 from tests.adversary.hostile import FIELDS, TEXTS, TYPES, VALUES, spoilt
 from tests.amendments.support import canonical
 from tests.golden.events_on_file import examples
 
-#: So often an event is made up anew until an import would take it: such events go deep.
+#: Maximum number of tries to generate an event that the import accepts, so that it gets further.
 TRIES = 60
 _MANIFEST = "manifest.json"
 _LINK = 0o120777 << 16
-#: What an archive may hold beside what a manifest names.
+#: Paths of extra archive entries that the manifest does not name.
 _PLACES = ("../../escaped", "/tmp/escaped", "drift/../../escaped", "a\\..\\escaped", "x" * 70_000)
 _DATA: dict[str, list[Any]] = {}
 Files = dict[str, bytes]
 
 
 def archive(honest: Path, target: Path, random: Random) -> Path:
-    """Write an archive, hashes and sizes of which fit mostly, and what it says does not."""
+    """Write an archive with mostly valid hashes and sizes and with false content."""
     workflow = random.choice(TEXTS) if random.random() < 0.1 else None
     deep = random.random() < 0.6
 
@@ -52,7 +52,7 @@ def archive(honest: Path, target: Path, random: Random) -> Path:
 
 
 def _chosen(body: Body, deep: bool, random: Random, way: Callable[[Body, Random], Body]) -> Body:
-    """Return one that an import may take, where that is asked for and one is found."""
+    """Return a forged event. With ``deep``, prefer an event that an import accepts."""
     for _ in range(TRIES if deep else 1):
         found = way(body, random)
         if not deep or _is_taken(found):
@@ -63,7 +63,7 @@ def _chosen(body: Body, deep: bool, random: Random, way: Callable[[Body, Random]
 def _is_taken(body: Body) -> bool:
     try:
         text = canonical(body).encode("utf-8")
-        return unacceptable(text) is None
+        return explain_unacceptable_event(text) is None
     except (KeyError, ValueError, RecursionError):
         return False
 
@@ -109,7 +109,7 @@ def _packed(file: Path, files: Files, how: int = ZIP_DEFLATED) -> None:
 
 
 def _agreed(file: Path, files: Files) -> None:
-    """Pack files once more, so that the manifest has their sizes and digests."""
+    """Pack the files again, with their sizes and digests in the manifest."""
     manifest = json.loads(files.pop(_MANIFEST))
     for name, content in files.items():
         manifest["files"][name] = {
@@ -120,14 +120,14 @@ def _agreed(file: Path, files: Files) -> None:
 
 
 def _manifest(file: Path, random: Random) -> None:
-    """Spoil what the manifest says."""
+    """Damage the values of the manifest."""
     files = _parts(file)
     files[_MANIFEST] = json.dumps(spoilt(json.loads(files[_MANIFEST]), random)).encode()
     _packed(file, files)
 
 
 def _claims(file: Path, random: Random) -> None:
-    """Spoil a line of the claims, or put one more there."""
+    """Damage or duplicate a line of the claims."""
     files = _parts(file)
     lines = [json.loads(line) for line in files["claims.jsonl"].splitlines()]
     place = random.randrange(len(lines))
@@ -137,7 +137,7 @@ def _claims(file: Path, random: Random) -> None:
 
 
 def _refusals(file: Path, random: Random) -> None:
-    """Put refusals there that nobody recorded."""
+    """Add refusals that no command recorded."""
     files = _parts(file)
     names = ("at", "stream", "actor", "command", "code", "message")
     honest: Body = {**dict.fromkeys(names, random.choice(TEXTS[:9])), "data": {}}
@@ -152,7 +152,7 @@ def _lined(values: list[Any]) -> bytes:
 
 
 def _beside(file: Path, random: Random) -> None:
-    """Put files there that lead elsewhere, are links, or are there twice."""
+    """Add files that lead outside the root, are links, or appear twice."""
     files = _parts(file)
     name = random.choice([*_PLACES, *(f"drift/{text}" for text in TEXTS if text), "progress.log"])
     if random.random() < 0.5:
@@ -162,12 +162,12 @@ def _beside(file: Path, random: Random) -> None:
     info = ZipInfo(name.encode("utf-8", "replace").decode()[:60_000])
     info.external_attr = _LINK
     with warnings.catch_warnings(), ZipFile(file, "a", ZIP_STORED) as made:
-        warnings.simplefilter("ignore")  # of a name that is there twice
+        warnings.simplefilter("ignore")  # duplicate name
         made.writestr(info, "/etc/passwd")
 
 
 def _bytes(file: Path, random: Random) -> None:
-    """Change, cut, or lengthen the zip file itself."""
+    """Change, cut or lengthen the zip file itself."""
     content = bytearray(file.read_bytes())
     way = random.randrange(4)
     if way == 0:
@@ -178,14 +178,14 @@ def _bytes(file: Path, random: Random) -> None:
     elif way == 2:
         content[:0] = random.randbytes(random.randint(1, 500))
     else:
-        # The last records say where everything is, how long it is, and how it is packed.
+        # The last records of a zip file give the place, length and compression of each file.
         for _ in range(3):
             content[-random.randint(1, min(400, len(content)))] = random.choice((0, 1, 0x7F, 0xFF))
     file.write_bytes(content)
 
 
 def _large(file: Path, random: Random) -> None:
-    """Let one of the files be far larger in memory than it is on the disk."""
+    """Make one of the files far larger in memory than on the disk."""
     files = _parts(file)
     name = random.choice(list(files))
     pieces = (b"[],", b"[", b"[[],[],{}],", b'{"a":', b'"x",', b" ", b"\n", b"0,")
@@ -196,5 +196,5 @@ def _large(file: Path, random: Random) -> None:
         _agreed(file, files)
 
 
-#: In this order: what comes later may leave nothing that could be opened.
+#: The order matters: a later step may leave a file that the earlier steps cannot open.
 _WAYS = (_claims, _refusals, _beside, _large, _manifest, _bytes)

@@ -1,4 +1,4 @@
-"""Events with a right hash, a right link, and anything at all inside."""
+"""Generate events with a valid hash and a valid link, and with arbitrary data."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _NUMBERS = (0, -1, 1, 2**53, 2**63 - 1, -(2**63), 2**64 - 1, 1.7e308, -1e9, 5e-3
 
 
 class Hostile:
-    """Writes events of some types that continue a stream, from a seed."""
+    """Generate events of the given types that continue a stream, from a seed."""
 
     def __init__(self, seed: int, types: Mapping[str, EventType] = STAGED) -> None:
         self._chance = random.Random(seed)
@@ -38,7 +38,7 @@ class Hostile:
         self._data = {example.type: example.data for example in examples() if example.type in types}
 
     def events(self, last: raw.Body, number: int) -> Iterator[tuple[raw.Body, str]]:
-        """Yield envelopes with their texts, each in its place behind the one before."""
+        """Yield envelopes with their texts. Each envelope continues the previous one."""
         body = last
         for _ in range(number):
             body = self._next(body)
@@ -87,7 +87,7 @@ class Hostile:
 
 
 def anything(chance: random.Random, depth: int) -> Any:
-    """Return some value of JSON, nested so deeply at most."""
+    """Return a random JSON value with at most ``depth`` levels."""
     kind = chance.randrange(6 if depth else 4)
     if kind == 0:
         return chance.choice(_TEXTS)

@@ -1,4 +1,4 @@
-"""Roots of a stranger: an honest one, in which things were exchanged for others, from a seed."""
+"""Generate a stranger's roots from seeds: copies of an honest root with replaced files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from shutil import copytree, rmtree
 
 from tests.adversary.hostile import TEXTS, VALUES, spoilt
 
-#: What may come along in a root beside what an honest one has.
+#: Files that a stranger may add to a root.
 _NEW = (
     ".wfctl/sync.json",
     ".wfctl/root.json",
@@ -43,7 +43,7 @@ _NEW = (
     "state/wf",
     ".autonomous",
 )
-#: Statements that a stranger ran on the log that came along.
+#: SQL statements that a stranger ran on the log of the root.
 _SQL = (
     "DROP TABLE commands",
     "DROP TABLE folds",
@@ -68,13 +68,13 @@ _SPARSE = 1 << 30
 
 
 def root(honest: Path, target: Path, outside: Path, random: Random) -> Path:
-    """Copy an honest root, and exchange some of what lies in it."""
+    """Copy an honest root, and replace some of its files."""
     copytree(honest, target, symlinks=True)
     found = sorted(str(path.relative_to(target)) for path in target.rglob("*"))
     own = [name for name in found if name.startswith((".wfctl", "workflow-state", "progress"))]
     for _ in range(random.randint(1, 3)):
         place = target / random.choice(random.choice((found, own, _NEW)))
-        # What was exchanged before may be what this would lie in.
+        # An earlier replacement may have removed the folder of this file.
         with suppress(OSError):
             _exchange(place, outside, random)
     return target
@@ -98,7 +98,7 @@ def _gone(place: Path) -> None:
 
 
 def _linked(place: Path, outside: Path, random: Random) -> None:
-    """A link to what is not the stranger's, to itself, or to nothing."""
+    """Replace a file with a link to a foreign file, to itself, or to nothing."""
     _gone(place)
     targets = (
         outside,
@@ -123,7 +123,7 @@ def _special(place: Path, outside: Path, random: Random) -> None:
 
 
 def _bytes(place: Path, outside: Path, random: Random) -> None:
-    """Others in a file, or a part of them; if nothing is named, any."""
+    """Change, cut or replace the bytes of a file."""
     content = bytearray(place.read_bytes() if place.is_file() else b"")
     if not content or random.random() < 0.4:
         content = bytearray(
@@ -139,7 +139,7 @@ def _bytes(place: Path, outside: Path, random: Random) -> None:
 
 
 def _document(place: Path, outside: Path, random: Random) -> None:
-    """A document of JSON, or of TOML, that says other things."""
+    """Write damaged JSON or TOML into a file."""
     try:
         value = json.loads(place.read_text())
     except (OSError, ValueError, RecursionError):
@@ -154,14 +154,14 @@ def _document(place: Path, outside: Path, random: Random) -> None:
 
 
 def _sparse(place: Path, outside: Path, random: Random) -> None:
-    """A file that takes no room, and would take all of the memory."""
+    """Write a sparse file that needs no disk space but would fill the memory."""
     _gone(place)
     with place.open("wb") as file:
         file.truncate(_SPARSE)
 
 
 def _asked(place: Path, outside: Path, random: Random) -> None:
-    """A log in which somebody did as he liked."""
+    """Run arbitrary SQL statements on the log."""
     with closing(sqlite3.connect(place)) as database:
         for statement in random.sample(_SQL, random.randint(1, 2)):
             with suppress(sqlite3.DatabaseError):

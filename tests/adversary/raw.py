@@ -1,4 +1,4 @@
-"""Rows as an attacker writes them who has SQL on the log, and needs no program of ours."""
+"""Write rows as an attacker with SQL access to the log does, without wfctl."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ INSERT = "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'forged')"
 
 
 def spelled(body: Any) -> str:
-    """Spell a value as the log does: sorted keys, no spaces."""
+    """Encode a value as the log does: sorted keys, no spaces."""
     return json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
 def sha(text: str) -> str:
-    """Return the hash of a text as the chain has it."""
+    """Return the SHA-256 hash that the hash chain uses for a text."""
     return sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
 
 
 def connected(root: Path) -> sqlite3.Connection:
-    """Open a root's log past the program."""
+    """Open the database of a root directly, without wfctl."""
     return sqlite3.connect(root / ".wfctl/events.db", isolation_level=None)
 
 
@@ -37,7 +37,7 @@ def bodies(root: Path) -> list[Body]:
 
 
 def following(root: Path, type_: str, data: Any, **envelope: Any) -> Body:
-    """Return an envelope that continues the log as the program would write it."""
+    """Return an envelope that continues the log as wfctl would write it."""
     last = bodies(root)[-1]
     number = last["version"] + 1
     body = {**last, "type": type_, "data": data, "schema_version": 1, "version": number}
@@ -48,7 +48,7 @@ def following(root: Path, type_: str, data: Any, **envelope: Any) -> Body:
 
 
 def insert(root: Path, body: Body, text: str | None = None, **columns: Any) -> None:
-    """Put a row into the log; ``columns`` say otherwise than its text."""
+    """Insert a row into the log. Values in ``columns`` override those of the envelope."""
     text = spelled(body) if text is None else text
     row = {
         "position": None,
@@ -63,12 +63,12 @@ def insert(root: Path, body: Body, text: str | None = None, **columns: Any) -> N
 
 
 def append(root: Path, type_: str, data: Any, **envelope: Any) -> None:
-    """Put a row with a right chain behind the last one."""
+    """Append a row that continues the hash chain correctly."""
     insert(root, following(root, type_, data, **envelope))
 
 
 def tamper(root: Path, *statements: str) -> None:
-    """Change rows as somebody would who knows SQL."""
+    """Change rows with SQL, after dropping the triggers that protect them."""
     with connected(root) as database:
         for verb in ("update", "delete"):
             database.execute(f"DROP TRIGGER IF EXISTS events_no_{verb}")
@@ -78,7 +78,7 @@ def tamper(root: Path, *statements: str) -> None:
 
 
 def rechained(root: Path, edit: Callable[[list[Body]], list[Body]]) -> None:
-    """Write all streams anew after an edit of their envelopes, each with a right hash chain."""
+    """Rewrite all streams with edited envelopes and a valid hash chain."""
     with connected(root) as database:
         for verb in ("update", "delete"):
             database.execute(f"DROP TRIGGER IF EXISTS events_no_{verb}")

@@ -1,4 +1,4 @@
-"""What an attacker with the database in his hands writes into it."""
+"""Write to the database as an attacker with direct access to it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tests.amendments.test_signature import folded
 
 
 def forged_fold(place: Place) -> None:
-    """Put a kept copy of the state into the database that says another definition and policy."""
+    """Insert a cached state with another definition and another consent policy."""
     from lifecycle.fold.evolve import REDUCER
     from service.reading import stream_log
 

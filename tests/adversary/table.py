@@ -1,4 +1,4 @@
-"""The table of events past the program, in a file or on a server."""
+"""Access the events table directly, in a SQLite file or on a PostgreSQL server."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tests.adversary import raw
 
 _NAMES = ("position", "stream", "version", "event_id", "type", "recorded_at", "hash", "body")
 Row = tuple[raw.Body, str]
-"""An envelope and the text that is stored of it."""
+"""An envelope and its stored text."""
 
 
 class Table:
-    """The rows of a log, for somebody who may write them: the path of a file, or a server's URL."""
+    """The rows of a log, for a user with write access. The address is a path or a server URL."""
 
     def __init__(self, address: Path | str) -> None:
         self._address = address
@@ -42,7 +42,7 @@ class Table:
         return {**json.loads(text), "hash": hash_}
 
     def add(self, rows: Iterable[Row]) -> None:
-        """Put rows behind all others, with right hashes."""
+        """Append rows with valid hashes."""
         marks = ", ".join(self._mark for _ in _NAMES)
         insert = f"INSERT INTO events ({', '.join(_NAMES)}) VALUES ({marks})"
         with self._connected() as database:

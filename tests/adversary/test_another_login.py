@@ -1,4 +1,4 @@
-"""Another login of the host, which may read the folders above a root, and no more."""
+"""Another user of the host, who can read the folders above a root but not the root."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from service.reading.stream_log import key_file
 from tests.cli.support import Place, wfctl, write_plan
 
 STRANGER = 65534
-#: Takes a lock on every file below a folder that it can open, and tells how many they were.
+#: Locks every file below a folder that this user can open, and prints the number of locks.
 GRAB = """
 import fcntl, os, sys
 os.setgroups([]), os.setgid(int(sys.argv[2])), os.setuid(int(sys.argv[2]))
@@ -45,7 +45,7 @@ os.setgroups([]), os.setgid(group), os.setuid(user)
 sys.exit(run(["--root", root, "note", "a colleague's"]))
 """
 
-#: Edits the state that the owner keeps, under the best seal that a colleague has.
+#: Edits the cached state of the owner, sealed with the best key that a colleague has.
 FORGER = """
 import os, sqlite3, sys
 from service.reading.stream_log import Seal
@@ -71,7 +71,7 @@ with sqlite3.connect(os.path.join(root, ".wfctl/events.db")) as log:
 
 @pytest.fixture
 def open_folder() -> Iterator[Path]:
-    """Yield a folder that every login can enter."""
+    """Yield a folder that every user can enter."""
     with TemporaryDirectory() as name:
         folder = Path(name)
         folder.chmod(0o755)
@@ -80,7 +80,7 @@ def open_folder() -> Iterator[Path]:
 
 @pytest.fixture(params=["022", "000"])
 def rooted(open_folder: Path, request: pytest.FixtureRequest) -> Iterator[Place]:
-    """Make a root under a usual umask, and under one that keeps nobody out."""
+    """Create a root under a common umask, and under a umask that lets every user read."""
     root = open_folder / "root"
     before = os.umask(int(request.param, 8))
     try:
@@ -94,13 +94,13 @@ def rooted(open_folder: Path, request: pytest.FixtureRequest) -> Iterator[Place]
     finally:
         os.umask(before)
     yield Place(root)
-    # What it dispatched writes into the folder until it is over.
+    # The dispatched job writes into the folder until it has ended.
     assert wfctl("--root", str(root), "wait", "stage-1").code == 0
 
 
 @pytest.mark.root
-def test_another_login_holds_up_no_append(rooted: Place) -> None:
-    """It may lock what it can open, and it can open nothing that we lock."""
+def test_lock_by_another_user_does_not_block_appends(rooted: Place) -> None:
+    """Another user can open none of the files that wfctl locks."""
     grabber = subprocess.Popen(
         [sys.executable, "-c", GRAB, str(rooted.path), str(STRANGER)],
         cwd="/",
@@ -116,9 +116,10 @@ def test_another_login_holds_up_no_append(rooted: Place) -> None:
         grabber.communicate(timeout=30)
 
 
-def test_what_we_lock_is_ours_alone(rooted: Place) -> None:
-    """Whatever the umask: the folder of the log, and every lock wherever it lies."""
-    # As `find` goes through it: folders of a job that ends may go meanwhile.
+@pytest.mark.long
+def test_log_and_locks_are_private_to_their_owner(rooted: Place) -> None:
+    """The log's folder and every lock file are private, whatever the umask."""
+    # `os.walk` tolerates a folder that a finished job removes meanwhile.
     every = (
         Path(folder) / name
         for folder, folders, names in os.walk(rooted.path)
@@ -131,18 +132,18 @@ def test_what_we_lock_is_ours_alone(rooted: Place) -> None:
 
 
 def _others(path: Path) -> int:
-    with suppress(FileNotFoundError):  # it went with the folder of its job
+    with suppress(FileNotFoundError):  # removed with the folder of its job
         return stat.S_IMODE(path.stat().st_mode) & 0o077
     return 0
 
 
 def _is_hidden(path: Path) -> bool:
-    """Whether a folder of ours above it lets nobody in."""
+    """Return whether a private folder of wfctl contains the path."""
     return any(p.name == ".attempts" and not _others(p) for p in path.parents)
 
 
 def shared(root: Path) -> Place:
-    """Make a root that its owner shares with a group."""
+    """Create a root that its owner shares with a group."""
     root.mkdir()
     place = Place(root)
     assert place.call("init", str(write_plan(root.parent)), "--consent", "trust").code == 0
@@ -156,7 +157,7 @@ def as_colleague(script: str, *words: str) -> subprocess.CompletedProcess[str]:
     """Run a script that becomes another member of the group."""
     return subprocess.run(
         [sys.executable, "-c", script, *words],
-        # A login has a configuration of its own.
+        # The colleague has a separate configuration.
         env={
             **os.environ,
             "PYTHONPATH": str(Path(__file__).parents[2]),
@@ -169,8 +170,8 @@ def as_colleague(script: str, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.root
-def test_a_root_that_is_shared_by_its_owner_stays_shared(open_folder: Path) -> None:
-    """Who lets the group write `.wfctl` lets it append."""
+def test_root_shared_by_its_owner_stays_shared(open_folder: Path) -> None:
+    """A group member who can write `.wfctl` can append events."""
     root = open_folder / "root"
     place = shared(root)
     assert place.call("note", "mine").code == 0
@@ -182,10 +183,10 @@ def test_a_root_that_is_shared_by_its_owner_stays_shared(open_folder: Path) -> N
 
 @pytest.mark.root
 @pytest.mark.slow
-def test_who_may_write_the_log_under_another_login_cannot_seal_a_state(
+def test_user_with_write_access_to_the_log_cannot_forge_a_cached_state(
     open_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The key of the owner is closed to them, and a state under another key is not believed."""
+    """A colleague cannot read the owner's key, and a state sealed with another key is ignored."""
     monkeypatch.setenv("XDG_STATE_HOME", str(open_folder / "state-of-the-owner"))
     place = shared(open_folder / "root")
     notes = open_folder / "notes.jsonl"
@@ -197,7 +198,7 @@ def test_who_may_write_the_log_under_another_login_cannot_seal_a_state(
     done = as_colleague(FORGER, str(place.path), str(key_file()), *logins, purpose)
     assert done.stdout.splitlines() == ["the key is closed", "forged"], done.stderr
     assert place.done("show", "stage-1")["parameters"] == right
-    # With the key it would have counted, or the above would show nothing.
+    # With the owner's key, the forged state is accepted, so the test above is meaningful.
     done = as_colleague(FORGER, str(place.path), str(key_file()), "0", "0", purpose)
     assert done.stdout.splitlines() == ["forged"], done.stderr
     assert place.done("show", "stage-1")["parameters"] != right

@@ -1,4 +1,4 @@
-"""Plans and archives that are small, and would fill any memory or any disk."""
+"""Small plans and archives that would fill the memory or the disk."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from tests.adversary.archives import added, forged
 from tests.cli.support import HERE, Answer, Place, call, write_plan
 from tests.exports.support import handed_over
 
-#: Bytes of memory that a command may take: far more than any needs.
+#: Maximum bytes of memory for a command, far above what any command needs.
 MEMORY = 1 << 30
 
 
 def frugal(folder: Path, *words: str) -> Answer:
-    """Call the real program with little memory."""
+    """Call the real program with limited memory."""
     done = subprocess.run(
         [sys.executable, "-m", "cli.main", *words],
         cwd=folder,
@@ -61,8 +61,8 @@ PLANS = {
 
 
 @pytest.mark.parametrize("name", PLANS)
-def test_a_plan_that_would_fill_the_memory_is_refused(name: str, tmp_path: Path) -> None:
-    """With its name and what is wrong with it, and never as a fault of ours."""
+def test_plan_that_would_fill_the_memory_is_refused(name: str, tmp_path: Path) -> None:
+    """The command reports a bad plan and not an internal error."""
     (tmp_path / name).write_text(PLANS[name])
     answer = frugal(tmp_path, "-o", "json", "init", name)
     assert answer.code == 1, answer
@@ -72,7 +72,7 @@ def test_a_plan_that_would_fill_the_memory_is_refused(name: str, tmp_path: Path)
 
 @pytest.fixture
 def honest(tmp_path: Path) -> Path:
-    """Make the archive of a small workflow."""
+    """Create the archive of a small workflow."""
     root = tmp_path / "origin"
     root.mkdir()
     assert call("--root", str(root), "init", str(write_plan(tmp_path))).code == 0
@@ -80,7 +80,7 @@ def honest(tmp_path: Path) -> Path:
 
 
 def refused(tmp_path: Path, file: Path) -> str:
-    """Import an archive that must not be taken, with little memory; return why it is not."""
+    """Import an archive with limited memory, check that it is refused, and return the message."""
     answer = frugal(tmp_path, "-o", "json", "import", str(file), "--into", "made")
     assert (answer.code, answer.error["code"]) == (1, "unusable_archive"), answer
     assert not (tmp_path / "made").exists()
@@ -88,17 +88,17 @@ def refused(tmp_path: Path, file: Path) -> str:
 
 
 @pytest.mark.long
-def test_an_archive_that_unpacks_to_far_more_is_refused(tmp_path: Path) -> None:
-    """A megabyte that becomes a gigabyte, wherever in it that lies."""
+def test_archive_that_unpacks_to_a_gigabyte_is_refused(tmp_path: Path) -> None:
+    """A one-megabyte archive with a gigabyte of content is refused before it is unpacked."""
     file = tmp_path / "bomb.zip"
     with ZipFile(file, "w", ZIP_DEFLATED) as archive, archive.open("manifest.json", "w") as big:
         for _ in range(512):
             big.write(b" " * (2 << 20))
-    assert "once they are unpacked" in refused(tmp_path, file)
+    assert "bytes unpacked" in refused(tmp_path, file)
 
 
-def test_an_archive_of_another_size_than_it_says_is_refused(honest: Path, tmp_path: Path) -> None:
-    """The manifest's sizes are held to."""
+def test_archive_file_of_wrong_size_is_refused(honest: Path, tmp_path: Path) -> None:
+    """An import compares the size of each file with the manifest."""
     file = tmp_path / "other.zip"
     with ZipFile(honest) as source, ZipFile(file, "w") as archive:
         manifest = json.loads(source.read("manifest.json"))
@@ -106,11 +106,11 @@ def test_an_archive_of_another_size_than_it_says_is_refused(honest: Path, tmp_pa
         for name in source.namelist():
             changed = json.dumps(manifest).encode() if name == "manifest.json" else None
             archive.writestr(name, changed or source.read(name))
-    assert "the manifest says" in refused(tmp_path, file)
+    assert "the manifest records" in refused(tmp_path, file)
 
 
-def test_an_archive_with_a_deep_event_is_refused(honest: Path, tmp_path: Path) -> None:
-    """However deep it goes: the fold would not come back from it."""
+def test_archive_with_deeply_nested_event_is_refused(honest: Path, tmp_path: Path) -> None:
+    """An event with 800 nested lists is refused, because it would exceed the recursion limit."""
     deep: object = []
     for _ in range(800):
         deep = [deep]
@@ -118,7 +118,7 @@ def test_an_archive_with_a_deep_event_is_refused(honest: Path, tmp_path: Path) -
     refused(tmp_path, forged(honest, tmp_path / "deep.zip", more))
 
 
-def test_an_archive_of_one_long_line_is_refused(honest: Path, tmp_path: Path) -> None:
-    """A line is never read whole before its length is known."""
+def test_archive_with_very_long_line_is_refused(honest: Path, tmp_path: Path) -> None:
+    """An import limits the length of a line before it reads the whole line."""
     more = added("note.logged", {"text": "x" * (40 << 20)})
     refused(tmp_path, forged(honest, tmp_path / "long.zip", more))

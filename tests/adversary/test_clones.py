@@ -1,4 +1,4 @@
-"""A folder of a stranger, as a clone or an unpacked archive brings it."""
+"""A stranger's folder, as a git clone or an unpacked archive creates it."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from service.root.root import kept
+from service.root.root import without_secrets
 from tests.cli.support import Place, call, wfctl, write_plan
 from tests.server import Server
 
 
 @contextmanager
 def listening() -> Iterator[tuple[int, list[bytes]]]:
-    """Listen as the database of an attacker would; yield the port, and what was heard there."""
+    """Listen as an attacker's database server; yield the port and the received bytes."""
     heard: list[bytes] = []
     with socket.create_server(("127.0.0.1", 0)) as door:
 
@@ -39,7 +39,7 @@ def listening() -> Iterator[tuple[int, list[bytes]]]:
 
 
 def clone(folder: Path, url: str) -> Path:
-    """Make a root as git leaves it: with a configuration, and without a log."""
+    """Create a root as a git clone does: with a configuration and without a log."""
     (folder / ".wfctl").mkdir(parents=True)
     (folder / ".wfctl/config.toml").write_text(f'workflow = "w"\ndatabase_url = "{url}"\n')
     return folder
@@ -58,10 +58,10 @@ def clone(folder: Path, url: str) -> Path:
     ],
     ids=" ".join,
 )
-def test_a_clone_chooses_no_server(
+def test_clone_does_not_choose_the_database_server(
     words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody is connected to, let alone sent a password, before a person agreed."""
+    """wfctl opens no connection and sends no password before a person has trusted the server."""
     monkeypatch.setenv("PGPASSWORD", "secret")
     monkeypatch.chdir(tmp_path)
     write_plan(tmp_path)
@@ -74,10 +74,10 @@ def test_a_clone_chooses_no_server(
     assert heard == []
 
 
-def test_a_server_is_used_after_a_person_agreed(
+def test_server_is_used_after_a_person_trusted_it(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Once for each login: who made the root has agreed, who cloned it agrees by a command."""
+    """Trust is per user: `init` gives it to the creator, and `db trust` to the user of a clone."""
     url, root = server.schema(), tmp_path / "root"
     root.mkdir()
     line = ("--database-url", url, "init", str(write_plan(tmp_path)), "--consent", "trust")
@@ -89,12 +89,12 @@ def test_a_server_is_used_after_a_person_agreed(
     assert call("--root", str(root), "--database-url", url, "status").code == 0
     assert place.call("--actor", "user:ada", "db", "trust").code == 0
     assert place.call("status").code == 0
-    assert (kept(url) or "") in (tmp_path / "another/wfctl/databases.json").read_text()
+    assert (without_secrets(url) or "") in (tmp_path / "another/wfctl/databases.json").read_text()
 
 
 @pytest.mark.parametrize("name", ["workflow-state.json", "progress.log"])
-def test_a_link_in_the_place_of_a_file_is_not_followed(name: str, tmp_path: Path) -> None:
-    """Neither read into what we keep, nor written to."""
+def test_link_in_place_of_a_generated_file_is_not_followed(name: str, tmp_path: Path) -> None:
+    """wfctl neither reads nor writes the target of the link."""
     target = tmp_path / "precious"
     target.write_text("mine\n")
     root = tmp_path / "root"
@@ -116,8 +116,8 @@ def test_a_link_in_the_place_of_a_file_is_not_followed(name: str, tmp_path: Path
 
 
 @pytest.mark.parametrize("name", ["workflow-state.json", "progress.log", "plan.json"])
-def test_a_fifo_in_the_place_of_a_file_holds_nobody_up(name: str, tmp_path: Path) -> None:
-    """It is told, at once."""
+def test_fifo_in_place_of_a_file_does_not_block(name: str, tmp_path: Path) -> None:
+    """The command reports the FIFO immediately instead of waiting for a writer."""
     root = tmp_path / "root"
     root.mkdir()
     plan = write_plan(tmp_path)
@@ -137,8 +137,8 @@ def test_a_fifo_in_the_place_of_a_file_holds_nobody_up(name: str, tmp_path: Path
     assert place.call("import", str(root), "--into", str(tmp_path / "b")).code != 0
 
 
-def test_a_fifo_in_the_place_of_a_taken_over_file_holds_nobody_up(tmp_path: Path) -> None:
-    """An import says what it found."""
+def test_fifo_in_an_imported_folder_does_not_block(tmp_path: Path) -> None:
+    """The import reports the FIFO and exits."""
     (tmp_path / "old").mkdir()
     for name in ("workflow-state.json", "progress.log"):
         os.mkfifo(tmp_path / "old" / name)
@@ -148,8 +148,8 @@ def test_a_fifo_in_the_place_of_a_taken_over_file_holds_nobody_up(tmp_path: Path
     assert wfctl("import", str(tmp_path / "a.zip")).code in (1, 3)
 
 
-def test_an_import_of_a_folder_follows_no_link_out_of_it(tmp_path: Path) -> None:
-    """A stranger's `progress.log` that leads to a file of ours is not written to."""
+def test_import_follows_no_link_out_of_the_folder(tmp_path: Path) -> None:
+    """A `progress.log` that is a link to a foreign file is not written."""
     old = tmp_path / "old"
     old.mkdir()
     (tmp_path / "precious").write_text("mine\n")
@@ -162,8 +162,11 @@ def test_an_import_of_a_folder_follows_no_link_out_of_it(tmp_path: Path) -> None
     assert not (old / ".wfctl/config.toml").exists()
 
 
-def test_a_clone_makes_no_database_elsewhere(tmp_path: Path) -> None:
-    """A file outside the root is agreed to as a server is; one below it is the root's own."""
+def test_clone_creates_no_database_outside_its_root(tmp_path: Path) -> None:
+    """A database file outside the root needs trust like a server.
+
+    A file inside the root does not.
+    """
     root = clone(tmp_path / "clone", "sqlite:///../escaped.db")
     plan = str(write_plan(tmp_path))
     for words in (["status"], ["init", plan, "--consent", "trust"]):
@@ -174,8 +177,8 @@ def test_a_clone_makes_no_database_elsewhere(tmp_path: Path) -> None:
     assert call("--root", str(own), "-o", "json", "init", plan, "--consent", "trust").code == 0
 
 
-def test_a_folder_of_ours_is_none_that_a_link_leads_to(tmp_path: Path) -> None:
-    """Neither is a root found through it, nor one made."""
+def test_wfctl_folder_that_is_a_link_is_refused(tmp_path: Path) -> None:
+    """No command finds or creates a root through a linked `.wfctl` folder."""
     home, root = tmp_path / "home", tmp_path / "clone"
     home.mkdir()
     root.mkdir()

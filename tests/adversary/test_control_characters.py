@@ -1,4 +1,4 @@
-"""No control character leaves wfctl, whatever a job, a plan, a note or an agent put in."""
+"""wfctl writes no control character, even if a job, a plan, a note or an agent supplies them."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import re
 
 import pytest
 
-from projections.exports.formats import FORMATS
+from extensions.exports.formats import FORMATS
 from tests.cli.support import Place, call, write_plan
 from tests.exports.support import text_of
 
-#: Clears a screen, sets the title of a window, rings, colours, and begins a sequence with one byte.
+#: Clears the screen, sets the window title, rings, colours, and starts a one-byte sequence.
 STEERS = "a\x1b[2Jb\x1b]0;x\x07c\x1b[31md\x9b1me\x7ff\rg"
-#: A name is one line.
+#: A name must be one line.
 NAME = STEERS.replace("\r", "")
 CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-#: What the job writes last, in the octal of printf.
+#: The last output of the job, in the octal notation of printf.
 _OCTAL = "".join(f"\\{byte:03o}" for byte in NAME.encode())
 
 SURFACES = (
@@ -41,7 +41,7 @@ EXPORTS = sorted(FORMATS.keys() - {"events"})
 
 @pytest.fixture(scope="module")
 def steered(tmp_path_factory: pytest.TempPathFactory) -> Place:
-    """A workflow with such words in its plan, a note, a job's output, an error, an amendment."""
+    """Return a workflow with control characters in its plan, notes, output, errors and proposal."""
     folder = tmp_path_factory.mktemp("steered")
     place = Place(folder / "root")
     place.path.mkdir()
@@ -59,40 +59,43 @@ def steered(tmp_path_factory: pytest.TempPathFactory) -> Place:
     return place
 
 
-def test_the_job_did_write_it(steered: Place) -> None:
-    """Else nothing of its output would be cleaned."""
+def test_job_output_contains_control_characters(steered: Place) -> None:
+    """The recorded error keeps the control characters.
+
+    Otherwise the other tests would show nothing.
+    """
     (failed,) = steered.done("events", "--type", "stage.failed")
     assert "\x1b[2J" in failed["data"]["error"]
 
 
 @pytest.mark.parametrize("words", SURFACES, ids=" ".join)
-def test_what_is_printed_has_no_control_character(steered: Place, words: list[str]) -> None:
-    """Not at a terminal alone: what is piped is looked at too, and by `less -r`."""
+def test_printed_output_has_no_control_characters(steered: Place, words: list[str]) -> None:
+    """Output to a pipe is cleaned as well as output to a terminal."""
     answer = steered.call(*words)
     assert answer.out
     assert CONTROL.findall((answer.out + answer.err).replace("\r\n", "\n")) == []
 
 
 @pytest.mark.parametrize("format_", EXPORTS)
-def test_what_is_exported_has_no_control_character(steered: Place, format_: str) -> None:
-    """The events alone are as they were hashed, their control characters spelled by JSON."""
+def test_exported_files_have_no_control_characters(steered: Place, format_: str) -> None:
+    """An export cleans its text, and events use the escapes of JSON."""
     assert CONTROL.findall(text_of(steered, format_)) == []
 
 
 @pytest.mark.parametrize("name", ["progress.log", "workflow-state.json"])
-def test_what_is_written_has_no_control_character(steered: Place, name: str) -> None:
-    """The files in the root."""
+def test_files_in_the_root_have_no_control_characters(steered: Place, name: str) -> None:
+    """`progress.log` and `workflow-state.json` contain no raw control character."""
     assert CONTROL.findall((steered.path / name).read_text("utf-8")) == []
 
 
-def test_json_keeps_the_truth(steered: Place) -> None:
-    """Spelled, and read as what it is."""
+def test_json_round_trip_preserves_values(steered: Place) -> None:
+    """JSON output escapes control characters, and reading it gives the original values."""
     assert steered.done("status")["purpose"] == STEERS
     assert STEERS in steered.notes()
 
 
-def test_a_failure_is_told_without_control_characters(steered: Place) -> None:
-    """Words of a caller are words of others too."""
+def test_error_messages_have_no_control_characters(steered: Place) -> None:
+    """An error message that repeats an argument cleans it first."""
     for words in (["show", STEERS], ["-o", "json", "show", STEERS]):
         answer = steered.call(*words)
         assert answer.code != 0

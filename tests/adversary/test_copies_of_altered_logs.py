@@ -1,4 +1,4 @@
-"""A log that was altered is no more copied or backed up than it is read."""
+"""Commands that copy or back up a log refuse an altered log, as commands that read it do."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ ALTERED = {
 
 
 @pytest.mark.parametrize("what", ALTERED)
-def test_an_altered_log_is_not_copied(trusted: Place, tmp_path: Path, what: str) -> None:
-    """Each way ends with 7 and names the first bad version; no backup is made."""
+def test_altered_log_is_not_copied(trusted: Place, tmp_path: Path, what: str) -> None:
+    """Each copy command exits with code 7, names the first bad version and writes no backup."""
     trusted.done("note", "first")
     trusted.done("note", "second")
     version = trusted.version()

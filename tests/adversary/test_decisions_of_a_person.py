@@ -1,4 +1,4 @@
-"""A person's decision is asked by the policy in force, whatever it is, of every caller."""
+"""Every decision of a person requires the current consent policy, no matter who decides."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ ACTORS = {"an agent": "agent:hasty", "a person, it says": "user:pi"}
 
 
 class Case(NamedTuple):
-    """A place where something waits for a person, and the command that decides it."""
+    """A root in which a decision is pending, and the command that makes the decision."""
 
     path: Path
     line: tuple[str, ...]
     events: tuple[str, ...]
 
     def types(self) -> list[str]:
-        """Return the types of what is recorded."""
+        """Return the types of the recorded events."""
         answer = wfctl("--root", str(self.path), "-o", "json", *self.events)
         return [one["type"] for one in answer.data]
 
     def decide(self, actor: str, *more: str) -> Answer:
-        """Call the command at a pipe that says y."""
+        """Run the command with the answer `y` from a pipe."""
         line = ("--root", str(self.path), "-o", "json", "--actor", actor, *self.line, *more)
         return wfctl(*line, stdin="y\ny\n")
 
     def typed(self, answer: str, *more: str) -> tuple[int, str]:
-        """Call the command at a terminal, and type the answer."""
+        """Run the command at a terminal, and type the answer."""
         return answered(answer, "--root", str(self.path), "--actor", "user:pi", *self.line, *more)
 
 
@@ -54,7 +54,7 @@ def _workflow(folder: Path, policy: str, keys: Keys) -> Place:
 
 
 def results(folder: Path, policy: str, keys: Keys) -> Case:
-    """Return a workflow, a result of which somebody changed afterwards."""
+    """Return a workflow whose result file was changed after its stage completed."""
     place = _workflow(folder, policy, keys)
     place.call("run")
     (place.path / "stage-1/out.txt").write_text("rounded\n")
@@ -63,7 +63,7 @@ def results(folder: Path, policy: str, keys: Keys) -> Case:
 
 
 def edited(folder: Path, policy: str, keys: Keys) -> Case:
-    """Return a workflow with a hand edit of its state."""
+    """Return a workflow with a manual edit of its state file."""
     place = _workflow(folder, policy, keys)
     path = place.path / "workflow-state.json"
     document = json.loads(path.read_text("utf-8"))
@@ -74,7 +74,7 @@ def edited(folder: Path, policy: str, keys: Keys) -> Case:
 
 
 def machine(folder: Path, policy: str, keys: Keys) -> Case:
-    """Return a machine with a hand edit of its state."""
+    """Return a machine with a manual edit of its state file."""
     place = MachinePlace(folder / "root")
     place.path.mkdir()
     place.done("init", "login", "--type", "feature", *_policy(policy, keys))
@@ -88,8 +88,23 @@ def machine(folder: Path, policy: str, keys: Keys) -> Case:
     )
 
 
+def reported(folder: Path, policy: str, keys: Keys) -> Case:
+    """Return a workflow whose audit lists an attempted or unproven decision of an agent."""
+    case = results(folder, policy, keys)
+    case.decide("agent:hasty")
+    listed = wfctl("--root", str(case.path), "-o", "json", "audit", "bypasses").data
+    entry = next(one for one in listed if one["agreed"] is None)
+    return Case(case.path, ("audit", "agree", entry["entry"], "--reason", "seen"), ("events",))
+
+
+#: Text that the confirmation shows for each kind of decision.
+SHOWN = {
+    "results": "SHA-256",
+    "reported": "This will be recorded: a person agrees to the entry (seen)",
+}
 KINDS: dict[str, tuple[Callable[[Path, str, Keys], Case], str]] = {
     "results": (results, "results.adopted"),
+    "reported": (reported, "audit.agreed"),
     "workflow": (edited, "drift.reverted"),
     "machine": (machine, "drift.reverted"),
 }
@@ -97,7 +112,7 @@ KINDS: dict[str, tuple[Callable[[Path, str, Keys], Case], str]] = {
 
 @pytest.fixture
 def keys(tmp_path: Path) -> Keys:
-    """Make the keys of a signer and of a stranger."""
+    """Create the keys of an allowed signer and of a stranger."""
     return make_keys(tmp_path)
 
 
@@ -108,13 +123,14 @@ def _decided(case: Case, type_: str) -> dict[str, Any]:
     return data
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("actor", ACTORS)
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("kind", KINDS)
-def test_nobody_decides_at_a_pipe(
+def test_answer_from_a_pipe_decides_nothing(
     tmp_path: Path, keys: Keys, kind: str, policy: str, actor: str
 ) -> None:
-    """But for ``trust``, and that is what the proof says then."""
+    """Only the policy `trust` accepts the decision, and the proof then names that policy."""
     build, type_ = KINDS[kind]
     case = build(tmp_path, policy, keys)
     before = case.types()
@@ -131,8 +147,8 @@ def test_nobody_decides_at_a_pipe(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_person_decides_at_a_terminal(tmp_path: Path, keys: Keys, kind: str) -> None:
-    """After all of it was shown; n decides nothing."""
+def test_person_decides_at_a_terminal(tmp_path: Path, keys: Keys, kind: str) -> None:
+    """The terminal shows the whole decision first, and the answer `n` changes nothing."""
     build, type_ = KINDS[kind]
     case = build(tmp_path, "terminal", keys)
     before = case.types()
@@ -140,14 +156,22 @@ def test_a_person_decides_at_a_terminal(tmp_path: Path, keys: Keys, kind: str) -
     assert case.types() == before
     code, shown = case.typed("y\n")
     assert code == 0, shown
-    assert ("SHA-256" if kind == "results" else "the hand edit that was detected") in shown
+    assert SHOWN.get(kind, "the manual edit that was detected") in shown
     data = _decided(case, type_)
     assert (data["approved_by"], data["proof"]["policy"]) == ("user:pi", "terminal")
 
 
+def test_mistyped_answer_is_no_refused_attempt(tmp_path: Path, keys: Keys) -> None:
+    """A mistyped answer decides nothing, and the audit lists no refused attempt."""
+    case = results(tmp_path, "terminal", keys)
+    code, shown = case.typed("maybe\nmaybe\nmaybe\n")
+    assert (code, "neither y nor n" in shown) == (6, True), shown
+    assert wfctl("--root", str(case.path), "-o", "json", "audit", "refused").data == []
+
+
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_person_decides_by_a_key(tmp_path: Path, keys: Keys, kind: str) -> None:
-    """And says y at a terminal if nobody has agreed to the signers of a machine yet."""
+def test_person_decides_with_a_key(tmp_path: Path, keys: Keys, kind: str) -> None:
+    """A machine also asks at the terminal if nobody has approved its signers yet."""
     build, type_ = KINDS[kind]
     case = build(tmp_path, "signature", keys)
     code, shown = case.typed("y\n", "--key", str(keys.allowed))
@@ -157,8 +181,8 @@ def test_a_person_decides_by_a_key(tmp_path: Path, keys: Keys, kind: str) -> Non
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if "machine" not in kind])
-def test_append_takes_no_decision(tmp_path: Path, keys: Keys, kind: str) -> None:
-    """Not even with a proof, and under no policy."""
+def test_append_records_no_decision(tmp_path: Path, keys: Keys, kind: str) -> None:
+    """`append` refuses a decision under every policy, even if the data include a proof."""
     build, type_ = KINDS[kind]
     case = build(tmp_path, "trust", keys)
     planned = wfctl("--root", str(case.path), "-o", "json", *case.line, "--dry-run").data
@@ -170,16 +194,17 @@ def test_append_takes_no_decision(tmp_path: Path, keys: Keys, kind: str) -> None
 
 
 def _told(case: Case) -> tuple[str, str, list[str]]:
-    """Return what status and report say, and what the audit calls unagreed."""
+    """Return the output of status and report, and the unproven decisions of the audit."""
     line = ("--root", str(case.path))
     listed = wfctl(*line, "-o", "json", "audit", "bypasses").data
     said, report = (" ".join(wfctl(*line, word).out.split()) for word in ("status", "report"))
     return said, report, [one["what"] for one in listed if one["kind"] == "unagreed"]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("policy", POLICIES)
-def test_the_account_says_how_anybody_agreed(tmp_path: Path, keys: Keys, policy: str) -> None:
-    """By the policy, in status and report alike."""
+def test_status_and_report_name_the_consent_policy(tmp_path: Path, keys: Keys, policy: str) -> None:
+    """Both state who approved the decision and how the approval was proven."""
     case = results(tmp_path, policy, keys)
     if policy == "trust":
         assert case.decide("agent:hasty").code == 0
@@ -188,21 +213,22 @@ def test_the_account_says_how_anybody_agreed(tmp_path: Path, keys: Keys, policy:
         assert case.typed("y\n", *more)[0] == 0
     said, report, unagreed = _told(case)
     how = {
-        "trust": "by agent:hasty, on trust: this policy asks for no person",
-        "terminal": "at a terminal, as user:pi by the caller's own word",
+        "trust": "by agent:hasty (policy trust: anyone can approve)",
+        "terminal": "at a terminal by user:pi (name not verified)",
         "signature": "signed by pi@example.org",
     }
     for text in (said, report):
-        assert f"stage-1/out.txt: changed by hand and taken as it is, {how[policy]}" in text
+        assert f"stage-1/out.txt: changed by hand and adopted, {how[policy]}" in text
     assert unagreed == []
 
 
+@pytest.mark.few(1)
 @pytest.mark.forged
 @pytest.mark.parametrize("proof", [None, "of another head"])
-def test_an_event_without_a_proof_keeps_its_effect_and_is_named(
+def test_event_without_proof_is_effective_and_reported(
     tmp_path: Path, keys: Keys, proof: str | None
 ) -> None:
-    """As an earlier program recorded it, or somebody with the database in his hands."""
+    """An older version or a user with database access may have recorded such an event."""
     case = results(tmp_path, "terminal", keys)
     content = (case.path / "stage-1/out.txt").read_bytes()
     output = {"path": "stage-1/out.txt", "size": 8, "sha256": sha256(content).hexdigest()}
@@ -214,4 +240,4 @@ def test_an_event_without_a_proof_keeps_its_effect_and_is_named(
     said, report, unagreed = _told(case)
     assert unagreed == ["results.adopted of stage-1"]
     for text in (said, report) if proof is None else ():
-        assert "changed by hand and taken as it is, and nobody agreed to it" in text
+        assert "changed by hand and adopted, without the approval of a person" in text

@@ -1,4 +1,4 @@
-"""A folder or a file that somebody exchanges for a link again and again, while it is opened."""
+"""A process that repeatedly swaps a folder or file for a link while wfctl opens it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.adversary.archives import completed, forged
 from tests.cli.support import Place, call, write_plan
 from tests.exports.support import handed_over
 
-#: Puts each of two things in the place of the other, in one step, until it is told to end.
+#: Swaps two paths atomically until its standard input is closed.
 SWAP = """
 import ctypes, os, sys, threading
 libc = ctypes.CDLL(None, use_errno=True)
@@ -31,7 +31,7 @@ TIMES = 1_000
 
 @contextmanager
 def swapping(one: Path, other: Path) -> Iterator[None]:
-    """Let a process of its own exchange two paths, as fast as it can."""
+    """Start a process that swaps two paths as fast as it can."""
     command = [sys.executable, "-c", SWAP, str(one), str(other)]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -46,7 +46,7 @@ def swapping(one: Path, other: Path) -> Iterator[None]:
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """Make a root with a folder, a link to a folder outside, and what lies in both."""
+    """Create a root with a folder and a link to a folder outside, each with a file."""
     for folder, text in (("root/docs", "ours"), ("outside", "precious")):
         (tmp_path / folder).mkdir(parents=True)
         (tmp_path / folder / "report.md").write_text(text)
@@ -55,8 +55,8 @@ def root(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("what", ["the folder", "the file"])
-def test_what_is_read_is_what_was_looked_at(what: str, root: Path, tmp_path: Path) -> None:
-    """Each look finds ours, or says that there is a link; never what lies outside."""
+def test_swapped_link_is_never_read(what: str, root: Path, tmp_path: Path) -> None:
+    """Each read returns the file of the root or reports the link, but never the file outside."""
     place = root / "docs"
     if what == "the file":
         place = root / "docs/report.md"
@@ -72,8 +72,8 @@ def test_what_is_read_is_what_was_looked_at(what: str, root: Path, tmp_path: Pat
     assert found == {b"ours", None}
 
 
-def test_what_is_written_stays_below_the_root(root: Path, tmp_path: Path) -> None:
-    """A file is made in the folder that was opened, whatever its name leads to by then."""
+def test_write_stays_in_the_opened_folder(root: Path, tmp_path: Path) -> None:
+    """A new file goes to the folder that was opened, even if its name now leads elsewhere."""
     made = 0
     with swapping(root / "docs", root / "link"):
         for number in range(TIMES):
@@ -87,8 +87,8 @@ def test_what_is_written_stays_below_the_root(root: Path, tmp_path: Path) -> Non
     assert [path.name for path in (tmp_path / "outside").iterdir()] == ["report.md"]
 
 
-def test_a_link_that_stays_below_the_root_is_followed(root: Path) -> None:
-    """As it always was."""
+def test_link_within_the_root_is_followed(root: Path) -> None:
+    """Links to files and folders of the same root are read; links out of the root are refused."""
     (root / "inner").symlink_to("docs")
     (root / "docs/other.md").symlink_to("report.md")
     assert content_within(root, "inner/other.md") == b"ours"
@@ -98,8 +98,10 @@ def test_a_link_that_stays_below_the_root_is_followed(root: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_command_writes_nothing_outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Given a report that is due, and files of ours that turn into links while they are written."""
+def test_command_writes_nothing_outside_the_root(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The command has to write a report while its files are swapped for links."""
     outside, origin = tmp_path / "outside", tmp_path / "origin"
     for folder in (outside, origin):
         folder.mkdir()

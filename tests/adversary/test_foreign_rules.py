@@ -1,4 +1,4 @@
-"""A database that does something of its own with what is appended: it is told, and not written."""
+"""A database with foreign triggers or rules: wfctl reports them and refuses to write."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TABLE = ("ALTER TABLE folds RENAME TO old", LENIENT)
 
 @pytest.fixture
 def place(tmp_path: Path) -> Place:
-    """Make a workflow."""
+    """Create a workflow."""
     place = Place(tmp_path / "root")
     place.path.mkdir()
     assert place.call("init", str(write_plan(tmp_path)), "--consent", "trust").code == 0
@@ -38,7 +38,7 @@ def place(tmp_path: Path) -> Place:
 
 
 def put_in(place: Place, *statements: str) -> None:
-    """Change the database past the program."""
+    """Change the database directly, without wfctl."""
     with closing(connected(place.path)) as database:
         database.execute("DROP TRIGGER events_no_update")
         for statement in statements:
@@ -46,15 +46,13 @@ def put_in(place: Place, *statements: str) -> None:
 
 
 def files(place: Place) -> dict[str, str]:
-    """Return the digests of the files but for those that SQLite keeps beside the log."""
+    """Return the digests of the files, without the temporary files of SQLite."""
     return {name: digest for name, digest in tree(place.path).items() if "events.db-" not in name}
 
 
 @pytest.mark.parametrize("statements", [*((one,) for one in RULES.values()), TABLE])
-def test_what_would_decide_over_appended_rows_stops_every_write(
-    place: Place, statements: tuple[str, ...]
-) -> None:
-    """Nothing is acknowledged that might not be there; what looks goes on, and fsck tells."""
+def test_foreign_trigger_stops_every_write(place: Place, statements: tuple[str, ...]) -> None:
+    """Every writing command fails, reading commands still work, and `fsck` reports the trigger."""
     put_in(place, *statements)
     right = place.done("events")
     before = files(place)
@@ -68,8 +66,8 @@ def test_what_would_decide_over_appended_rows_stops_every_write(
     assert {one["kind"] for one in answer.data["findings"]} == {"foreign_rule"}
 
 
-def test_a_new_database_of_what_the_log_holds_goes_on(place: Place, tmp_path: Path) -> None:
-    """The way that the message names leads out."""
+def test_log_is_restored_into_a_new_database(place: Place, tmp_path: Path) -> None:
+    """Backup and restore, which the message suggests, make the log writable again."""
     put_in(place, RULES["swallows events"])
     right = place.done("events")
     place.done("db", "backup", str(tmp_path / "log.jsonl"))
@@ -80,8 +78,8 @@ def test_a_new_database_of_what_the_log_holds_goes_on(place: Place, tmp_path: Pa
     assert place.done("events")[: len(right)] == right
 
 
-def test_a_trigger_that_is_gone_stops_nobody(place: Place) -> None:
-    """Ours guard against slips; a log that was changed is told by its chain."""
+def test_missing_trigger_does_not_stop_writes(place: Place) -> None:
+    """Our triggers only guard against mistakes; the hash chain reveals changes."""
     put_in(place)
     place.done("note", "x")
 
@@ -107,10 +105,10 @@ ON_A_SERVER = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("statements", ON_A_SERVER.values(), ids=ON_A_SERVER)
-def test_on_a_server_too_nobody_else_decides_over_appended_rows(
+def test_foreign_rule_on_a_server_stops_every_write(
     server: Server, tmp_path: Path, statements: tuple[str, ...]
 ) -> None:
-    """Made by anyone who owns the tables: no write is acknowledged, and fsck tells."""
+    """No write succeeds after the owner of the tables adds a rule, and `fsck` reports the rule."""
     url = server.log()
     place = made(tmp_path, url)
     place.done("note", "heard")
@@ -123,8 +121,8 @@ def test_on_a_server_too_nobody_else_decides_over_appended_rows(
     assert "foreign_rule" in {one["kind"] for one in answer.data["findings"]}
 
 
-def test_of_many_findings_the_first_are_printed_and_the_rest_counted(place: Place) -> None:
-    """Anyone who has SQL on the log fills nobody's screen."""
+def test_fsck_prints_the_first_findings_and_counts_the_rest(place: Place) -> None:
+    """An attacker with SQL access cannot flood the screen with findings."""
     put_in(place, *(RULES["swallows events"].replace(" t ", f" t{n} ") for n in range(130)))
     answer = place.json("fsck")
     assert (answer.code, len(answer.data["findings"])) == (7, 100)

@@ -1,4 +1,4 @@
-"""No event takes effect but in its place of the chain, and no approval on another's proof."""
+"""An event is valid only at its place in the chain, and an approval only with its own proof."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _approval(place: Place) -> raw.Body:
 
 
 def _is_stopped(place: Place, version: int) -> None:
-    """Every reader, every writer and the archive name the version, and end with 7."""
+    """Check that readers, writers and the archive export exit with code 7 and name the version."""
     for words in (
         ("status",),
         ("replay",),
@@ -38,8 +38,10 @@ def _is_stopped(place: Place, version: int) -> None:
     assert place.call("fsck").code == 7
 
 
-def test_an_approval_under_the_hash_and_version_of_a_genuine_one(signed: Place, keys: Keys) -> None:
-    """A verdict belongs to what was verified; a row does not choose whose it gets."""
+def test_approval_with_hash_and_version_of_a_genuine_one_is_rejected(
+    signed: Place, keys: Keys
+) -> None:
+    """A stored verdict applies only to the event that was verified."""
     signed.propose(*LONGER)
     signed.approve("amend-1", "--key", str(keys.allowed))
     genuine = _approval(signed)
@@ -57,8 +59,8 @@ def test_an_approval_under_the_hash_and_version_of_a_genuine_one(signed: Place, 
 
 
 @pytest.mark.parametrize("column", ["hash", "prev_hash", "version", "stream"])
-def test_a_row_that_lies_about_its_place(signed: Place, column: str) -> None:
-    """Hash, link, version and stream are those of the bytes and of the place."""
+def test_row_with_a_false_column_is_rejected(signed: Place, column: str) -> None:
+    """Hash, link, version and stream must match the bytes and the place of the row."""
     lies: dict[str, Any] = {
         "hash": "0" * 64,
         "prev_hash": raw.bodies(signed.path)[0]["hash"],
@@ -75,8 +77,8 @@ def test_a_row_that_lies_about_its_place(signed: Place, column: str) -> None:
     _is_stopped(signed, version)
 
 
-def test_a_signature_that_is_replayed_later(signed: Place, keys: Keys) -> None:
-    """A row that states an old link is not where its proof was given."""
+def test_replayed_signature_is_rejected(signed: Place, keys: Keys) -> None:
+    """A row with an old link does not continue the chain, so its proof is not valid there."""
     signed.propose(*LONGER)
     signed.approve("amend-1", "--key", str(keys.allowed))
     genuine = _approval(signed)
@@ -92,8 +94,8 @@ def test_a_signature_that_is_replayed_later(signed: Place, keys: Keys) -> None:
     assert as_it_stands["stages"][0]["parameters"]["n"] == 1
 
 
-def test_an_import_is_redefined_from_behind_its_end(tmp_path: Path) -> None:
-    """A version that a row's body claims does not bring it before the import's end."""
+def test_row_after_an_import_cannot_change_the_import(tmp_path: Path) -> None:
+    """A row after the import cannot claim an earlier version to redefine the workflow."""
     source = write_files(tmp_path / "theirs", document(stage(1, parameters={"command": "true"})))
     place = Place(imported(source).path)
     before = place.document()
@@ -106,8 +108,8 @@ def test_an_import_is_redefined_from_behind_its_end(tmp_path: Path) -> None:
     assert place.document() == before
 
 
-def test_a_key_that_has_expired_by_the_log(tmp_path: Path) -> None:
-    """The time that counts is one that the log had before, not one that a row states."""
+def test_key_expiry_is_checked_at_the_time_of_the_log(tmp_path: Path) -> None:
+    """The log's earlier events give the time of an approval, not the approval's own row."""
     folder = tmp_path / "keys"
     folder.mkdir()
     keys = make_keys(folder)
@@ -124,8 +126,8 @@ def test_a_key_that_has_expired_by_the_log(tmp_path: Path) -> None:
     assert [b["kind"] for b in place.bypasses()] == ["ineffective"]
 
 
-def test_a_signature_under_another_ones_name(tmp_path: Path) -> None:
-    """Who agreed is whose key signed, whatever name the row gives."""
+def test_signature_under_another_name_is_rejected(tmp_path: Path) -> None:
+    """The signing key identifies the signer, whatever name the row states."""
     from tests.amendments.forgery import APPROVAL, proof
 
     folder = tmp_path / "keys"

@@ -1,4 +1,4 @@
-"""What a generator makes up: taken or refused, never a fault of ours, and nothing outside."""
+"""Generated hostile input is accepted or refused, without internal errors or outside writes."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from tests.cli.support import PLAN, Place, call, tree, write_plan
 from tests.exports.support import handed_over
 from tests.rounds import rounds
 
-#: Rounds of a hundred: one of a few by `make test`, ten by `make crash`.
+#: Rounds of a hundred seeds: `make test` runs a few of one round, `make crash` runs ten.
 ROUNDS = rounds(range(10), few=1)
 FEW, MANY = 12, 100
 
 Make = Callable[["World", int], None]
 
-#: A root from outside is used by all of the first, and by some of the second.
+#: Every command of ALWAYS and a sample of SOME run on a foreign root.
 ALWAYS = ("status", "note x", "fsck", "rehydrate")
 SOME = (
     *("log", "events", "replay --check", "report", "reconcile", "show stage-1", "logs stage-1"),
@@ -42,14 +42,14 @@ SOME = (
 
 
 class World:
-    """A home that must stay as it is, and the honest things that are spoilt."""
+    """A home folder that must not change, and the honest files that the generators damage."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.home, self.work = path / "home", path / "work"
         for folder in (self.home, self.work):
             folder.mkdir()
-        # DPDispatcher makes a folder for its records wherever it is imported.
+        # Importing DPDispatcher creates a folder for its records.
         (self.home / ".dpdispatcher/submission").mkdir(parents=True)
         (self.home / "precious").write_text("mine\n")
         self.root = path / "origin"
@@ -66,26 +66,26 @@ class World:
         self.before = self.outside()
 
     def used(self, root: Path, random: Random) -> None:
-        """Use a root that came from outside."""
+        """Run commands on a foreign root."""
         for line in (*ALWAYS, *random.sample(SOME, 6)):
             words = [w.replace("../", f"{self.work}/") for w in line.split()]
             sound("--root", str(root), "--root-is", "copied", "-o", "json", *words)
 
     def is_untouched(self) -> None:
-        """Throw away the folder of work; nothing outside it may be new or changed."""
+        """Remove the work folder, and check that nothing outside it has changed."""
         rmtree(self.work)
         self.work.mkdir()
         assert self.outside() == self.before
 
     def outside(self) -> dict[str, str]:
-        """Return what lies around the folder of work, but what wfctl keeps for the login."""
+        """Return the files outside the work folder, without those that wfctl keeps for the user."""
         folders = (path for path in self.path.iterdir() if path.is_dir() and path.name != "login")
         return {f"{f.name}/{name}": what for f in folders for name, what in tree(f).items()}
 
 
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
-    """Make a world, and stand in the middle of it; what the login keeps is no part of it."""
+    """Create a world and make its home the working directory; the user's data is elsewhere."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "login"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "login"))
     made = World(tmp_path)
@@ -96,7 +96,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
 
 
 def archives(world: World, seed: int) -> None:
-    """Import an archive, and use what was made of it."""
+    """Import an archive, and run commands on the resulting root."""
     random = Random(seed)
     file = hostile_archives.archive(world.archive, world.work / "hostile.zip", random)
     made = world.work / "made"
@@ -107,7 +107,7 @@ def archives(world: World, seed: int) -> None:
 
 
 def plans(world: World, seed: int) -> None:
-    """Begin with a plan."""
+    """Start a workflow from a damaged plan."""
     random = Random(seed)
     file = hostile.plan(copy.deepcopy(PLAN), world.work, random)
     root = world.work / "root"
@@ -117,7 +117,7 @@ def plans(world: World, seed: int) -> None:
 
 
 def folders(world: World, seed: int) -> None:
-    """Take over a folder, where it is, and look at it as it is."""
+    """Import a folder, both in place and into another folder, and run commands on it."""
     random = Random(seed)
     folder = hostile.folder(copy.deepcopy(PLAN), world.work / "old", world.home, random)
     world.used(folder, random)
@@ -127,7 +127,7 @@ def folders(world: World, seed: int) -> None:
 
 
 def roots(world: World, seed: int) -> None:
-    """Use a root in which things were exchanged."""
+    """Run commands on a root with replaced files."""
     random = Random(seed)
     root = hostile_folders.root(world.root, world.work / "root", world.home, random)
     world.used(root, random)
@@ -146,13 +146,15 @@ def _tried(world: World, make: Make, seeds: range) -> None:
 
 
 @pytest.mark.parametrize("make", MAKERS)
-def test_a_few_of_a_stranger_lead_nowhere(world: World, make: Make) -> None:
-    """The same ones each time."""
+def test_few_generated_inputs_write_nothing_outside(world: World, make: Make) -> None:
+    """Every run uses the same seeds."""
     _tried(world, make, range(FEW))
 
 
 @pytest.mark.parametrize("make", MAKERS)
 @pytest.mark.parametrize("number", ROUNDS)
-def test_a_thousand_of_a_stranger_lead_nowhere(world: World, make: Make, number: int) -> None:
-    """A thousand archives, plans, folders and roots in all."""
+def test_thousand_generated_inputs_write_nothing_outside(
+    world: World, make: Make, number: int
+) -> None:
+    """The seeds generate a thousand archives, plans, folders and roots in all."""
     _tried(world, make, range(1_000 + number * MANY, 1_000 + (number + 1) * MANY))

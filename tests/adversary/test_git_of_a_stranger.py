@@ -1,4 +1,4 @@
-"""The git history of a stranger's folder: its configuration names programs, and none is run."""
+"""A stranger's git repository whose configuration names programs: wfctl runs none of them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ signed
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A workflow's files with two versions in git."""
+    """Create a workflow folder with two versions in git."""
     need_programs("git")
     first, second = tmp_path / "first", tmp_path / "second"
     s.write_files(first, s.document())
@@ -37,7 +37,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def git(folder: Path, *words: str, given: str | None = None) -> str:
-    """Run git in a folder, as the person who made the folder, and return its output."""
+    """Run git in a folder under the identity of its creator, and return its output."""
     done = try_git(folder, *words, given=given)
     done.check_returncode()
     return done.stdout.strip()
@@ -58,7 +58,7 @@ def try_git(
 
 
 def program(tmp_path: Path) -> tuple[Path, Path]:
-    """Return a program that leaves a trace, and the trace."""
+    """Return a program that writes a trace file, and the path of the trace."""
     trace = tmp_path / "trace"
     evil = tmp_path / "evil"
     evil.write_text(f"#!/bin/sh\necho ran >> {trace}\n")
@@ -67,7 +67,7 @@ def program(tmp_path: Path) -> tuple[Path, Path]:
 
 
 def signed(folder: Path, evil: Path) -> None:
-    """log.showSignature has git run the program of gpg.program."""
+    """Make `git log` verify signatures with the program in `gpg.program`."""
     tree, parent = git(folder, "rev-parse", "HEAD^{tree}", "HEAD^").split()
     text = _SIGNED.format(tree=tree, parent=parent)
     commit = git(folder, "hash-object", "-t", "commit", "-w", "--stdin", given=text)
@@ -77,7 +77,7 @@ def signed(folder: Path, evil: Path) -> None:
 
 
 def promised(folder: Path, evil: Path, url: str) -> None:
-    """A partial clone fetches an object by a program that its configuration names."""
+    """Make a partial clone, which fetches missing objects with a configured program."""
     for name in (f"HEAD:{s.STATE}", "HEAD^"):
         lost = git(folder, "rev-parse", name)
         (folder / ".git/objects" / lost[:2] / lost[2:]).unlink()
@@ -94,7 +94,7 @@ def promised(folder: Path, evil: Path, url: str) -> None:
 
 
 def hooked(folder: Path, evil: Path) -> None:
-    """Git runs a hook at each change of a reference."""
+    """Install a hook that git runs at each change of a reference."""
     hook = folder / ".git/hooks/reference-transaction"
     hook.parent.mkdir(exist_ok=True)
     hook.write_bytes(evil.read_bytes())
@@ -102,17 +102,17 @@ def hooked(folder: Path, evil: Path) -> None:
 
 
 def set_to(folder: Path, evil: Path, name: str) -> None:
-    """Have a setting of the repository name the program."""
+    """Set a setting of the repository to the path of the program."""
     git(folder, "config", name, str(evil))
 
 
 def signing(folder: Path, evil: Path) -> None:
-    """Git signs each tag by the program of gpg.program."""
+    """Make git sign each tag with the program in `gpg.program`."""
     git(folder, "config", "tag.gpgSign", "true")
     set_to(folder, evil, "gpg.program")
 
 
-#: Way → how it is laid, and the words of git that fall into it.
+#: Attack name → function that prepares it, and the git command that runs the program.
 WAYS: dict[str, tuple[Callable[[Path, Path], None], list[str]]] = {
     "signature": (signed, ["log", "-1"]),
     "ext": (lambda folder, evil: promised(folder, evil, f"ext::{evil}"), ["log"]),
@@ -131,13 +131,13 @@ COMMANDS = {
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("command", [*COMMANDS, "import"])
-def test_no_program_that_a_repository_names_is_run(
+def test_program_named_by_a_repository_is_not_run(
     folder: Path, tmp_path: Path, way: str, command: str
 ) -> None:
-    """However git has to run something, and by each command of ours that asks git."""
+    """No command of wfctl that uses git runs the program, whatever makes git run it."""
     evil, trace = program(tmp_path)
     if command != "import":
-        assert s.import_(folder).code == 0
+        assert s.import_(folder, "--consent", "trust").code == 0
         place = Place(folder)
         machine = {"worktrees": {"a": {"branch": "a", "path": "a"}}}
         place.done("machine", "init", "login", "--type", "feature", "--data", json.dumps(machine))

@@ -1,4 +1,4 @@
-"""The history's tables are a cache that anyone who has SQL can write: no answer, and fsck tells."""
+"""The history tables are a cache: an edited row changes no answer, and `fsck` reports it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from eventstore.private import conninfo
+from eventstore.private import libpq_url
 from tests.adversary.raw import connected
 from tests.amendments.support import make
 from tests.cli.support import Place, tree, write_plan
@@ -45,7 +45,7 @@ QUESTIONS = [
 
 
 def worked(place: Place) -> None:
-    """Do a little, and have the tables caught up."""
+    """Record a few events, and update the history tables."""
     place.done("session", "start")
     place.done("note", "x")
     place.done("db", "project")
@@ -53,7 +53,7 @@ def worked(place: Place) -> None:
 
 @pytest.fixture
 def place(tmp_path: Path) -> Place:
-    """Make a workflow whose history is in its tables."""
+    """Create a workflow whose history tables are up to date."""
     place = Place(tmp_path / "root")
     place.path.mkdir()
     assert place.call("init", str(write_plan(tmp_path)), "--consent", "trust").code == 0
@@ -62,8 +62,8 @@ def place(tmp_path: Path) -> Place:
 
 
 @pytest.mark.parametrize("statement", STATEMENTS.values(), ids=STATEMENTS)
-def test_a_row_that_was_edited_is_told_by_fsck(place: Place, statement: str) -> None:
-    """Exit 7, the table is named, nothing is written; made anew, the rows are right again."""
+def test_fsck_reports_an_edited_history_row(place: Place, statement: str) -> None:
+    """`fsck` exits with code 7, names the table and writes nothing; a rebuild corrects the rows."""
     right = place.done("audit", "transitions")
     assert place.done("fsck")["findings"] == []
     with closing(connected(place.path)) as database:
@@ -82,7 +82,7 @@ def test_a_row_that_was_edited_is_told_by_fsck(place: Place, statement: str) -> 
 
 
 def answers(place: Place, questions: Sequence[Sequence[str]] = QUESTIONS) -> list[Any]:
-    """Return what the questions to the history say, but for times that go on."""
+    """Return the answers of the history questions, without durations that still grow."""
     found = [place.done("audit", *question) for question in questions]
     for record in found[3]:
         record["seconds"] = None if record["is_open"] else record["seconds"]
@@ -90,8 +90,8 @@ def answers(place: Place, questions: Sequence[Sequence[str]] = QUESTIONS) -> lis
 
 
 @pytest.mark.slow
-def test_a_row_that_was_edited_is_no_answer(place: Place) -> None:
-    """Every question is answered from the log, whatever the tables hold and however they look."""
+def test_edited_history_row_changes_no_answer(place: Place) -> None:
+    """Every question is answered from the log, whatever the tables contain."""
     right = answers(place)
     with closing(connected(place.path)) as database:
         for statement in [*STATEMENTS.values(), *ALTERED]:
@@ -99,8 +99,8 @@ def test_a_row_that_was_edited_is_no_answer(place: Place) -> None:
     assert answers(place) == right
 
 
-def test_a_checkpoint_that_is_none_stops_no_question(place: Place) -> None:
-    """The log is folded in its place."""
+def test_unreadable_checkpoint_stops_no_question(place: Place) -> None:
+    """The answer comes from the log if the stored checkpoint is not usable."""
     right = place.done("audit", "transitions")
     with closing(connected(place.path)) as database:
         assert database.execute(
@@ -110,16 +110,17 @@ def test_a_checkpoint_that_is_none_stops_no_question(place: Place) -> None:
     assert place.done("fsck")["findings"] == []
 
 
+@pytest.mark.long
 @pytest.mark.slow
-def test_so_it_is_on_a_server(server: Server, tmp_path: Path) -> None:
-    """Where every writer has the right to these tables."""
+def test_edited_history_rows_on_a_server_change_no_answer(server: Server, tmp_path: Path) -> None:
+    """On a server, every writer can edit these tables."""
     url = server.log()
     place = made(tmp_path, url, "edited")
     worked(place)
     assert place.done("fsck")["findings"] == []
-    documented = QUESTIONS[: -len(VIEWS)]  # a superuser's question reads the views alone
+    documented = QUESTIONS[: -len(VIEWS)]  # a superuser can query only the views
     right = answers(place, documented)
-    with psycopg.connect(conninfo(url)) as connection:
+    with psycopg.connect(libpq_url(url)) as connection:
         connection.execute(STATEMENTS["changed"].encode())
     assert answers(place, documented) == right
     assert [one["kind"] for one in place.json("fsck").data["findings"]] == ["history_changed"]
@@ -135,8 +136,10 @@ CHECKPOINTS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("change", CHECKPOINTS.values(), ids=CHECKPOINTS)
-def test_a_forged_checkpoint_stops_nobody(place: Place, change: dict[str, Any]) -> None:
-    """The tables are made anew where they cannot be gone on from, and hold what the log says."""
+def test_forged_checkpoint_does_not_stop_the_projection(
+    place: Place, change: dict[str, Any]
+) -> None:
+    """The tables are rebuilt from the log if the checkpoint cannot be continued."""
     with closing(connected(place.path)) as database:
         (text,) = database.execute("SELECT state FROM folds WHERE reducer = 'history'").fetchone()
         kept = json.loads(text)
@@ -170,10 +173,10 @@ JUNK = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("statement", JUNK.values(), ids=JUNK)
-def test_a_row_beside_the_log_that_can_be_none_stops_nobody(
+def test_invalid_claim_or_refusal_row_stops_nothing(
     place: Place, statement: str, tmp_path: Path
 ) -> None:
-    """It is not one: questions, archives and backups go on without it, and `fsck` names it."""
+    """All commands ignore the row, and `fsck` and a backup name it."""
     assert place.done("fsck")["findings"] == []
     right = place.done("audit", "refused")
     with closing(connected(place.path)) as database:
@@ -183,17 +186,18 @@ def test_a_row_beside_the_log_that_can_be_none_stops_nobody(
     assert (listed.code, [one["kind"] for one in listed.data]) == (7, ["ineffective"])
     place.done("note", "x")
     place.done("export", "archive", str(tmp_path / "a.zip"))
-    place.done("db", "backup", str(tmp_path / "b.jsonl"))
+    backup = place.json("db", "backup", str(tmp_path / "b.jsonl"))
+    assert (backup.code, len(backup.data["findings"]), backup.data["left_out"]) == (7, 1, [])
     answer = place.json("fsck")
     assert [one["kind"] for one in answer.data["findings"]] == ["stray"], answer
-    assert (answer.code, "is ignored" in answer.data["findings"][0]["message"]) == (7, True)
+    assert (answer.code, "ignores the row" in answer.data["findings"][0]["message"]) == (7, True)
 
 
 @pytest.mark.slow
-def test_rows_beside_a_log_on_a_server_are_named(
+def test_fsck_names_inserted_claims_and_refusals_on_a_server(
     tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Given claims and refusals that a writer inserted, then `fsck` tells of each, and why."""
+    """`fsck` reports each claim or refusal that a database user inserted, and the reason."""
     import psycopg
 
     url = server.log()

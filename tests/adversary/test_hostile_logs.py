@@ -1,4 +1,4 @@
-"""Whatever rows are put behind a log: nobody is stopped, no definition changes, no file is lost."""
+"""Hostile rows after a log stop no command, change no definition and remove no file."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ READS = (
     ("audit", "bypasses"),
     ("audit", "sql", "SELECT count(*) FROM v_events"),
 )
-FORMS = ("report", "otel", "prov", "events", "svg", "timeline", "mermaid")
+FORMS = ("report", "ro-crate", "events", "svg", "timeline", "mermaid")
 
 
 def _definitions(place: Place) -> Any:
-    """Return what only an amendment may change."""
+    """Return the values that only an amendment may change."""
     names = ("id", "name", "depends_on", "parameters", "success_criteria", "backend")
     document = place.document()
     stages = [{n: stage.get(n) for n in names} for stage in document["stages"]]
@@ -45,13 +45,13 @@ def _definitions(place: Place) -> Any:
 
 
 def _went_on(answer: Answer, words: tuple[str, ...]) -> None:
-    """The command found what it found; it did not come to grief."""
+    """Check that the command succeeded, or reported findings if it is a check."""
     allowed = (0, 7) if words in ((("fsck",)), (("audit", "bypasses"))) else (0,)
     assert answer.code in allowed, (words, answer.code, (answer.out + answer.err)[-3000:])
 
 
 def _outside(place: Root) -> dict[str, str]:
-    """Return what lies beside the root, which no row may reach."""
+    """Return the files outside the root, which no row may change."""
     ours = ("root", "exports", "state")
     return {k: v for k, v in tree(place.path.parent).items() if not k.startswith(ours)}
 
@@ -79,14 +79,14 @@ def _lived(place: Place, keys: Keys) -> Place:
 
 @pytest.mark.few(1)
 @pytest.mark.parametrize("seed", range(3))
-def test_a_short_hostile_log(signed: Place, keys: Keys, seed: int) -> None:
-    """A hundred rows each."""
+def test_short_hostile_log_stops_no_command(signed: Place, keys: Keys, seed: int) -> None:
+    """A hundred hostile rows follow an honest log."""
     _attacked(_lived(signed, keys), in_file(signed), seed, 100)
 
 
 @pytest.mark.parametrize("seed", rounds(range(100, 115), few=4))
-def test_a_long_hostile_log(signed: Place, keys: Keys, seed: int) -> None:
-    """Ten thousand rows in all, with those on a server and those of machines."""
+def test_long_hostile_log_stops_no_command(signed: Place, keys: Keys, seed: int) -> None:
+    """The long tests add ten thousand rows in all, including server and machine logs."""
     _attacked(_lived(signed, keys), in_file(signed), seed, 400)
 
 
@@ -99,28 +99,29 @@ def _on_server(
     return _lived(make(tmp_path / "root", *policy), keys), Table(url)
 
 
-def test_a_short_hostile_log_on_a_server(
+@pytest.mark.long
+def test_short_hostile_log_on_a_server_stops_no_command(
     tmp_path: Path, server: Server, keys: Keys, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Given rows that a writer of PostgreSQL inserted, then nobody is stopped either."""
+    """A user with write access to PostgreSQL inserts a hundred hostile rows."""
     _attacked(*_on_server(tmp_path, server, keys, monkeypatch), 3, 100)
 
 
 @pytest.mark.parametrize("seed", rounds(range(115, 120), few=1))
-def test_a_long_hostile_log_on_a_server(
+def test_long_hostile_log_on_a_server_stops_no_command(
     tmp_path: Path, server: Server, keys: Keys, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    """As above, longer."""
+    """A user with write access to PostgreSQL inserts four hundred hostile rows."""
     _attacked(*_on_server(tmp_path, server, keys, monkeypatch), seed, 400)
 
 
 def in_file(place: Root) -> Table:
-    """Return the rows of a root's own database."""
+    """Return the events table of a root's own database."""
     return Table(place.path / ".wfctl/events.db")
 
 
-def test_what_the_command_line_takes_can_be_folded(trusted: Place, tmp_path: Path) -> None:
-    """Numbers and names that make no sense are refused with exit 2, and nothing is recorded."""
+def test_append_refuses_values_that_cannot_be_folded(trusted: Place, tmp_path: Path) -> None:
+    """Invalid numbers and names exit with code 2, and nothing is recorded."""
     before = trusted.version()
     for type_, data in (
         ("stage.retried", {"stage": "stage-1", "fix": "f", "retry": -1}),

@@ -1,4 +1,4 @@
-"""A kept state counts only under the seal of the login that reads it, for what it is of."""
+"""A cached state is valid only with the seal of its reader, and only for its own stream."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from lifecycle.fold.evolve import REDUCER
 from service.reading import stream_log
-from service.reading.stream_log import Seal, own_seal
+from service.reading.stream_log import Seal, get_or_create_seal
 from tests.adversary import raw
 from tests.amendments.support import Place
 from tests.amendments.test_signature import folded
@@ -19,15 +19,15 @@ _THEIRS = Seal(b"t" * 32)
 
 @pytest.fixture
 def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Seal:
-    """Make the seal of the login that reads."""
+    """Create the seal of the reading user."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state-of-mine"))
-    found = own_seal()
+    found = get_or_create_seal()
     assert found is not None
     return found
 
 
 def _forged(place: Place) -> tuple[int, bytes]:
-    """Return a version, and a state at it that no event ever made, behind the hash of its event."""
+    """Return a version and a forged state for it, preceded by the hash of its event."""
     state = folded(place)
     state.stages["stage-1"].parameters = {"command": "true", "n": 99}
     head = raw.bodies(place.path)[-1]["hash"]
@@ -53,10 +53,10 @@ def _n(place: Place) -> int:
 @pytest.mark.parametrize(
     "whose", ["nobody's", "another's", "for another stream", "of another version"]
 )
-def test_a_state_under_no_seal_of_mine_for_it_is_not_believed(
+def test_cached_state_without_a_valid_seal_is_ignored(
     trusted: Place, mine: Seal, whose: str
 ) -> None:
-    """Given it under my name in the database, then the events alone count."""
+    """The reader folds the events if the seal is missing, foreign, or for another state."""
     version, content = _forged(trusted)
     sealed = {
         "nobody's": b"\0" * 32 + content,
@@ -68,15 +68,15 @@ def test_a_state_under_no_seal_of_mine_for_it_is_not_believed(
     assert _n(trusted) == 1
 
 
-def test_a_state_of_another_login_is_not_mine(trusted: Place, mine: Seal) -> None:
-    """Under its own name and seal it counts for that login alone."""
+def test_cached_state_of_another_user_is_ignored(trusted: Place, mine: Seal) -> None:
+    """A state under another user's name and seal is valid for that user only."""
     version, content = _forged(trusted)
     _kept(trusted, _THEIRS.name, version, _THEIRS.sealed(content, _purpose(version)))
     assert _n(trusted) == 1
 
 
-def test_a_state_under_my_seal_is_taken(trusted: Place, mine: Seal) -> None:
-    """Or the tests above would show nothing."""
+def test_cached_state_with_own_seal_is_used(trusted: Place, mine: Seal) -> None:
+    """A valid seal is accepted, so the tests above reject states for the right reason."""
     version, content = _forged(trusted)
     _kept(trusted, mine.name, version, mine.sealed(content, _purpose(version)))
     assert _n(trusted) == 99

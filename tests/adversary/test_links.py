@@ -1,4 +1,4 @@
-"""Links in a stranger's stage folder that lead to files of ours outside of the root."""
+"""Links in a stranger's stage folder that lead to files outside the root."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ WAYS = [
 
 
 @pytest.mark.parametrize(("name", "there"), WAYS, ids=[name for name, _ in WAYS])
-def test_no_link_is_written_through(name: str, there: bool, tmp_path: Path) -> None:
-    """Whatever a stage's folder brings along: what is outside stays as it was."""
+def test_dispatch_writes_through_no_link(name: str, there: bool, tmp_path: Path) -> None:
+    """Files outside the root stay unchanged, whatever links the stage folder contains."""
     place = make(tmp_path / "root", "--consent", "trust", plan=PLAN)
     outside = tmp_path / "outside"
     if there:
@@ -38,18 +38,18 @@ def test_no_link_is_written_through(name: str, there: bool, tmp_path: Path) -> N
     assert not there or outside.read_text() == "mine\n"
 
 
-#: The command waits until the links are laid.
+#: The command waits until the links have been created.
 WAITING: dict[str, Any] = {
     **PLAN["stages"][0],
     "parameters": {"command": "touch begun; until [ -e go ]; do sleep 0.05; done; {}"},
 }
-#: What the shell of a job writes beside its lock.
+#: Files that the job script writes next to its lock.
 WRITTEN = ("exit", "exit.tmp", "code", "killed")
 
 
 @pytest.mark.parametrize(("command", "code"), [("echo 5 > out.txt", 0), ("exit 3", 5)])
-def test_the_shell_of_a_job_writes_through_no_link(command: str, code: int, tmp_path: Path) -> None:
-    """Laid while the command computes, under every name that can be known before."""
+def test_job_script_writes_through_no_link(command: str, code: int, tmp_path: Path) -> None:
+    """The links are created while the command runs, under every name that is predictable."""
     text = str(WAITING["parameters"]["command"]).format(command)
     stage = {**WAITING, "parameters": {"command": text}}
     place = make(tmp_path / "root", "--consent", "trust", plan={**PLAN, "stages": [stage]})

@@ -1,4 +1,4 @@
-"""A person's gates of a phase machine: what was approved goes through them, and nothing else."""
+"""A person's gates of a phase machine let only the approved files and values pass."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DESIGNS = "memory/reports/designs"
 
 @pytest.fixture
 def key(tmp_path: Path) -> Path:
-    """Make a key, and the list of allowed signers beside it."""
+    """Create a key, and a list of allowed signers next to it."""
     need_programs("ssh-keygen")
     path = tmp_path / "key"
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", path], check=True)
@@ -35,7 +35,7 @@ def key(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def place(tmp_path: Path, key: Path, monkeypatch: pytest.MonkeyPatch) -> MachinePlace:
-    """Begin a machine whose consent is by signature."""
+    """Start a machine whose consent policy is `signature`."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "configuration"))
     root = tmp_path / "root"
     root.mkdir()
@@ -46,17 +46,17 @@ def place(tmp_path: Path, key: Path, monkeypatch: pytest.MonkeyPatch) -> Machine
 
 
 def approve(place: MachinePlace, key: Path, approval: str, *more: str) -> Any:
-    """Approve as the holder of the key."""
+    """Approve as the owner of the key."""
     return place.done("approve", "wf", approval, "--key", str(key), *more)
 
 
 def phase(place: MachinePlace) -> Any:
-    """Return the phase that the machine is in."""
+    """Return the current phase of the machine."""
     return place.done("get", "wf", "--query", "current_phase")
 
 
 def raw(place: MachinePlace, type_: str, data: dict[str, Any], form: int = 2) -> None:
-    """Write an event past the program, with a right hash chain."""
+    """Write an event with a valid hash chain directly into the database."""
     with sqlite3.connect(place.path / ".wfctl/events.db", isolation_level=None) as database:
         position, text, hash_ = database.execute(
             "SELECT position, body, hash FROM events ORDER BY position DESC LIMIT 1"
@@ -82,20 +82,20 @@ def raw(place: MachinePlace, type_: str, data: dict[str, Any], form: int = 2) ->
 
 
 def moved(left: str, to: str, **more: Any) -> dict[str, Any]:
-    """Return the data of a change of phase."""
+    """Return the data of a phase change."""
     none = dict.fromkeys(("reason", "asked", "loop", "count", "limit"))
     return {**none, "to": to, "left": left, "resets": [], "files": {}, "earlier": {}, **more}
 
 
-def test_a_file_that_was_swapped_after_its_approval_is_not_approved(
+def test_file_changed_after_its_approval_does_not_pass_the_gate(
     place: MachinePlace, key: Path
 ) -> None:
-    """The gate stays shut until a person approves what is there now."""
+    """The gate stays closed until a person approves the new content."""
     place.write(DEMAND, {"wants": "a shop"})
     approve(place, key, "requirements")
     place.write(DEMAND, {"wants": "a bank"})
     refused = place.refused("GUARD_FAILED", 6, "transition", "wf", "ARCHITECTURE")
-    assert refused["unmet"][0]["found"] == "an approval of other files than these"
+    assert refused["unmet"][0]["found"] == "the approval names other files"
     assert phase(place) == "REQUIREMENTS"
     approve(place, key, "requirements")
     place.done("transition", "wf", "ARCHITECTURE")
@@ -103,7 +103,7 @@ def test_a_file_that_was_swapped_after_its_approval_is_not_approved(
 
 
 def at_architecture(place: MachinePlace, key: Path) -> None:
-    """Go on to the choice of a design."""
+    """Move the machine to the phase in which a design is chosen."""
     place.write(DEMAND, {"wants": "a shop"})
     approve(place, key, "requirements")
     place.done("transition", "wf", "ARCHITECTURE")
@@ -111,10 +111,10 @@ def at_architecture(place: MachinePlace, key: Path) -> None:
         place.write(f"{DESIGNS}/{name}.json", {"style": name})
 
 
-def test_a_final_design_other_than_the_chosen_one_does_not_pass(
+def test_final_design_other_than_the_chosen_one_does_not_pass(
     place: MachinePlace, key: Path
 ) -> None:
-    """Given the choice of a, then b as the final design stays outside, and a goes through."""
+    """After design a was chosen, b is refused as the final design and a is accepted."""
     at_architecture(place, key)
     approve(place, key, "architecture", "--choice", "a")
     place.write(FINAL, {"style": "b"})
@@ -124,8 +124,8 @@ def test_a_final_design_other_than_the_chosen_one_does_not_pass(
     assert phase(place) == "IMPLEMENTATION"
 
 
-def test_a_chosen_design_that_was_changed_does_not_pass(place: MachinePlace, key: Path) -> None:
-    """The choice is of what stood in the file."""
+def test_chosen_design_that_was_changed_does_not_pass(place: MachinePlace, key: Path) -> None:
+    """The approval covers the content of the file at the time of the choice."""
     at_architecture(place, key)
     approve(place, key, "architecture", "--choice", "a")
     for path in (f"{DESIGNS}/a.json", FINAL):
@@ -134,10 +134,8 @@ def test_a_chosen_design_that_was_changed_does_not_pass(place: MachinePlace, key
 
 
 @pytest.mark.parametrize("to", ["ARCHITECTURE", "IMPLEMENTATION", "COMPLETE"])
-def test_a_raw_change_of_phase_through_a_persons_gate_counts_for_nothing(
-    to: str, place: MachinePlace
-) -> None:
-    """Nor does one that leads round the gates; both are told."""
+def test_raw_phase_change_through_a_gate_is_ignored(to: str, place: MachinePlace) -> None:
+    """A raw row that passes or bypasses a gate changes no phase and causes a warning."""
     place.write(DEMAND, {"wants": "a shop"})
     raw(place, "machine.transitioned", moved("REQUIREMENTS", to))
     assert phase(place) == "REQUIREMENTS"
@@ -145,8 +143,8 @@ def test_a_raw_change_of_phase_through_a_persons_gate_counts_for_nothing(
     assert sum("is ignored" in one for one in warnings) == 1
 
 
-def test_the_statement_names_the_files_it_is_of(place: MachinePlace) -> None:
-    """Each with its digest, so that who signs elsewhere can compare."""
+def test_statement_names_the_approved_files(place: MachinePlace) -> None:
+    """The statement lists the digest of each file, so that a signer can compare it."""
     place.write(DEMAND, {"wants": "a shop"})
     line = ["machine", "approve", "wf", "requirements", "--statement"]
     said = json.loads(call("--root", str(place.path), *line).out)
@@ -154,10 +152,10 @@ def test_the_statement_names_the_files_it_is_of(place: MachinePlace) -> None:
 
 
 @pytest.mark.parametrize("form", [1, 2])
-def test_an_approval_of_an_older_form_goes_on_to_count(
+def test_approval_of_an_older_format_is_still_valid(
     form: int, place: MachinePlace, key: Path
 ) -> None:
-    """Older logs hold approvals that name no fields, and no files."""
+    """Older logs contain approvals without fields or files."""
     place.write(DEMAND, {"wants": "a shop"})
     line = ["machine", "approve", "wf", "requirements", "--statement"]
     said = json.loads(call("--root", str(place.path), *line).out)
@@ -184,8 +182,8 @@ def test_an_approval_of_an_older_form_goes_on_to_count(
     assert phase(place) == "ARCHITECTURE"
 
 
-def test_an_approval_is_taken_back_by_who_may_give_it(place: MachinePlace, key: Path) -> None:
-    """Without the key it stays, and a row past the program is ignored."""
+def test_only_an_allowed_signer_withdraws_an_approval(place: MachinePlace, key: Path) -> None:
+    """Without the key the approval stays valid, and a forged withdrawal is ignored."""
     place.write(DEMAND, {"wants": "a shop"})
     approve(place, key, "requirements")
     place.refused("needs_consent", 6, "approve", "wf", "requirements", "--withdraw")
@@ -198,10 +196,8 @@ def test_an_approval_is_taken_back_by_who_may_give_it(place: MachinePlace, key: 
     place.refused("GUARD_FAILED", 6, "transition", "wf", "ARCHITECTURE")
 
 
-def test_a_raw_change_of_phase_past_an_approval_of_other_values_counts_for_nothing(
-    place: MachinePlace, key: Path
-) -> None:
-    """The fold knows the fields, and so what the approval was of."""
+def test_raw_phase_change_after_changed_fields_is_ignored(place: MachinePlace, key: Path) -> None:
+    """An approval covers field values, so a later change of a field makes it invalid."""
     policy = ("--consent", "signature", "--signers", str(key.with_name("signers")))
     place.done("cancel", "wf")
     typed("--root", str(place.path), "machine", "init", "f", "--type", "oneshot", *policy)

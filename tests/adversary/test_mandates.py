@@ -1,4 +1,4 @@
-"""Ten thousand proposals of somebody who wants more than a mandate allows."""
+"""Ten thousand proposals of an agent that tries to exceed its mandate."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from eventstore.event import Actor
 from lifecycle.errors import LifecycleError
 from lifecycle.payload import models as p
 from lifecycle.payload.models import Payload
-from lifecycle.rules.amendments import of_proposal
-from lifecycle.rules.decide import after, decide
+from lifecycle.rules.amendments import amendment_of_proposal
+from lifecycle.rules.decide import decide, state_after
 from lifecycle.rules.impact import impact_of
-from lifecycle.rules.mandates import covering
+from lifecycle.rules.mandates import find_covering_mandate
 from lifecycle.state.effort import used
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Workflow
-from service.consent.proof import Planned, objection, proof_of, statement_of
+from service.consent.proof import Planned, build_proof, build_statement, explain_invalid_approval
 from tests.lifecycle.support import AT, attempt, completed, computed, given
 
 HEAD = "a" * 64
@@ -65,7 +65,7 @@ PLAN: dict[str, Any] = {
         {"id": "stage-3", "name": "Tell"},
     ],
 }
-#: Values of every kind, in reach and out of it by a little, a type, or all.
+#: Values within the mandate, and values outside it by a little, by type, or by far.
 VALUES: list[Any] = [
     *(0.001, 0.1, 0.05, 0.0999999999, 0.10000000001, 0.0009999, 0.01, 0, 1, 1.0, 2, 3, 5, 99, 101),
     *(97, 98, 1.5, -1, -0.05, 1e308, 10**15, "0.05", "3", "nvt", "npt", "NVT", "nvt ", "nv\u0442"),
@@ -94,11 +94,11 @@ ACTORS = ["bo", "bo", "bo", "opt-2", "bob", "Bo", "bo ", "opt", "x:opt-2"]
 
 
 def is_number(value: Any) -> bool:
-    """Whether a value is a number, as a person who signed a range means it."""
+    """Return whether a value is a number and not a boolean."""
     return type(value) in (int, float)
 
 
-#: Parameter of a stage → whether a value is one that was signed.
+#: Parameter of a stage → test whether the mandate allows a value.
 SIGNED: dict[tuple[str, str], Callable[[Any], bool]] = {
     ("stage-1", "dt"): lambda v: is_number(v) and 0.001 <= v <= 0.1,
     ("stage-1", "seed"): lambda v: type(v) is int and 1 <= v <= 99 and v % 2 == 1,
@@ -114,7 +114,7 @@ SIGNED: dict[tuple[str, str], Callable[[Any], bool]] = {
 
 
 def is_signed(command: p.AmendmentProposed) -> bool:
-    """Whether a proposal asks for nothing but values and reruns that were signed."""
+    """Return whether a proposal contains only values and reruns that the mandate allows."""
     if command.kind not in ("parameter_change", "stage_rerun") or command.stage is None:
         return False
     if set(command.changes) - {"parameters"} or command.insert or command.rewired:
@@ -129,7 +129,7 @@ def is_signed(command: p.AmendmentProposed) -> bool:
 
 
 def hostile(choose: random.Random) -> p.AmendmentProposed:
-    """Return a proposal: many are within the mandate, most ask for a little more."""
+    """Return a random proposal: many are within the mandate, most exceed it slightly."""
     stage: str | None = choose.choice(["stage-1", "stage-1", "stage-2", "stage-3"])
     known: dict[str, Any] = {"description": "x", "reason": "because"}
     draw = choose.random()
@@ -176,7 +176,7 @@ OTHERS: list[dict[str, Any]] = [
 
 
 class Life:
-    """One workflow with a mandate, and what an adversary got out of it."""
+    """One workflow with a mandate, and what an adversary obtained from it."""
 
     def __init__(self, seed: int) -> None:
         self.choose = random.Random(seed)
@@ -187,17 +187,17 @@ class Life:
         self.is_granted = True
 
     def record(self, *commands: Payload, at: str = AT) -> None:
-        """Fold what commands yield by the rules."""
+        """Apply commands to the state by the rules."""
         for command in commands:
-            self.state = after(self.state, decide(self.state, command, at), at)
+            self.state = state_after(self.state, decide(self.state, command, at), at)
 
     def run(self) -> None:
-        """Compute all that is due, as far as the rules let it, each for as long as it may."""
+        """Run all stages that are ready, for the maximum time that the rules allow."""
         for id_, seconds in (("stage-1", 60), ("stage-2", 30)):
             stage = self.state.stages[id_]
             if stage.status is not Status.READY:
                 continue
-            by_mandate = stage.mandate is not None
+            by_mandate = bool(stage.mandates)
             number = f"att-{len(stage.attempts) + 1:04d}"
             try:
                 self.record(attempt(id_, "sync"))
@@ -209,21 +209,21 @@ class Life:
             self.core_seconds += seconds if by_mandate else 0
 
     def attack(self) -> None:
-        """Propose something, forge its approval, and hold the verdict to what was signed."""
+        """Propose a change, forge its approval, and compare the verdict with the mandate."""
         actor, at = f"agent:{self.choose.choice(ACTORS)}", self.choose.choice([AT] * 9 + [LATE])
         asked = hostile(self.choose)
         try:
             (proposal,) = decide(self.state, asked, AT)
         except LifecycleError:
             return
-        self.state = after(self.state, [proposal], AT)
+        self.state = state_after(self.state, [proposal], AT)
         assert isinstance(proposal, p.AmendmentProposed)
         approval = forged(self.state, proposal, actor, at)
-        against = objection(self.state, approval)
-        name, _ = covering(
+        against = explain_invalid_approval(self.state, approval)
+        name, _ = find_covering_mandate(
             self.state,
-            of_proposal(proposal),
-            impact_of(self.state, of_proposal(proposal)),
+            amendment_of_proposal(proposal),
+            impact_of(self.state, amendment_of_proposal(proposal)),
             actor,
             at,
         )
@@ -235,7 +235,7 @@ class Life:
             self.record(p.AmendmentRejected(amendment=str(proposal.amendment)))
 
     def is_within(self, proposal: p.AmendmentProposed, actor: str, at: str) -> None:
-        """Assert that what takes effect is what a person signed."""
+        """Assert that an effective amendment is within the mandate."""
         self.taken += 1
         self.reruns += (1 + len(proposal.also)) * (proposal.kind == "stage_rerun")
         assert self.is_granted, "it was taken back"
@@ -246,7 +246,7 @@ class Life:
         assert self.reruns <= GRANTED["reruns"]
 
     def revoke(self) -> None:
-        """Take the mandate back, as a person does."""
+        """Revoke the mandate, as a person does."""
         back = p.AmendmentProposed(
             kind="parameter_change", description="x", changes={"mandates": {"sampling": {}}}
         )
@@ -257,27 +257,28 @@ class Life:
 
 
 def forged(state: Workflow, proposal: p.AmendmentProposed, actor: str, at: str) -> Planned:
-    """Return an approval as somebody writes it who knows how proofs are made."""
-    amendment = of_proposal(proposal)
+    """Return an approval forged by an attacker who knows the format of proofs."""
+    amendment = amendment_of_proposal(proposal)
     impact = impact_of(state, amendment)
-    statement = statement_of(state, amendment, impact, HEAD, {})
+    statement = build_statement(state, amendment, impact, HEAD, {})
     data = p.AmendmentApproved(
         amendment=amendment.id,
         version=state.version + 1,
         invalidated_stages=list(impact.affected),
         approved_by="mandate sampling",
-        proof=proof_of(statement, "mandate", mandate="sampling"),
+        proof=build_proof(statement, "mandate", mandate="sampling"),
     )
     kind, _, name = actor.partition(":")
     return Planned(data.as_json(), HEAD, Actor(kind, name), at)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "seed", [pytest.param(one, marks=[pytest.mark.long] if one > 4 else []) for one in range(25)]
 )
-def test_no_proposal_gets_more_than_was_signed(seed: int) -> None:
-    """No value, no amendment, no rerun, no second of a core; before and after it is taken back."""
+def test_no_proposal_exceeds_the_mandate(seed: int) -> None:
+    """Values, amendments, reruns and core seconds stay within the limits, also after revocation."""
     life = Life(seed)
     for number in range(400):
         life.attack()

@@ -1,4 +1,4 @@
-"""Ids and paths as anybody may spell them."""
+"""Ids and paths with arbitrary characters."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lifecycle.words.values import is_below, is_id, is_report
-from service.root.disk import OutsideRoot, below
+from service.root.disk import OutsideRoot, resolve_below
 from service.root.root import Config, config_text
 
 NAMES = st.lists(st.sampled_from(["..", ".", "", "a", ".x", "b.md", "\n", "\0", "é", "~"]))
@@ -17,18 +17,18 @@ SPELT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
 
 
 @given(SPELT, SPELT)
-def test_a_configuration_reads_back_as_it_was_meant(workflow: str, url: str) -> None:
-    """No character of an id or an address ends its text, or begins another key."""
+def test_configuration_round_trip_preserves_any_text(workflow: str, url: str) -> None:
+    """No character of an id or URL ends its string or starts another key."""
     read = tomllib.loads(config_text(Config(workflow, f"sqlite:///{url}")))
     assert read == {"workflow": workflow, "database_url": f"sqlite:///{url}"}
 
 
 @given(NAMES)
 def test_no_path_leads_out_of_the_root(steps: list[str]) -> None:
-    """Whatever it is made of, it is refused or stays below."""
+    """A path from arbitrary parts is refused or stays below the root."""
     path, root = "/".join(steps), Path("/nowhere/root")
     try:
-        place = below(root, path)
+        place = resolve_below(root, path)
     except OutsideRoot:
         assert not is_below(path)
     else:
@@ -37,7 +37,7 @@ def test_no_path_leads_out_of_the_root(steps: list[str]) -> None:
 
 
 @given(st.one_of(NAMES.map("/".join), st.text()))
-def test_an_id_is_the_name_of_one_file(text: str) -> None:
-    """And a report is a text that nothing runs."""
+def test_id_is_the_name_of_one_file(text: str) -> None:
+    """An id contains no slash, and a report path is neither hidden nor outside the root."""
     assert not is_id(text) or (is_below(text) and "/" not in text and text.isascii())
     assert not is_report(text) or (is_below(text) and not text.startswith("."))

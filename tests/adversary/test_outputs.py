@@ -1,4 +1,4 @@
-"""The list of what a stage must leave: not emptied in silence, and never outside the root."""
+"""The required outputs of a stage: never reduced without approval, never outside the root."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from tests.amendments.support import Place
 
 
 @pytest.mark.parametrize("outputs", [[], ["stage-1/other.txt"]])
-def test_nobody_empties_the_outputs_of_a_stage(outputs: list[str], trusted: Place) -> None:
-    """What it must leave is dropped by an amendment alone; a hand edit proposes one at most."""
+def test_outputs_of_a_stage_are_not_reduced_without_approval(
+    outputs: list[str], trusted: Place
+) -> None:
+    """Only an amendment drops an output, and a manual edit can at most propose one."""
     data = json.dumps({"stage": "stage-1", "outputs": outputs})
     answer = trusted.json("append", "outputs.recorded", "--data", data)
     assert (answer.code, answer.error["code"]) == (6, "needs_consent")
@@ -24,8 +26,8 @@ def test_nobody_empties_the_outputs_of_a_stage(outputs: list[str], trusted: Plac
     assert trusted.done("show", "stage-1")["outputs"] == ["stage-1/out.txt"]
 
 
-def test_an_amendment_asks_for_fewer_outputs(trusted: Place) -> None:
-    """Shown with old and new; more of them are added at any time."""
+def test_amendment_removes_an_output(trusted: Place) -> None:
+    """Adding an output needs no approval, and removing one needs an amendment."""
     trusted.done("stage", "outputs", "stage-1", "stage-1/out.txt", "stage-1/more.txt")
     words = ("--stage", "stage-1", "--set", 'outputs=["stage-1/more.txt"]', "--reason", "r")
     trusted.propose(*words)
@@ -34,8 +36,8 @@ def test_an_amendment_asks_for_fewer_outputs(trusted: Place) -> None:
 
 
 @pytest.mark.parametrize("path", ["../precious", "/etc/passwd", "stage-1/../../precious", ""])
-def test_an_output_outside_the_root_is_refused(path: str, trusted: Place) -> None:
-    """By the command line, by an amendment, and in a plan."""
+def test_output_outside_the_root_is_refused(path: str, trusted: Place) -> None:
+    """The command line, an amendment and a plan all refuse such a path."""
     before = trusted.version()
     answer = trusted.json("stage", "outputs", "stage-1", "stage-1/out.txt", path)
     assert (answer.code, answer.error["code"]) == (2, "invalid_payload")
@@ -45,10 +47,8 @@ def test_an_output_outside_the_root_is_refused(path: str, trusted: Place) -> Non
 
 
 @pytest.mark.parametrize("way", ["row", "link"])
-def test_a_dispatch_moves_nothing_outside_the_root(
-    way: str, trusted: Place, tmp_path: Path
-) -> None:
-    """Given a row that names a file beside the root, or a link to a folder there: refused."""
+def test_dispatch_moves_nothing_outside_the_root(way: str, trusted: Place, tmp_path: Path) -> None:
+    """A row that names a file outside the root, or a link to such a folder, is refused."""
     precious = tmp_path / "precious"
     precious.mkdir()
     (precious / "thesis").write_text("years of work")

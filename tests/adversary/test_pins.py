@@ -1,4 +1,4 @@
-"""A log that was put in the place of one that this login knows."""
+"""A root whose log was replaced, although the user had pinned the original log."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.amendments.support import LONGER, PLAN, Keys, Place, make
 from tests.cli.support import call, tree, write_plan
 from tests.cli.terminal import answered
 
-WORD = "this login pinned"
+WORD = "user account pinned"
 
 
 def told(place: Place) -> str:
@@ -24,25 +24,25 @@ def told(place: Place) -> str:
 
 
 def pins(folder: Path) -> dict[str, str]:
-    """Return every file of this login's pins, with what it holds."""
+    """Return the content of every pin file of this user."""
     found = (folder / "configuration/wfctl").rglob("*.json")
     return {str(path): path.read_text() for path in sorted(found)}
 
 
 def refused(place: Place, *line: str) -> str:
-    """Return by which code a person is asked for before a command does anything."""
+    """Check that the command exits with code 6, and return its error code."""
     answer = place.json(*line)
     assert answer.code == 6, answer
     return str(answer.error["code"])
 
 
 def kept(place: Place) -> dict[str, str]:
-    """Return what the root holds, without what SQLite's readers share."""
+    """Return the digests of the files in the root, without the shared-memory files of SQLite."""
     return {path: one for path, one in tree(place.path).items() if not path.endswith("-shm")}
 
 
 def anew(place: Place, *words: str, id_: str = "melt-2026-03-31") -> None:
-    """Put the root's folder aside and begin another workflow in its place."""
+    """Move the `.wfctl` folder aside, and create another workflow in the root."""
     (place.path / ".wfctl").rename(place.path / "aside")
     for name in ("workflow-state.json", "progress.log"):
         (place.path / name).unlink()
@@ -51,7 +51,7 @@ def anew(place: Place, *words: str, id_: str = "melt-2026-03-31") -> None:
 
 
 def moved_in(place: Place, *words: str, id_: str = "melt-2026-03-31") -> None:
-    """Make a workflow elsewhere, and put its database in the place of the root's own."""
+    """Create a workflow elsewhere, and replace the database of the root with its database."""
     other = make(place.path.parent / "elsewhere", *words, plan={**PLAN, "workflow_id": id_})
     shutil.rmtree(place.path / ".wfctl")
     shutil.copytree(other.path / ".wfctl", place.path / ".wfctl")
@@ -60,10 +60,10 @@ def moved_in(place: Place, *words: str, id_: str = "melt-2026-03-31") -> None:
 @pytest.mark.parametrize("id_", ["melt-2026-03-31", "another"])
 @pytest.mark.parametrize("way", [anew, moved_in])
 @pytest.mark.parametrize("policy", ["signature", "trust", "terminal"])
-def test_another_log_in_a_pinned_root_is_told_and_no_approval_in_it_counts(
+def test_approval_in_a_replaced_log_is_refused(
     policy: str, way: object, id_: str, signed: Place, keys: Keys, tmp_path: Path
 ) -> None:
-    """Whatever its id and policy are; what is pinned stays."""
+    """The pin stays and every command refuses the other log, whatever its id and policy."""
     words = ["--consent", policy]
     words += ["--signers", str(keys.signers)] if policy == "signature" else []
     known = pins(tmp_path)
@@ -92,10 +92,11 @@ COMMANDS: tuple[tuple[str, ...], ...] = (
 
 
 @pytest.mark.parametrize("line", COMMANDS, ids=" ".join)
-def test_nothing_begins_or_changes_in_a_pinned_root_with_another_log(
-    signed: Place, line: tuple[str, ...]
-) -> None:
-    """In every policy; what reads shows it, with the warning."""
+def test_replaced_log_in_a_pinned_root_is_not_written(signed: Place, line: tuple[str, ...]) -> None:
+    """Writing commands are refused under every policy.
+
+    Reading commands show the log with a warning.
+    """
     anew(signed, "--consent", "trust")
     before = kept(signed)
     assert refused(signed, *line) == "another_log"
@@ -104,10 +105,8 @@ def test_nothing_begins_or_changes_in_a_pinned_root_with_another_log(
     assert signed.call("log").code == 0
 
 
-def test_a_machine_in_the_place_of_a_pinned_one_is_not_carried_on(
-    signed: Place, keys: Keys
-) -> None:
-    """A machine is pinned by its id."""
+def test_replaced_machine_in_a_pinned_root_is_not_written(signed: Place, keys: Keys) -> None:
+    """A machine is pinned by its id, so another machine with the same id is refused."""
     words = ("--type", "feature", "--consent", "signature", "--signers", str(keys.signers))
     signed.done("machine", "init", "ship", *words)
     anew(signed, "--consent", "trust")
@@ -117,8 +116,8 @@ def test_a_machine_in_the_place_of_a_pinned_one_is_not_carried_on(
     assert signed.json("machine", "get", "ship").code == 0
 
 
-def test_a_moved_root_is_still_the_known_one(signed: Place, keys: Keys, tmp_path: Path) -> None:
-    """Its first event is the one that was pinned; an approval pins it where it is now."""
+def test_moved_root_keeps_its_pin(signed: Place, keys: Keys, tmp_path: Path) -> None:
+    """The first event is the pinned one, and an approval updates the path in the pin."""
     signed.path.rename(tmp_path / "new")
     place = Place(tmp_path / "new")
     place.call("--root-is", "moved", "note", "moved")
@@ -129,8 +128,8 @@ def test_a_moved_root_is_still_the_known_one(signed: Place, keys: Keys, tmp_path
 
 
 @pytest.mark.slow
-def test_a_person_pins_what_is_there_now(signed: Place, keys: Keys) -> None:
-    """At a terminal, after it was shown; an agent and a pipe do not."""
+def test_person_pins_the_current_log(signed: Place, keys: Keys) -> None:
+    """`pin --replace` shows the log and asks at a terminal. An agent and a pipe are refused."""
     anew(signed, "--consent", "signature", "--signers", str(keys.signers))
     line = ("--root", str(signed.path), "pin", "--replace")
     assert call("--actor", "agent:x", *line).code == 6
@@ -141,8 +140,8 @@ def test_a_person_pins_what_is_there_now(signed: Place, keys: Keys) -> None:
     assert told(signed) == ""
 
 
-def test_pins_of_the_earlier_form_go_on_to_hold(signed: Place, tmp_path: Path) -> None:
-    """One file a workflow id; the root that it names is pinned."""
+def test_pin_of_the_older_format_is_still_valid(signed: Place, tmp_path: Path) -> None:
+    """The older format has one file for each workflow id, and the root in it is pinned."""
     folder = tmp_path / "configuration/wfctl/pins"
     (path,) = folder.rglob("*.json")
     (entry,) = json.loads(path.read_text())["pins"]
@@ -155,10 +154,8 @@ def test_pins_of_the_earlier_form_go_on_to_hold(signed: Place, tmp_path: Path) -
     assert WORD in told(signed)
 
 
-def test_a_forged_fold_is_not_believed_after_a_move(
-    trusted: Place, keys: Keys, tmp_path: Path
-) -> None:
-    """Given a log that came to ``signature``, then its events alone count, wherever it is."""
+def test_forged_fold_is_ignored_after_a_move(trusted: Place, keys: Keys, tmp_path: Path) -> None:
+    """After an amendment to the policy `signature`, only events are read, wherever the root is."""
     signers = [keys.signers.read_text().strip()]
     words = ("--set", "consent=signature", "--set", f"signers={json.dumps(signers)}")
     trusted.propose(*words, "--reason", "from now on")
@@ -174,8 +171,8 @@ def test_a_forged_fold_is_not_believed_after_a_move(
     assert place.done("show", "stage-1")["parameters"]["n"] == 1
 
 
-def test_no_folder_of_this_login_follows_the_umask(keys: Keys, tmp_path: Path) -> None:
-    """Another login that can write in one of them puts another pin in its place."""
+def test_pin_folders_ignore_the_umask(keys: Keys, tmp_path: Path) -> None:
+    """Another user who could write to these folders could replace a pin."""
     before = os.umask(0)
     try:
         make(tmp_path / "root", "--consent", "signature", "--signers", str(keys.signers))

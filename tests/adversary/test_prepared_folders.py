@@ -1,4 +1,4 @@
-"""Kept outputs, points of a sweep and artifacts, in folders that an agent has prepared."""
+"""Kept outputs, sweep points and artifacts in folders that an agent has manipulated."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from service.machines.evidence import look
+from extensions.machines.service.evidence import find_files
 from tests.cli.support import Place
 from tests.keeping.test_reuse import counted
 from tests.machines.place import MachinePlace
@@ -23,14 +23,14 @@ _LARGE = 1 << 20
 
 
 def offered(folder: Path) -> Place:
-    """Make a workflow whose first stage could take the outputs that are kept of it."""
+    """Create a workflow whose first stage can reuse its kept outputs."""
     place = counted(folder)
     place.done("rerun", "stage-1", "--reason", "once more")
     return place
 
 
-def test_kept_outputs_are_put_nowhere_outside(tmp_path: Path) -> None:
-    """Given a link in the place of the stage's folder, then nothing appears where it leads."""
+def test_kept_outputs_are_not_restored_through_a_link(tmp_path: Path) -> None:
+    """If the stage folder is a link, the command writes nothing in its target."""
     place, outside = offered(tmp_path), tmp_path / "outside"
     outside.mkdir()
     shutil.rmtree(place.path / "stage-1", ignore_errors=True)
@@ -44,21 +44,21 @@ POINTS = b"T\n1\n2\n"
 
 
 def waits_for_ever(path: Path) -> None:
-    """Put what nobody writes to in the place of a file."""
+    """Create a FIFO, which blocks every reader."""
     os.mkfifo(path)
 
 
 def fills_the_memory(path: Path) -> None:
-    """Put a file of a terabyte there, which takes no room on the disk."""
+    """Create a sparse file of one tebibyte."""
     path.touch()
     os.truncate(path, 2**40)
 
 
 @pytest.mark.parametrize("put", [waits_for_ever, fills_the_memory])
-def test_points_that_are_no_file_of_ours_stop_no_command(
+def test_unreadable_points_file_does_not_block_a_command(
     tmp_path: Path, put: Callable[[Path], None]
 ) -> None:
-    """Given a pipe or an endless file in the place of the points, then an error that names it."""
+    """A FIFO or a huge file in place of the points causes an error that names the file."""
     map_ = {"file": "points.csv", "sha256": sha256(POINTS).hexdigest()}
     place = begun(tmp_path, sweep(tmp_path / "trace", map_))
     (place.path / "points.csv").unlink(missing_ok=True)
@@ -69,13 +69,13 @@ def test_points_that_are_no_file_of_ours_stop_no_command(
     for words in (["status"], ["tasks", "stage-1"]):
         answer = place.call(*words)
         assert answer.code in (0, 1, 5, 6), (words, answer)
-        assert "fault of wfctl" not in answer.err
+        assert "error in wfctl" not in answer.err
 
 
-def test_an_artifact_that_would_fill_the_memory_stops_no_command(tmp_path: Path) -> None:
-    """Given an artifact that grew to a terabyte, then it is told as changed; a new one is refused.
+def test_artifact_of_one_tebibyte_does_not_block_a_command(tmp_path: Path) -> None:
+    """A huge artifact is reported as changed, and is refused as a new artifact.
 
-    A guard sees that something is there.
+    A guard still sees that the file exists.
     """
     place = MachinePlace(tmp_path)
     place.init("login")
@@ -86,18 +86,18 @@ def test_an_artifact_that_would_fill_the_memory_stops_no_command(tmp_path: Path)
     assert (drift["kind"], drift["file"]) == ("artifact_changed", "design.json")
     answer = place.call("update", "login", "artifacts.plan=design.json")
     assert answer.code == 1
-    assert "expected 512 MiB at most" in answer.error["message"]
+    assert "expected at most 512 MiB" in answer.error["message"]
     assert place.call("transition", "login", "plan").code in (0, 5, 6)
 
 
-def test_files_of_one_pattern_are_looked_at_one_by_one(tmp_path: Path) -> None:
-    """Given more large files, then no more memory is used."""
+def test_large_files_of_a_pattern_are_hashed_one_by_one(tmp_path: Path) -> None:
+    """The memory use does not grow with the number of files."""
     most: list[int] = []
     for number in range(12):
         (tmp_path / f"{number}.md").write_bytes(b"x" * _LARGE)
         tracemalloc.start()
         try:
-            fact = look(tmp_path, ["*.md"])["*.md"]
+            fact = find_files(tmp_path, ["*.md"])["*.md"]
             most.append(tracemalloc.get_traced_memory()[1])
         finally:
             tracemalloc.stop()

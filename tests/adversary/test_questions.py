@@ -1,4 +1,4 @@
-"""A question in SQL that would hold up anyone who asks it."""
+"""SQL queries that would run for a very long time or read other data of the server."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from eventstore.private import conninfo
+from eventstore.private import libpq_url
 from tests.cli.support import call, wfctl, write_plan
 from tests.cli.test_server import made
 from tests.server import Server
 
-#: One call of a function that compares eight million characters at each of twelve million places.
+#: A single function call that makes eight million comparisons at twelve million places.
 LONG = (
     "SELECT length(replace(hex(zeroblob(10000000)), hex(zeroblob(4000000)) || '1', ''))",
     "SELECT 1 UNION ALL SELECT instr(hex(zeroblob(10000000)), hex(zeroblob(4000000)) || '1')",
@@ -20,8 +20,8 @@ LONG = (
 
 
 @pytest.mark.parametrize("question", LONG, ids=["first row", "later row"])
-def test_one_long_function_call_keeps_to_its_time(question: str, tmp_path: Path) -> None:
-    """The database cannot be interrupted in it; the command ends all the same, and says why."""
+def test_long_sql_function_call_obeys_the_timeout(question: str, tmp_path: Path) -> None:
+    """SQLite cannot interrupt the call, but the command exits in time and reports the timeout."""
     root = tmp_path / "root"
     root.mkdir()
     assert (
@@ -33,7 +33,7 @@ def test_one_long_function_call_keeps_to_its_time(question: str, tmp_path: Path)
     assert wfctl("--root", str(root), "note", "nothing is held").code == 0
 
 
-#: What a superuser may do in a transaction that only reads, and how one comes back to be one.
+#: Statements that a superuser can run in a read-only transaction, or that restore the superuser.
 POWERS = {
     "a file": "SELECT pg_read_file('postgresql.conf')",
     "a folder": "SELECT * FROM pg_ls_dir('.')",
@@ -52,10 +52,8 @@ POWERS = {
 
 
 @pytest.mark.slow
-def test_a_superusers_question_reads_the_history_and_nothing_else(
-    server: Server, tmp_path: Path
-) -> None:
-    """It is answered; the server's files, sessions and passwords are out of its reach."""
+def test_superuser_query_reads_only_the_history(server: Server, tmp_path: Path) -> None:
+    """The query is answered, but it cannot read the server's files, sessions and passwords."""
     place = made(tmp_path, server.log(), "asked-by-a-superuser")
     asked = "SELECT *, 'x' AS type, 1.50::numeric(5, 2) AS n FROM v_events ORDER BY version LIMIT 1"
     (row,) = place.done("audit", "sql", asked)
@@ -63,7 +61,7 @@ def test_a_superusers_question_reads_the_history_and_nothing_else(
     assert place.done("audit", "sql", "SELECT row(1, 2) AS pair, 3 AS n -- why") == [
         {"pair": "(1,2)", "n": 3}
     ]
-    with psycopg.connect(conninfo(server.url())) as other:
+    with psycopg.connect(libpq_url(server.url())) as other:
         for what, question in POWERS.items():
             answer = place.json("audit", "sql", question)
             assert (answer.code, answer.error["code"]) == (5, "sql_refused"), (what, answer)

@@ -1,4 +1,4 @@
-"""A log that was altered is made anew from its sound part, and nothing of it is lost."""
+"""A salvage of an altered log keeps its valid part and loses no data."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MARK = "the log was salvaged at 20"
 
 
 def told(place: Place) -> str:
-    """Return what status says of the log itself."""
+    """Return what `status` reports about the log."""
     return " ".join(one["text"] for one in place.done("status")["account"] if one["kind"] == "log")
 
 
@@ -28,8 +28,10 @@ def told(place: Place) -> str:
         "UPDATE events SET recorded_at = 'later' WHERE version = 4",
     ],
 )
-def test_the_versions_before_the_first_bad_one_go_on(trusted: Place, alteration: str) -> None:
-    """Commands stop, salvage keeps the old log whole, and the work goes on."""
+def test_salvage_keeps_the_versions_before_the_first_bad_one(
+    trusted: Place, alteration: str
+) -> None:
+    """Commands stop at the altered version, and work again after the salvage keeps a copy."""
     for text in ("first", "second", "third"):
         trusted.done("note", text)
     raw.tamper(trusted.path, alteration)
@@ -39,21 +41,22 @@ def test_the_versions_before_the_first_bad_one_go_on(trusted: Place, alteration:
     assert trusted.json("--as-is", "note", "x").code == 2
     found = trusted.done("db", "salvage")
     assert trusted.json("status").code == 0
-    # A claim that stood in a row of nonsense is lost with it.
+    # A claim in a damaged row is lost together with the row.
     assert {found["kind"] for found in trusted.json("fsck").data["findings"]} <= {"unclaimed"}
-    assert trusted.call("replay", "--check").code == 0
+    wrong = trusted.json("replay", "--check").data["findings"]
+    assert {found["kind"] for found in wrong} <= {"unclaimed"}
     kept = Path(found["kept"])
     assert {"events.db", "progress.log", "workflow-state.json"} <= {p.name for p in kept.iterdir()}
     trusted.done("note", "on we go")
-    # A column that said otherwise than its text costs no event.
+    # A column that differs from the event's text costs no event.
     shown = told(trusted), trusted.call("status").out, trusted.done("report")["text"]
     assert [MARK in one for one in shown] == [bool(found["lost"])] * 3
     assert trusted.notes()[0] == "first"
     assert trusted.notes()[-1] == "on we go"
 
 
-def test_a_sound_log_is_salvaged_whole(trusted: Place) -> None:
-    """Nothing is left out, and a dry run makes nothing."""
+def test_valid_log_is_salvaged_completely(trusted: Place) -> None:
+    """The salvaged log has all events, and a dry run writes nothing."""
     trusted.done("note", "first")
     before = [body["hash"] for body in raw.bodies(trusted.path)]
     assert trusted.done("db", "salvage", "--dry-run")["lost"] == {}
@@ -62,8 +65,8 @@ def test_a_sound_log_is_salvaged_whole(trusted: Place) -> None:
     assert [body["hash"] for body in raw.bodies(trusted.path)] == before
 
 
-def test_a_part_is_salvaged_into_another_database(trusted: Place, tmp_path: Path) -> None:
-    """The altered log stays where it is."""
+def test_valid_part_is_salvaged_into_another_database(trusted: Place, tmp_path: Path) -> None:
+    """`--into` leaves the altered log in place."""
     trusted.done("note", "first")
     raw.tamper(trusted.path, "UPDATE events SET hash = 'none' WHERE version = 2")
     target = f"sqlite:///{tmp_path}/other.db"
@@ -76,8 +79,8 @@ def test_a_part_is_salvaged_into_another_database(trusted: Place, tmp_path: Path
     assert MARK in answer.out
 
 
-def test_the_mark_says_how_much_was_dropped_of_a_machine(trusted: Place) -> None:
-    """Of the log that was cut alone; it is no finding, and no person takes it away."""
+def test_salvage_mark_names_the_dropped_events_of_a_machine(trusted: Place) -> None:
+    """The mark appears only in the shortened log. The mark is no finding, and stays."""
     trusted.done("machine", "init", "ship", "--type", "feature")
     for path in ("a.md", "b.md", "c.md"):
         trusted.done("machine", "update", "ship", f"artifacts.plan={path}")
@@ -93,8 +96,8 @@ def test_the_mark_says_how_much_was_dropped_of_a_machine(trusted: Place) -> None
     assert trusted.json("fsck").code == 0
 
 
-def test_a_salvage_hides_no_log_that_was_written_anew(trusted: Place) -> None:
-    """What the anchor contradicts is kept before the anchor goes."""
+def test_salvage_keeps_the_evidence_of_a_rewritten_log(trusted: Place) -> None:
+    """The salvage records the mismatch with the anchor before it removes the anchor."""
 
     def edit(bodies: list[raw.Body]) -> list[raw.Body]:
         bodies[0]["actor"] = {**bodies[0]["actor"], "name": "somebody-else"}
@@ -102,5 +105,5 @@ def test_a_salvage_hides_no_log_that_was_written_anew(trusted: Place) -> None:
 
     raw.rechained(trusted.path, edit)
     trusted.done("db", "salvage")
-    assert "not the one that wfctl left here" in told(trusted)
+    assert "the log changed since wfctl last wrote it" in told(trusted)
     assert {one["kind"] for one in trusted.json("fsck").data["findings"]} == {"anchor"}

@@ -1,4 +1,4 @@
-"""The files that a definition runs: a change of one is told, or refused where they are pinned."""
+"""The files that a definition runs: a changed file is reported, or refused if it is pinned."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ FILES = ("build.py", "check.sh", "init.sh")
 
 
 def begun(folder: Path, **config: Any) -> Place:
-    """Make a workflow whose scripts do nothing and end well."""
+    """Create a workflow whose scripts do nothing and exit successfully."""
     root = folder / "root"
     plan = {**PLAN, "session_config": {**PLAN["session_config"], **config}}
     root.mkdir()
@@ -50,7 +50,7 @@ def begun(folder: Path, **config: Any) -> Place:
 
 
 def make_in(root: Path, plan: dict[str, Any]) -> Place:
-    """Make a workflow in a folder that is there."""
+    """Create a workflow in an existing folder."""
     from tests.cli.support import call, write_plan
 
     source = write_plan(root.parent, plan)
@@ -67,21 +67,21 @@ def told(place: Place) -> str:
 
 @pytest.mark.parametrize("way", ["init", "import"])
 @pytest.mark.parametrize("name", FILES)
-def test_a_script_that_was_changed_before_anything_ran_is_told(
+def test_script_changed_before_the_first_attempt_is_reported(
     name: str, way: str, tmp_path: Path
 ) -> None:
-    """It is known by its digest from the beginning on."""
+    """The digest of each script is recorded when the workflow is created."""
     place = begun(tmp_path)
     if way == "import":
         shutil.rmtree(place.path / ".wfctl")
         place.done("import", str(place.path))
     assert "check.sh" not in told(place)
     (place.path / name).write_text("exit 1\n")
-    assert f"{name}: not what it was when the workflow began" in told(place)
+    assert f"{name}: changed since the workflow was created" in told(place)
 
 
-def test_a_file_that_the_command_of_a_sweep_names_is_told(tmp_path: Path) -> None:
-    """From the folder of a task it is further to the root than from that of the stage."""
+def test_changed_file_in_the_command_of_a_sweep_is_reported(tmp_path: Path) -> None:
+    """The path is relative to the task folder, which is deeper than the stage folder."""
     command = "solve -in ../../../model.run -x $WFCTL_PARAM_x > out.txt"
     parameters = {"command": command, "map": {"grid": {"x": [1, 2]}}}
     sweep: dict[str, Any] = {"id": "stage-1", "name": "Solve", "parameters": parameters}
@@ -91,43 +91,41 @@ def test_a_file_that_the_command_of_a_sweep_names_is_told(tmp_path: Path) -> Non
     (root / "model.run").write_text("first\n")
     place = make_in(root, {"workflow_id": "sweep", "stages": [sweep]})
     (root / "model.run").write_text("second\n")
-    assert "model.run: not what it was when the workflow began" in told(place)
+    assert "model.run: changed since the workflow was created" in told(place)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FILES)
-def test_a_script_that_was_changed_under_a_completed_stage_is_told(
-    name: str, tmp_path: Path
-) -> None:
-    """By its name, and since when; its digest was recorded as the attempt started."""
+def test_script_changed_after_a_completed_stage_is_reported(name: str, tmp_path: Path) -> None:
+    """The warning names the script and the attempt, whose start recorded the digest."""
     place = begun(tmp_path)
     place.done("dispatch", "stage-1", "--sync")
     place.done("stage", "complete", "stage-1", "--evidence", "looked at it")
     assert name not in told(place)
     (place.path / name).write_text("exit 0 # and more\n")
-    assert f"{name}: not what it was when stage-1 att-0001 started" in told(place)
+    assert f"{name}: changed since stage-1 att-0001 started" in told(place)
     assert name in place.call("run", "--dry-run").out or name in place.call("status").out
 
 
-def test_a_script_that_was_changed_after_an_approval_is_told(tmp_path: Path) -> None:
-    """What a person approved ran these files, and no others."""
+def test_script_changed_after_an_approval_is_reported(tmp_path: Path) -> None:
+    """An approval covers the scripts as they were at that time."""
     place = begun(tmp_path)
     place.propose(*LONGER)
     place.approve()
     (place.path / "check.sh").write_text("exit 0 # always\n")
-    assert "check.sh: not what it was when a person last approved a change" in told(place)
+    assert "check.sh: changed since a person last approved a change" in told(place)
 
 
 def hidden(place: Place) -> None:
-    """Say that the script is an output of another stage, as which nobody runs it."""
+    """Declare the script an output of another stage, although no stage writes it."""
     place.done("stage", "outputs", "stage-2", "stage-2/out.txt", "check.sh")
 
 
 @pytest.mark.few(3)
 @pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize("way", ["plan", "amendment", "hidden"])
-def test_a_pinned_script_that_was_changed_does_not_run(way: str, name: str, tmp_path: Path) -> None:
-    """Exit 6, until a person agrees to the files as they are."""
+def test_changed_pinned_script_does_not_run(way: str, name: str, tmp_path: Path) -> None:
+    """The commands exit with code 6 until a person approves the current files."""
     place = begun(tmp_path, **({} if way == "amendment" else {"pin": "scripts"}))
     pinning = ("--set", "session_config.pin=scripts", "--reason", "what runs is agreed")
     if way == "amendment":
@@ -149,28 +147,29 @@ def test_a_pinned_script_that_was_changed_does_not_run(way: str, name: str, tmp_
     assert place.call("dispatch", "stage-1", "--dry-run").code == 0
 
 
-def test_an_older_log_names_no_scripts(trusted: Place) -> None:
-    """Its attempts and approvals are read, and nothing is told of files that were not recorded."""
+def test_log_without_script_digests_causes_no_warning(trusted: Place) -> None:
+    """Attempts and approvals of older logs are read as before."""
     trusted.finish("stage-1")
     with sqlite3.connect(trusted.path / ".wfctl/events.db") as database:
         (text,) = database.execute(
             "SELECT body FROM events WHERE type = 'attempt.started'"
         ).fetchone()
     assert "scripts" in json.loads(text)["data"]
-    assert "not what it was" not in told(trusted)
+    assert "changed since" not in told(trusted)
 
 
-def test_a_script_that_is_gone_is_missing(tmp_path: Path) -> None:
-    """It is no other file: no other exists."""
+def test_removed_script_is_reported_as_missing(tmp_path: Path) -> None:
+    """The warning does not call the script changed, because no file exists."""
     place = begun(tmp_path)
     (place.path / "check.sh").unlink()
-    assert "check.sh: missing, and there when the workflow began" in told(place)
-    assert "not what it was" not in told(place)
+    assert "check.sh: missing, but it existed when the workflow was created" in told(place)
+    assert "changed since" not in told(place)
 
 
+@pytest.mark.long
 @pytest.mark.slow
-def test_what_the_job_wrote_itself_was_changed_by_nobody(tmp_path: Path) -> None:
-    """A check that reads the job's log names it; a second run writes another log."""
+def test_file_written_by_the_job_is_not_reported_as_changed(tmp_path: Path) -> None:
+    """The check reads the job's log, which a second run replaces."""
     stage = {
         "id": "stage-1",
         "name": "Run",
@@ -187,15 +186,17 @@ def test_what_the_job_wrote_itself_was_changed_by_nobody(tmp_path: Path) -> None
     place.done("amend", "propose", "--type", "stage_rerun", "--stage", "stage-1", "--reason", "x")
     place.done("amend", "approve", "amend-1")
     place.done("run")
-    assert "not what it was" not in told(place)
+    assert "changed since" not in told(place)
     (place.path / "own.sh").write_text("exit 1\n")
     (place.path / "stage-1/run.dat").write_text("by hand\n")
-    assert "own.sh, stage-1/run.dat: not what it was when a person" in told(place)
+    for name in ("own.sh", "stage-1/run.dat"):
+        assert f"{name}: changed since a person" in told(place)
 
 
+@pytest.mark.long
 @pytest.mark.slow
-def test_a_log_that_a_check_reads_is_no_other_verdict(tmp_path: Path) -> None:
-    """Each try writes its own log: the check that reads it is the same, whatever was pinned."""
+def test_check_that_reads_the_job_log_keeps_its_identity(tmp_path: Path) -> None:
+    """Each attempt writes another log, but the check is still the pinned check."""
     stage = {
         "id": "stage-1",
         "name": "Run",
@@ -218,3 +219,149 @@ def test_a_log_that_a_check_reads_is_no_other_verdict(tmp_path: Path) -> None:
     (place.path / "good").touch()
     place.done("stage", "retry", "stage-1", "--fix", "once more")
     place.done("run")
+
+
+def with_command(folder: Path, command: str) -> Place:
+    """Create a workflow whose stage runs a command."""
+    root = folder / "root"
+    root.mkdir()
+    stage = {"id": "stage-1", "name": "Run", "outputs": ["stage-1/out.txt"]}
+    plan = {"workflow_id": "w", "stages": [{**stage, "parameters": {"command": command}}]}
+    return make_in(root, plan)
+
+
+def test_script_with_an_absolute_path_is_known_by_its_digest(tmp_path: Path) -> None:
+    """The absolute path of a file in the root means the same file as its relative path."""
+    script = tmp_path / "root/run.py"
+    place = with_command(tmp_path, f"python {script} > out.txt")
+    script.write_text("print(1)\n")
+    place.propose("--set", "session_config.session_budget=50", "--reason", "x")
+    shown = place.done("amend", "show", "amend-1")
+    assert set(shown["scripts"]) == {"run.py"}
+    assert len(shown["scripts"]["run.py"]) == 64
+    place.approve()
+    script.write_text("print(2)\n")
+    assert "run.py: changed since a person last approved a change" in told(place)
+
+
+def test_script_outside_the_root_is_reported_as_not_known_by_digest(tmp_path: Path) -> None:
+    """Approval and status name the script, but no program without a script suffix."""
+    script = tmp_path / "run.py"
+    script.write_text("print(1)\n")
+    place = with_command(tmp_path, f"/usr/bin/env python {script} > /dev/null")
+    place.propose("--set", "session_config.session_budget=50", "--reason", "x")
+    assert place.done("amend", "show", "amend-1")["scripts"] == {str(script): "not known by digest"}
+    assert f"Script: {script}, not known by digest" in place.call("amend", "show", "amend-1").out
+    place.approve()
+    assert f"{script}: not known by digest" in told(place)
+
+
+def test_script_created_after_the_approval_is_reported(tmp_path: Path) -> None:
+    """The approval showed the script as missing, so the new file is not approved."""
+    place = with_command(tmp_path, "python ../late.py > out.txt")
+    place.propose("--set", "session_config.session_budget=50", "--reason", "x")
+    assert "Script: late.py, missing" in place.call("amend", "show", "amend-1").out
+    place.approve()
+    assert "late.py" not in told(place)
+    (place.path / "late.py").write_text("print(1)\n")
+    assert "late.py: changed since a person last approved a change" in told(place)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["init.sh", "machine.json"])
+def test_new_implicit_script_is_reported(name: str, tmp_path: Path) -> None:
+    """wfctl itself runs ``init.sh`` and reads the machine file of a profile."""
+    profile = {"type": "local", "config_path": "machine.json"}
+    stage = {**PLAN["stages"][1], "id": "stage-1", "depends_on": [], "outputs": []}
+    plan = {**PLAN, "stages": [stage], "backend_profiles": {"own": profile}}
+    (tmp_path / "root").mkdir()
+    place = make_in(tmp_path / "root", {**plan, "default_backend": "own"})
+    place.propose("--set", "session_config.session_budget=50", "--reason", "x")
+    assert "Script: init.sh" not in place.call("amend", "show", "amend-1").out
+    place.approve()
+    machine = {"batch_type": "Shell", "context_type": "LocalContext", "local_root": "."}
+    for file in ("machine.json", name):
+        content = json.dumps({**machine, "remote_root": "work"})
+        (place.path / file).write_text(content if file == "machine.json" else "true\n")
+    assert f"{name}: changed since a person last approved a change" in told(place)
+    place.done("run")
+    assert (
+        f"att-0001 ran {name}, which was created or changed after"
+        in place.call("audit", "bypasses").out
+    )
+
+
+HIDDEN = ("sh $WFCTL_PARAM_s", "cat ../run.sh | sh", "cd ..; for f in *.sh; do sh $f; done")
+
+
+@pytest.mark.few(1)
+@pytest.mark.parametrize("command", HIDDEN)
+def test_command_part_without_a_script_is_reported_as_not_known_by_digest(
+    command: str, tmp_path: Path
+) -> None:
+    """The approval shows the command part. Without a pin or mandate the stage runs."""
+    place = with_command(tmp_path, f"{command}; echo 1 > out.txt")
+    place.propose("--set", "session_config.session_budget=50", "--reason", "x")
+    shown = place.done("amend", "show", "amend-1")["scripts"].items()
+    ((part, _),) = [item for item in shown if item[1].startswith("not known by digest: ")]
+    assert "sh" in part
+    assert f"Script: {part}, not known by digest: " in place.call("amend", "show", "amend-1").out
+    place.approve()
+    assert "digest" not in told(place)
+    assert place.call("dispatch", "stage-1", "--dry-run").code == 0
+
+
+@pytest.mark.few(1)
+@pytest.mark.parametrize("command", [*HIDDEN, "sh /usr/share/outside.sh"])
+def test_pin_refuses_scripts_that_the_command_does_not_name(command: str, tmp_path: Path) -> None:
+    """The stage exits with code 6 until its command names the script or the pin is removed."""
+    place = with_command(tmp_path, f"{command}; echo 1 > out.txt")
+    pinning = ("--set", "session_config.pin=scripts", "--reason", "what runs is agreed")
+    place.propose(*pinning)
+    place.approve()
+    for words in (("dispatch", "stage-1"), ("dispatch", "stage-1", "--dry-run"), ("run",)):
+        answer = place.json(*words)
+        assert answer.code == 6, answer
+        assert "only pinned files may run" in answer.out
+        assert "sh" in answer.out
+    assert "attempt.started" not in place.types()
+    (place.path / "run.sh").write_text("true\n")
+    named = "sh ../run.sh; echo 1 > out.txt"
+    stage = ("--set", f"stage-1.parameters.command={named}")
+    place.approve(place.propose(*stage, "--reason", "named")["amendment"]["id"])
+    place.approve(place.propose(*pinning)["amendment"]["id"])
+    assert place.call("dispatch", "stage-1", "--dry-run").code == 0
+
+
+def test_person_removes_a_pin_with_an_edited_plan(tmp_path: Path) -> None:
+    """A stage whose script cannot be pinned runs after the pin is removed."""
+    place = with_command(tmp_path, "sh $X; echo 1 > out.txt")
+    place.propose("--set", "session_config.pin=scripts", "--reason", "x")
+    place.approve()
+    plan = tmp_path / "plan.json"
+    assert "pin" not in plan.read_text()
+    place.done("plan", "apply", str(plan), "--reason", "no pin")
+    assert place.call("dispatch", "stage-1", "--dry-run").code == 0
+
+
+OUTSIDE_OR_HIDDEN = {
+    "python {folder}/run.py > out.txt": "run.py is outside the root",
+    "sh $WFCTL_PARAM_s > out.txt": "`sh $WFCTL_PARAM_s` runs files not known by digest: a variable",
+}
+
+
+@pytest.mark.parametrize("command", OUTSIDE_OR_HIDDEN)
+def test_mandate_covers_no_stage_with_an_unknown_script(command: str, tmp_path: Path) -> None:
+    """The agent's amendment waits for a person, and the reason names the script."""
+    (tmp_path / "root").mkdir()
+    parameters = {"command": command.format(folder=tmp_path), "n": 1}
+    stage = {"id": "stage-1", "name": "Run", "outputs": ["stage-1/out.txt"]}
+    values = {"stage-1.parameters.n": {"from": 1, "to": 9}}
+    mandate = {"stages": ["stage-1"], "amendments": 3, "values": values}
+    plan = {"workflow_id": "w", "stages": [{**stage, "parameters": parameters}]}
+    place = make_in(tmp_path / "root", {**plan, "mandates": {"sampling": mandate}})
+    words = ("--stage", "stage-1", "--set", "parameters.n=2", "--reason", "x")
+    said = place.done("--actor", "agent:bo", "amend", "propose", *words)
+    assert (said["mandate"], said["amendment"]["status"]) == (None, "proposed")
+    assert OUTSIDE_OR_HIDDEN[command] in said["not_within"]["sampling"][0]
+    assert place.json("run").code == 6

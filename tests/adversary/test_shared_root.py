@@ -1,4 +1,4 @@
-"""A root of two members of a group, each with an account of their own."""
+"""A root that two members of a group share, each with a separate user account."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ PLAN = {
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """Yield a folder that every user can enter, with a home for each member."""
+    """Yield a folder that every user can enter, with a home folder for each member."""
     need_programs("setpriv")
     with TemporaryDirectory() as name:
         folder = Path(name)
@@ -58,7 +58,7 @@ def folder() -> Iterator[Path]:
 
 
 def make_root(folder: Path, mode: int) -> Path:
-    """Make the folder of the first member's root."""
+    """Create the folder for the first member's root."""
     root = folder / "root"
     root.mkdir()
     os.chown(root, FIRST, GROUP)
@@ -67,10 +67,10 @@ def make_root(folder: Path, mode: int) -> Path:
 
 
 def call_as(user: int, folder: Path, *arguments: str) -> Answer:
-    """Call the program as a member of the group, in whose home its tmux server runs."""
+    """Call the program as a member of the group, with a tmux server in the member's home."""
     line = [sys.executable, "-c", "from cli.main import main; main()"]
     line += ["--root", str(folder / "root"), *arguments]
-    # Where the interpreter lies in the home of root, it has to be readable all the same.
+    # The member needs read access to an interpreter in the home folder of root.
     reads = ["--inh-caps", "+dac_read_search", "--ambient-caps", "+dac_read_search"]
     able = [] if _can_start(user) else reads
     who = ["setpriv", f"--reuid={user}", f"--regid={user}", f"--groups={GROUP}", *able]
@@ -90,14 +90,15 @@ def call_as(user: int, folder: Path, *arguments: str) -> Answer:
 
 
 def _can_start(user: int) -> bool:
-    # `env`, because setpriv itself still has the rights of root when it starts a program.
+    # `env` starts the program, because setpriv itself still has root's rights at that moment.
     line = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", "env"]
     done = subprocess.run([*line, sys.executable, "-c", ""], check=False, capture_output=True)
     return done.returncode == 0
 
 
-def test_each_member_of_the_group_carries_the_workflow_on(folder: Path) -> None:
-    """Whatever the umask of either: only the recorded environments stay with one account."""
+@pytest.mark.long
+def test_both_group_members_can_continue_the_workflow(folder: Path) -> None:
+    """Only recorded environments stay private to one account, whatever the umask."""
     root = make_root(folder, 0o2775)
     plan = str(folder / "plan.json")
     assert call_as(FIRST, folder, "init", plan, "--consent", "trust").code == 0
@@ -117,18 +118,18 @@ def test_each_member_of_the_group_carries_the_workflow_on(folder: Path) -> None:
         found = path.lstat()
         mode = 0o070 if path.is_dir() else 0o060
         is_open = found.st_gid == GROUP and found.st_mode & mode == mode
-        if not is_open and found.st_uid != 0:  # the test itself is root
+        if not is_open and found.st_uid != 0:  # the test itself runs as root
             closed.add(path.name)
-    # The wrapper is replaced by a rename, never written.
-    assert closed == {"environment", "dpdisp-run.sh"}
+    # The wrapper is replaced by a rename and never written in place.
+    assert closed == {"environment", "environment.key", "dpdisp-run.sh"}
     assert all(not one.stat().st_mode & 0o077 for one in root.rglob("environment"))
 
 
-def test_a_closed_root_names_its_owner_and_how_to_share_it(folder: Path) -> None:
-    """The commands that its owner is told let the second member in."""
+def test_unshared_root_names_its_owner_and_how_to_share_it(folder: Path) -> None:
+    """After the owner runs the printed commands, the second member can write."""
     root = make_root(folder, 0o755)
     assert call_as(FIRST, folder, "init", str(folder / "plan.json"), "--consent", "trust").code == 0
-    # Forked from a started program, since file modes are to bind it from then on.
+    # The process changes its user after the fork, so that file modes apply to it from then on.
     home = str(folder / str(SECOND))
     environ = {LOGIN: str(SECOND), "XDG_CONFIG_HOME": home, "XDG_STATE_HOME": home}
     answer = wfctl("--root", str(root), "note", "kept out", environ=environ)

@@ -1,4 +1,4 @@
-"""What a person signs is what the person was shown."""
+"""A person signs exactly the change that was shown."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ def _other_reason(bodies: list[Row]) -> list[Row]:
 
 
 @pytest.mark.parametrize("swap", [_other_command, _other_value, _other_reason])
-def test_a_proposal_that_was_swapped_after_it_was_shown_is_not_signed(
+def test_proposal_changed_after_it_was_shown_is_not_signed(
     swap: Callable[[list[Row]], list[Row]], signed: Place, keys: Keys
 ) -> None:
-    """The digest that was shown is of the amendment itself: exit 4, nothing is written."""
+    """The digest covers the amendment, so `approve` exits with code 4 and writes nothing."""
     signed.finish("stage-1")
     signed.propose(*LONGER)
     digest = signed.done("amend", "show", "amend-1")["impact"]["digest"]
@@ -52,14 +52,14 @@ def test_a_proposal_that_was_swapped_after_it_was_shown_is_not_signed(
 
 
 def agreed(digest: str) -> tuple[str, str]:
-    """Return the option that names the digest that was shown."""
+    """Return the option with the digest that was shown."""
     return ("--impact", digest)
 
 
-def test_what_is_signed_is_told_in_full_before_the_key_is_used(
+def test_change_is_shown_in_full_before_the_key_is_used(
     signed: Place, keys: Keys, tmp_path: Path
 ) -> None:
-    """Old and new value, word for word; a key that does not work is asked for only after that."""
+    """The old and new values appear unabridged, also when the key file does not exist."""
     long = "x" * 5_000
     change = f"parameters.command=echo {long} > out.txt"
     signed.propose("--stage", "stage-1", "--set", change, "--reason", "r")
@@ -70,8 +70,8 @@ def test_what_is_signed_is_told_in_full_before_the_key_is_used(
         assert '"echo $WFCTL_PARAM_n > out.txt"' in answer.err
 
 
-def test_the_words_of_a_proposer_do_not_stand_for_the_change(signed: Place, keys: Keys) -> None:
-    """Wherever a pending amendment is listed or shown, so is what it changes."""
+def test_description_of_a_proposal_does_not_replace_the_change(signed: Place, keys: Keys) -> None:
+    """Every list or display of a pending amendment also shows the changed values."""
     signed.propose(*LONGER, "--description", "fix a typing error")
     for words in (("amend", "list"), ("amend", "show", "amend-1")):
         shown = signed.call(*words).out
@@ -81,14 +81,14 @@ def test_the_words_of_a_proposer_do_not_stand_for_the_change(signed: Place, keys
     assert answer.err.index("fix a typing error") < answer.err.index("parameters.n: 1 -> 2")
 
 
-#: A control of one byte above ASCII, a word set right to left, nothing at all, a blank letter.
+#: A one-byte control code, a right-to-left override, and invisible characters.
 STEERING = "\x9b2J \u202esehtaerht \u200b \u3164 \u034f"
 
 
-def test_what_steers_a_terminal_is_shown_as_signs_where_a_person_decides(
+def test_control_codes_in_a_proposal_are_escaped_in_every_display(
     signed: Place, keys: Keys
 ) -> None:
-    """In reason, description, names of keys and values; for the terminal and in the audit."""
+    """Reasons, descriptions, keys and values are escaped at the terminal and in the audit."""
     words = ("--set", f"parameters.n={STEERING}", "--set", f"parameters.a{STEERING}=1")
     more = ("--reason", STEERING, "--description", STEERING)
     answers = [

@@ -1,4 +1,4 @@
-"""What runs is what was agreed: submissions, and what lies beside them."""
+"""A job runs only the approved submission, whatever files are next to the submission."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PLAN: dict[str, Any] = {
 
 
 def prepared(place: Place, command: str = "echo $WFCTL_PARAM_n > out.txt", **task: Any) -> Path:
-    """Prepare a submission that looks like the stage's own."""
+    """Write a prepared submission that looks like the stage's own."""
     own = {"work_base": ".", "machine": {"batch_type": "Shell", "context_type": "LocalContext"}}
     files = {"backward_files": ["out.txt"], "forward_files": []}
     one = {"command": command, "task_work_path": "stage-1", **files, **task}
@@ -50,7 +50,7 @@ def edited(path: Path, change: dict[str, Any]) -> None:
 
 @pytest.fixture
 def place(tmp_path: Path) -> Place:
-    """Make a workflow of one stage that writes its parameter."""
+    """Create a workflow of one stage that writes its parameter."""
     return make(tmp_path / "root", "--consent", "trust", plan=PLAN)
 
 
@@ -67,10 +67,10 @@ def place(tmp_path: Path) -> Place:
     ],
 )
 @pytest.mark.parametrize("word", ["dispatch", "run"])
-def test_a_prepared_submission_that_says_otherwise_is_drift(
+def test_prepared_submission_with_other_content_is_drift(
     change: dict[str, Any], named: str | None, word: str, place: Place
 ) -> None:
-    """Command, environment, files, machine: exit 6, nothing runs, and the field is named."""
+    """The command exits with code 6, names the field, and runs nothing."""
     path = prepared(place, "echo 1 > out.txt" if named is None else "echo $WFCTL_PARAM_n > out.txt")
     edited(path, change)
     answer = place.json(*(("dispatch", "stage-1") if word == "dispatch" else ("run",)))
@@ -81,8 +81,8 @@ def test_a_prepared_submission_that_says_otherwise_is_drift(
     assert {one["kind"] for one in place.bypasses()} == {"refused"}
 
 
-def test_a_prepared_submission_that_says_the_same_is_no_drift(place: Place) -> None:
-    """What it leaves out is as the definition says: the parameter reaches the command."""
+def test_prepared_submission_without_differences_runs(place: Place) -> None:
+    """Fields that the submission omits come from the definition."""
     prepared(place)
     place.done("run")
     assert (place.path / "stage-1/out.txt").read_text() == "5\n"
@@ -91,10 +91,10 @@ def test_a_prepared_submission_that_says_the_same_is_no_drift(place: Place) -> N
 @pytest.mark.parametrize(
     "word", [["status"], ["why"], ["rehydrate"], ["dispatch", "stage-1"], ["run"]]
 )
-def test_an_amended_stage_of_no_command_runs_what_was_prepared(
+def test_prepared_submission_of_a_stage_without_command_runs(
     tmp_path: Path, word: list[str]
 ) -> None:
-    """An agent prepared it: nothing in the parameters could describe another."""
+    """The parameters contain no command that could contradict the submission."""
     silent = [{**PLAN["stages"][0], "parameters": {"n": 5}}]
     place = make(tmp_path / "root", "--consent", "trust", plan={**PLAN, "stages": silent})
     prepared(place, "echo 7 > out.txt")
@@ -105,17 +105,15 @@ def test_an_amended_stage_of_no_command_runs_what_was_prepared(
     assert (place.path / "stage-1/out.txt").read_text() == "7\n"
 
 
-def test_a_submission_that_was_changed_after_it_was_recorded_is_not_submitted(
-    place: Place, tmp_path: Path
-) -> None:
-    """Anyone who changes the attempt's file and its copy: nothing runs, and it is said."""
+def test_submission_changed_after_its_record_is_not_submitted(place: Place, tmp_path: Path) -> None:
+    """Nothing runs, and the error names the change, even if the copy was removed too."""
     dpdisp = tmp_path / "bin/dpdisp"
     dpdisp.parent.mkdir()
     real = Path(os.environ.get("WFCTL_DPDISP") or Path(sys.executable).parent / "dpdisp")
     own = place.path / "stage-1/.attempts/att-0001-*/submission.json"
     kept = place.path / ".wfctl/submissions/*"
     (tmp_path / "bin/dargs").symlink_to(real.with_name("dargs"))
-    # The program is asked for its version once the attempt is recorded, before it is started.
+    # wfctl runs `dpdisp --version` after it records the attempt and before it submits the job.
     dpdisp.write_text(
         f"#!{tmp_path}/bin/python\n" + real.read_text().partition("\n")[2], encoding="utf-8"
     )
@@ -150,15 +148,15 @@ ALONE = ("run", "--autonomous", "--max-sessions", "1")
         2,
     ),
 )
-def test_no_module_of_the_root_is_ever_imported(
+def test_module_in_the_root_is_not_imported(
     module: str, words: tuple[str, ...], place: Place, tmp_path: Path
 ) -> None:
-    """A file of the root that is named as a module of Python's is a file and nothing else."""
+    """A file of the root with the name of a Python module is never executed."""
     trace = tmp_path / "imported"
     body = f"open({str(trace)!r}, 'a').write({module!r})\nraise SystemExit(9)\n"
     (place.path / f"{module}.py").write_text(body)
     done = subprocess.run(
-        # As the installed program is: its own folder comes first, and not the current one.
+        # `-P` keeps the current folder out of the import path, as for the installed program.
         [sys.executable, "-P", "-m", "cli.main", *words],
         cwd=place.path,
         env={**os.environ, "PYTHONPATH": str(HERE), "TMUX_TMPDIR": str(tmp_path)},

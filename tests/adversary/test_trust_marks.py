@@ -1,4 +1,4 @@
-"""What speaks against a log is kept beside it, and told until a person says that it is well."""
+"""Evidence against a log is kept next to the log until a person accepts the log."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tests.amendments.support import PLAN, Place, make
 from tests.cli.support import write_plan
 from tests.cli.terminal import answered
 
-WORD = "not the one that wfctl left here"
+WORD = "the log changed since wfctl last wrote it"
 
 
 def rewritten(place: Place, stream: str = "workflow-") -> None:
-    """Write the history anew from its first event, with a right chain, as somebody would by SQL."""
+    """Rewrite the history from its first event with a valid chain, as SQL access permits."""
 
     def edit(bodies: list[dict[str, Any]]) -> list[dict[str, Any]]:
         (first, *_) = (body for body in bodies if body["stream"].startswith(stream))
@@ -28,18 +28,18 @@ def rewritten(place: Place, stream: str = "workflow-") -> None:
 
 
 def account(place: Place) -> str:
-    """Return what status says of the log itself."""
+    """Return what `status` reports about the log."""
     return " ".join(one["text"] for one in place.done("status")["account"] if one["kind"] == "log")
 
 
 def kinds(place: Place) -> set[str]:
-    """Return the kinds of what the check finds."""
+    """Return the kinds of the findings of `fsck`."""
     return {one["kind"] for one in place.json("fsck").data["findings"]}
 
 
 @pytest.mark.forged
-def test_a_log_written_anew_is_told_after_any_number_of_writes(trusted: Place) -> None:
-    """The anchor moves on; what it contradicted stays, once, with when it was seen."""
+def test_rewritten_log_is_reported_after_any_number_of_writes(trusted: Place) -> None:
+    """The mismatch with the anchor is reported once, with its time, while the anchor is updated."""
     trusted.done("note", "first")
     rewritten(trusted)
     assert "anchor" in kinds(trusted)
@@ -57,8 +57,8 @@ def test_a_log_written_anew_is_told_after_any_number_of_writes(trusted: Place) -
 
 
 @pytest.mark.forged
-def test_a_log_that_was_cut_is_told_after_a_write(trusted: Place) -> None:
-    """A tail that is gone is found once the log has grown past it again."""
+def test_truncated_log_is_reported_after_a_write(trusted: Place) -> None:
+    """The missing tail is still detected after the log has grown past it."""
     for text in ("first", "second"):
         trusted.done("note", text)
     end = trusted.version()
@@ -72,8 +72,8 @@ def test_a_log_that_was_cut_is_told_after_a_write(trusted: Place) -> None:
 
 
 @pytest.mark.forged
-def test_a_person_at_a_terminal_says_that_it_is_well(trusted: Place) -> None:
-    """No agent does; then nothing speaks against it, and another contradiction is told again."""
+def test_person_at_a_terminal_accepts_a_rewritten_log(trusted: Place) -> None:
+    """An agent cannot accept it. After the acceptance, another mismatch is reported again."""
     rewritten(trusted)
     trusted.done("note", "on")
     assert trusted.json("pin", "--replace", "--actor", "agent:bot").code == 6
@@ -86,8 +86,8 @@ def test_a_person_at_a_terminal_says_that_it_is_well(trusted: Place) -> None:
 
 
 @pytest.mark.forged
-def test_a_machine_written_anew_is_told_likewise(tmp_path: Path) -> None:
-    """Its files remember its head as those of the workflow do."""
+def test_rewritten_machine_log_is_reported(tmp_path: Path) -> None:
+    """The files of a machine store the head of its log, as those of a workflow do."""
     place = make(tmp_path / "root", "--consent", "trust")
     place.done("machine", "init", "ship", "--type", "feature")
     rewritten(place, "machine-")
@@ -102,19 +102,19 @@ def test_a_machine_written_anew_is_told_likewise(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "content", ["{}", '{"marks":[{"kind":"anchor","stream":null,"version":[1],"at":5}]}']
 )
-def test_marks_that_somebody_spoilt_are_told(trusted: Place, content: str) -> None:
-    """Nobody wipes them by writing something else into their file."""
+def test_damaged_marks_file_is_reported(trusted: Place, content: str) -> None:
+    """Overwriting the file of the marks does not hide the evidence."""
     (trusted.path / ".wfctl/marks.json").write_text(content)
     assert "unreadable_marks" in kinds(trusted)
     assert "marks" in account(trusted)
 
 
-UNCLAIMED = "put into the log by something else than wfctl"
+UNCLAIMED = "added to the log by a program other than wfctl"
 
 
 @pytest.mark.forged
-def test_an_event_that_nobody_of_ours_appended_is_told(trusted: Place) -> None:
-    """Before the next write, and after any number of them; once."""
+def test_event_appended_without_wfctl_is_reported(trusted: Place) -> None:
+    """The status reports the event once, before and after any number of writes."""
     for number in (1, 2):
         body = raw.following(trusted.path, "note.logged", {"text": "forged"})
         raw.insert(trusted.path, {**body, "command_id": f"of-nobody-{number}"})
@@ -131,8 +131,8 @@ def test_an_event_that_nobody_of_ours_appended_is_told(trusted: Place) -> None:
 
 
 @pytest.mark.forged
-def test_a_claim_of_other_versions_or_of_nonsense_is_none(trusted: Place) -> None:
-    """A row among the commands helps only where it names the event."""
+def test_claim_that_does_not_name_the_event_is_ignored(trusted: Place) -> None:
+    """A row in the commands table claims an event only if it names the event's version."""
     body = raw.following(trusted.path, "note.logged", {"text": "forged"})
     raw.insert(trusted.path, {**body, "command_id": "made-up"})
     row = "INSERT INTO commands VALUES ('made-up', '{}', 'd', 'x', 99)"
@@ -142,8 +142,8 @@ def test_a_claim_of_other_versions_or_of_nonsense_is_none(trusted: Place) -> Non
 
 
 @pytest.mark.forged
-def test_an_event_of_a_machine_that_nobody_appended_is_told(trusted: Place) -> None:
-    """As in the workflow, beside it."""
+def test_machine_event_appended_without_wfctl_is_reported(trusted: Place) -> None:
+    """The machine shows the warning, and the workflow in the same root does not."""
     trusted.done("machine", "init", "ship", "--type", "feature")
     last = [body for body in raw.bodies(trusted.path) if body["stream"] == "machine-ship"][-1]
     own = {"stream": "machine-ship", "version": last["version"] + 1, "prev_hash": last["hash"]}
@@ -157,7 +157,7 @@ def test_an_event_of_a_machine_that_nobody_appended_is_told(trusted: Place) -> N
 
 
 def begun_anew(place: Place, *words: str) -> None:
-    """Remove all that wfctl has in the root, and begin there again, as a hasty agent does."""
+    """Remove all wfctl files of the root and start again, as a hasty agent does."""
     shutil.rmtree(place.path / ".wfctl")
     for name in ("workflow-state.json", "progress.log", "ship.state.json"):
         (place.path / name).unlink(missing_ok=True)
@@ -165,45 +165,45 @@ def begun_anew(place: Place, *words: str) -> None:
     place.done("init", str(source), "--consent", "trust")
 
 
-def test_a_log_begun_anew_is_told_until_a_person_says_that_it_is_well(trusted: Place) -> None:
-    """When, what was there before, and how it stood; whatever the policy is."""
+def test_restarted_log_is_reported_until_a_person_accepts_it(trusted: Place) -> None:
+    """The warning states the time, the previous log and its last state, under every policy."""
     trusted.done("stage", "prepare", "stage-1")
     before, seen = trusted.version(), account(trusted)
     begun_anew(trusted)
     for _ in range(2):
         told = account(trusted)
-        assert "the log was begun anew at 20" in told
-        assert f"before it this login wrote workflow-{PLAN['workflow_id']} here" in told
-        assert f"version {before}, hash " in told
-        assert "it stood so: stage-1 preparing" in told
+        assert "this log replaced another one on 20" in told
+        assert f"workflow-{PLAN['workflow_id']}, created 20" in told
+        assert f"at version {before} (hash " in told
+        assert "with the state: stage-1 preparing" in told
         trusted.done("note", "on we go")
     assert seen == ""
-    assert "begun anew" in trusted.call("status").out
-    assert "begun anew" in trusted.done("report")["text"]
+    assert "replaced another one" in trusted.call("status").out
+    assert "replaced another one" in trusted.done("report")["text"]
     assert [one["what"] for one in trusted.bypasses()] == [f"workflow-{PLAN['workflow_id']}"]
     assert trusted.json("pin", "--replace", "--actor", "agent:bot").code == 6
     code, shown = answered("y\n", "--root", str(trusted.path), "pin", "--replace")
-    assert (code, "begun anew" in shown) == (0, True), shown
+    assert (code, "replaced another one" in shown) == (0, True), shown
     assert (account(trusted), trusted.bypasses()) == ("", [])
 
 
-def test_a_machine_begun_anew_is_told_likewise(trusted: Place) -> None:
-    """By itself: the phase that it was in."""
+def test_restarted_machine_log_is_reported(trusted: Place) -> None:
+    """The machine shows a separate warning with its previous phase."""
     trusted.done("machine", "init", "ship", "--type", "feature")
     trusted.done("machine", "update", "ship", "artifacts.plan=a.md")
     begun_anew(trusted)
     trusted.done("machine", "init", "ship", "--type", "feature")
     shown = trusted.call("machine", "get", "ship").out
-    assert "before it this login wrote machine-ship here" in " ".join(shown.split())
+    assert "machine-ship, created 20" in " ".join(shown.split())
     assert {one["what"] for one in trusted.bypasses()} == {
         "machine-ship",
         f"workflow-{PLAN['workflow_id']}",
     }
 
 
-def test_a_root_that_is_moved_or_restored_is_not_begun_anew(trusted: Place) -> None:
-    """Its first event is the same."""
+def test_restored_root_is_not_reported_as_restarted(trusted: Place) -> None:
+    """The first event of the log is the same before and after the restore."""
     trusted.done("db", "backup", str(trusted.path.parent / "copy.db"))
     shutil.rmtree(trusted.path / ".wfctl")
     trusted.done("db", "restore", str(trusted.path.parent / "copy.db"))
-    assert "begun anew" not in account(trusted)
+    assert "replaced another one" not in account(trusted)

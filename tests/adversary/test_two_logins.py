@@ -1,4 +1,4 @@
-"""A log that belongs to one login, and an agent that works under another."""
+"""A log that belongs to one user, and an agent that works as another user."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from tests.forked import LOGIN
 
 pytestmark = [pytest.mark.slow, pytest.mark.root]
 
-#: The first is Debian's `nobody`, since OpenSSH works for logins with a name alone.
+#: The first is Debian's `nobody`, because OpenSSH requires a user with a name.
 WRITER, AGENT, NAMELESS = 65534, 65532, 65531
-#: Tries whatever the login can do to the log without the program.
+#: Tries every operation on the log that the user can do without wfctl.
 PAST = """
 import os, sqlite3, sys
 login, root = int(sys.argv[1]), sys.argv[2]
@@ -42,44 +42,44 @@ print(tried(lambda: os.symlink("/etc/passwd", root + "/init.sh")))
 
 
 class Host(NamedTuple):
-    """A folder that each login can enter, and what lies in it."""
+    """A folder that every user can enter, with a root and the writer's home."""
 
     path: Path
 
     @property
     def root(self) -> Path:
-        """Where the workflow is."""
+        """Return the root of the workflow."""
         return self.path / "root"
 
     @property
     def home(self) -> Path:
-        """Where the writer's login keeps its pins."""
+        """Return the folder for the pins of the writer."""
         return self.path / "home"
 
     @property
     def environ(self) -> dict[str, str]:
-        """The writer's environment."""
+        """Return the environment of the writer."""
         return dict.fromkeys(("XDG_CONFIG_HOME", "XDG_STATE_HOME", "TMPDIR"), str(self.home))
 
     def call(self, login: int, *words: str, actor: str = "agent:a") -> Answer:
-        """Call the program as a login, as `sudo -u` would."""
+        """Call the program as a user, as `sudo -u` would."""
         line = ("--root", str(self.root), "--actor", actor, "-o", "json", *words)
         return wfctl(*line, cwd=self.path, environ={**self.environ, LOGIN: str(login)})
 
     def done(self, *words: str, actor: str = "agent:a") -> Any:
-        """Call as the writer what must go well."""
+        """Call the program as the writer, and check that it succeeds."""
         answer = self.call(WRITER, *words, actor=actor)
         assert answer.code == 0, answer
         return answer.data
 
     def give_to(self, login: int) -> None:
-        """Let the workflow and the pins belong to a login."""
+        """Make a user the owner of the workflow and the pins."""
         for folder in (self.root, self.home):
             for place in (folder, *folder.rglob("*")):
                 os.chown(place, login, login)
 
     def signed(self) -> str:
-        """Sign the statement of the first amendment elsewhere; return where the signature is."""
+        """Sign the statement of the first amendment elsewhere; return the path of the signature."""
         shown = self.call(WRITER, "amend", "show", "amend-1", "--statement", actor="user:pi")
         assert shown.code == 0, shown
         signature = self.path / "statement.sig"
@@ -90,13 +90,13 @@ class Host(NamedTuple):
         return str(signature)
 
     def parameters(self) -> Any:
-        """Return the parameters of the first stage, as the log has them."""
+        """Return the parameters of the first stage from the log."""
         return self.done("show", "stage-1")["parameters"]
 
 
 @pytest.fixture
 def host() -> Iterator[Host]:
-    """Make a root of the writer under `signature`; the person's keys are root's here."""
+    """Create the writer's root under `signature`. Root owns the keys of the person."""
     with TemporaryDirectory() as name:
         made = Host(Path(name))
         made.path.chmod(0o755)
@@ -119,8 +119,8 @@ def host() -> Iterator[Host]:
         yield made
 
 
-def test_an_agent_of_another_login_reaches_the_log_through_the_rules_alone(host: Host) -> None:
-    """By SQL and by files nothing; through the program what an agent may, and no definition."""
+def test_agent_of_another_user_reaches_the_log_only_through_wfctl(host: Host) -> None:
+    """The agent cannot use SQL or files. Through wfctl the agent cannot change the definition."""
     past = subprocess.run(
         [sys.executable, "-c", PAST, str(AGENT), str(host.root)],
         capture_output=True,
@@ -144,8 +144,8 @@ def test_an_agent_of_another_login_reaches_the_log_through_the_rules_alone(host:
     assert host.done("fsck")["findings"] == []
 
 
-def test_a_person_agrees_by_a_signature_made_elsewhere(host: Host) -> None:
-    """The writer's login holds no key: the statement goes out, and the signature comes in."""
+def test_person_approves_with_a_signature_made_elsewhere(host: Host) -> None:
+    """The writer has no key: the person signs an exported statement, and the writer imports it."""
     host.done("amend", "propose", *LONGER)
     answer = host.call(
         WRITER, "amend", "approve", "amend-1", "--signature", host.signed(), actor="user:pi"
@@ -155,23 +155,23 @@ def test_a_person_agrees_by_a_signature_made_elsewhere(host: Host) -> None:
     assert host.done("fsck")["findings"] == []
 
 
-def test_a_login_without_a_name_is_told_why_nothing_can_be_checked(host: Host) -> None:
-    """A signature that nobody could look at is no bad one, and decides nothing."""
+def test_user_without_a_name_cannot_check_signatures(host: Host) -> None:
+    """The error names the uid, and an unchecked signature is neither accepted nor rejected."""
     host.done("amend", "propose", *LONGER)
     signature = host.signed()
     host.give_to(NAMELESS)
     line = ("amend", "approve", "amend-1", "--signature", signature)
     answer = host.call(NAMELESS, *line, actor="user:pi")
     assert answer.error["code"] == "signature_failed", answer
-    assert f"uid {NAMELESS}" in answer.error["message"]
+    assert f"user ID {NAMELESS}" in answer.error["message"]
     host.give_to(WRITER)
     assert host.call(WRITER, *line, actor="user:pi").code == 0
     host.give_to(NAMELESS)
     assert host.call(NAMELESS, "show", "stage-1").error["code"] == "signature_failed"
 
 
-def test_a_program_that_types_to_the_writers_wfctl_counts_under_terminal(host: Host) -> None:
-    """Two logins keep rows out, and tell no program from a person: `signature` is for that."""
+def test_program_that_types_an_answer_is_accepted_under_terminal(host: Host) -> None:
+    """Only `signature` distinguishes a person from a program that types at a terminal."""
     other = host._replace(path=host.path / "under-terminal")
     for folder in (other.path, other.root, other.home):
         folder.mkdir(mode=0o755)

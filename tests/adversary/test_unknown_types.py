@@ -1,4 +1,4 @@
-"""An event that this wfctl does not know: reads go on and say so, writes are refused."""
+"""An event of an unknown type: reads succeed with a warning, and writes are refused."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.amendments.support import Place, make
 WORD = "this wfctl does not know an event of type"
 pytestmark = pytest.mark.forged
 
-#: A type of nobody's, and a form of a known one that is newer.
+#: An unknown type, and a newer version of a known type.
 UNKNOWN = [("stage.sung", 1), ("note.logged", 99)]
 READS = [
     ("status",),
@@ -36,7 +36,7 @@ WRITES = [
 
 
 def put(place: Place, type_: str, version: int, stream: str = "workflow-") -> int:
-    """Put an event behind the last one of a stream; return its version."""
+    """Append an event to a stream, and return its version."""
     last = [body for body in raw.bodies(place.path) if body["stream"].startswith(stream)][-1]
     own: dict[str, Any] = {"stream": last["stream"], "version": last["version"] + 1}
     own |= {"prev_hash": last["hash"], "schema_version": version, "session": None}
@@ -44,11 +44,12 @@ def put(place: Place, type_: str, version: int, stream: str = "workflow-") -> in
     return int(own["version"])
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(("type_", "form"), UNKNOWN)
-def test_reads_go_on_and_say_so(
+def test_reads_of_an_unknown_event_type_print_a_warning(
     trusted: Place, type_: str, form: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each on stderr; status, report and the log on stdout too."""
+    """Every command warns on stderr; status, report and log also print the warning on stdout."""
     monkeypatch.chdir(trusted.path)
     trusted.done("note", "first")
     version = put(trusted, type_, form)
@@ -66,8 +67,10 @@ def test_reads_go_on_and_say_so(
 
 @pytest.mark.parametrize("line", WRITES, ids=" ".join)
 @pytest.mark.parametrize(("type_", "form"), UNKNOWN)
-def test_writes_are_refused(trusted: Place, type_: str, form: int, line: tuple[str, ...]) -> None:
-    """No rule can be checked behind it; nothing is recorded."""
+def test_writes_after_an_unknown_event_type_are_refused(
+    trusted: Place, type_: str, form: int, line: tuple[str, ...]
+) -> None:
+    """No rule can be checked after such an event, so nothing is recorded."""
     version = put(trusted, type_, form)
     answer = trusted.json(*line)
     assert answer.code == 7
@@ -76,8 +79,8 @@ def test_writes_are_refused(trusted: Place, type_: str, form: int, line: tuple[s
 
 
 @pytest.mark.parametrize(("type_", "form"), UNKNOWN)
-def test_salvage_takes_the_log_over_without_it(trusted: Place, type_: str, form: int) -> None:
-    """What stands before it goes on."""
+def test_salvage_drops_an_unknown_event_type(trusted: Place, type_: str, form: int) -> None:
+    """The salvaged log contains the events before the unknown event."""
     trusted.done("note", "first")
     version = put(trusted, type_, form)
     lost = {"workflow-melt-2026-03-31": version}
@@ -88,8 +91,8 @@ def test_salvage_takes_the_log_over_without_it(trusted: Place, type_: str, form:
     assert trusted.notes() == ["first", "on we go"]
 
 
-def test_a_machine_likewise(tmp_path: Path) -> None:
-    """Reads, writes and salvage; the workflow beside it goes on all the while."""
+def test_unknown_event_type_of_a_machine_is_reported(tmp_path: Path) -> None:
+    """Reads warn, writes fail and a salvage works, while the workflow is not affected."""
     place = make(tmp_path / "root", "--consent", "trust")
     place.done("machine", "init", "ship", "--type", "feature")
     version = put(place, "machine.sung", 1, "machine-")

@@ -1,4 +1,4 @@
-"""Whatever the command line takes of a caller can be folded, projected, shown and exported."""
+"""Every event that the command line accepts can be folded, projected, shown and exported."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from tests.amendments.support import Place
 from tests.history.test_every_shape import DEEDS
 from tests.rounds import rounds
 
-#: What a caller is told whose word makes no sense here; 1 is for what went wrong.
+#: Exit codes for refused input. Code 1 means another error.
 _REFUSED = (2, 3, 4, 5, 6)
 _DECIDES = ("amendment.approved", "drift.adopted", "drift.reverted")
 
 
 def _appended(place: Place, type_: str, data: Any) -> bool:
-    """Give an event to the command line; whether it was accepted."""
+    """Append an event with the command line, and return whether it was accepted."""
     path = place.path.parent / "data.json"
     path.write_text(json.dumps(data), "utf-8")
     answer = place.json("append", type_, "--data", f"@{path}")
@@ -32,7 +32,7 @@ def _appended(place: Place, type_: str, data: Any) -> bool:
 
 
 def _bent(chance: random.Random, data: dict[str, Any]) -> dict[str, Any]:
-    """Return the data with some fields of any value, within their type or not."""
+    """Return the data with random values in some fields, of the right type or not."""
     found = dict(data)
     for name in chance.sample(list(found), chance.randrange(1, len(found) + 1)):
         value = anything(chance, 3)
@@ -43,7 +43,7 @@ def _bent(chance: random.Random, data: dict[str, Any]) -> dict[str, Any]:
 
 
 def _lived(place: Place, seed: int) -> int:
-    """Live through a whole history, each deed tried in hostile shapes first; count the accepted."""
+    """Run a complete history, try hostile variants of each step, and count the accepted ones."""
     chance, accepted = random.Random(seed), 0
     for deed in DEEDS:
         if not isinstance(deed, Payload) or deed.type in _DECIDES:
@@ -57,7 +57,7 @@ def _lived(place: Place, seed: int) -> int:
 
 
 def _all_is_well(place: Place) -> None:
-    """Nothing was set aside, and every reader reads."""
+    """Check that no event was ignored and that every reading command succeeds."""
     assert place.json("fsck").data["findings"] == []
     folder = place.path.parent / "exports"
     folder.mkdir()
@@ -69,15 +69,17 @@ def _all_is_well(place: Place) -> None:
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_whatever_is_accepted_is_read_by_all(trusted: Place, seed: int) -> None:
-    """Texts with control characters, huge numbers, foreign names: refused, or folded."""
+def test_accepted_events_are_readable_by_every_command(trusted: Place, seed: int) -> None:
+    """Control characters, huge numbers and unknown names are either refused or folded."""
     assert _lived(trusted, seed)
     _all_is_well(trusted)
 
 
 @pytest.mark.parametrize("seed", rounds(range(100, 120), few=4))
-def test_whatever_is_accepted_is_read_by_all_in_many_shapes(trusted: Place, seed: int) -> None:
-    """As above, others."""
+def test_accepted_events_of_many_seeds_are_readable_by_every_command(
+    trusted: Place, seed: int
+) -> None:
+    """The test repeats the previous one with more seeds."""
     _lived(trusted, seed)
     _all_is_well(trusted)
 
@@ -87,8 +89,8 @@ def test_whatever_is_accepted_is_read_by_all_in_many_shapes(trusted: Place, seed
     [{"detail": "x" * (MAX_TEXT + 1)}, {"detail": "\0" * (MAX_TEXT + 1)}],
     ids=["a text", "control characters"],
 )
-def test_a_text_without_end_is_refused(trusted: Place, tmp_path: Path, data: Any) -> None:
-    """With exit 2 and the bound, and nothing is recorded; up to the bound it is taken."""
+def test_text_above_the_size_limit_is_refused(trusted: Place, tmp_path: Path, data: Any) -> None:
+    """`append` exits with code 2, names the limit, and records nothing."""
     before = trusted.version()
     path = tmp_path / "data.json"
     path.write_text(json.dumps({"stage": "stage-1", **data}), "utf-8")

@@ -1,4 +1,4 @@
-"""What an answer advises, and whether the advice is taken as it stands."""
+"""The commands that an answer suggests, and a check that each of them works."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import re
 import shlex
 import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,13 +16,13 @@ from cli.frame.options import DONE, FINDINGS, NEEDS_PERSON
 from tests.cli.support import Answer, wfctl
 
 _QUOTED = re.compile(r"`wfctl ([^`]*)`")
-#: A word that the reader puts another one in place of.
+#: A placeholder word, which the reader replaces.
 _OPEN = re.compile(r"^[A-Z][A-Z_]{2,}$")
-#: Commands that change nothing and are there to be read, by their first words.
+#: Commands that only print, by their first words.
 READS = frozenset(
     (
         *("status", "show", "log", "logs", "events", "help", "schema", "fsck", "list", "why"),
-        *("blame", "diff", "audit", "inbox", "report", "watch", "tasks", "metrics", "compare"),
+        *("blame", "diff", "audit", "inbox", "report", "tasks", "metrics", "compare"),
         *("amend list", "amend show", "runner show", "drift show", "plan check", "db url"),
         *("machine list", "machine get", "machine describe", "machine check", "machine rehydrate"),
         *("stage verify", "stage diagnose", "rehydrate", "reconcile", "wait", "verify"),
@@ -30,7 +31,7 @@ READS = frozenset(
 
 
 class Advice(NamedTuple):
-    """A command that an answer names, and what it says of it."""
+    """A command that an answer suggests, and its properties."""
 
     line: str
     person: bool = False
@@ -38,27 +39,27 @@ class Advice(NamedTuple):
 
     @property
     def words(self) -> list[str]:
-        """The arguments of the line."""
+        """Return the arguments of the command."""
         return shlex.split(self.line)
 
     @property
     def open_words(self) -> list[str]:
-        """The words in capitals that somebody puts others in place of."""
+        """Return the placeholder words in capitals."""
         return [word for word in self.words if _OPEN.match(word)]
 
     @property
     def is_read(self) -> bool:
-        """Whether the command is there to be read."""
+        """Return whether the command only prints."""
         first = self.words[:2]
         return bool({" ".join(first), *first[:1]} & READS) or "--help" in self.words
 
     def filled(self, given: dict[str, str]) -> list[str]:
-        """Return the arguments with words in place of those in capitals."""
+        """Return the arguments with the placeholders replaced."""
         return [given.get(word, word) for word in self.words]
 
 
 def said(answer: Answer) -> str:
-    """Return the message of a failure, in JSON or in text."""
+    """Return the message of a failure, from JSON or text output."""
     if answer.out.startswith("{"):
         message: str = answer.error["message"]
         return message
@@ -66,7 +67,7 @@ def said(answer: Answer) -> str:
 
 
 def advised(answer: Answer) -> list[Advice]:
-    """Return what a failure in JSON advises: in its message, then the first of what is next."""
+    """Return the commands in the message of a failure, and its first next action."""
     found = [Advice(line.strip()) for line in _QUOTED.findall(said(answer))]
     for actions in (_next(answer.envelope), _next(answer.error["data"])):
         found += [_action(one) for one in actions[:1]]
@@ -84,13 +85,14 @@ def _action(one: dict[str, Any]) -> Advice:
 
 
 def world(folder: Path) -> str:
-    """Return a digest of all that a command may change: the folder, and what this login keeps."""
+    """Return a digest of all files that a command may change: the folder and the user's data."""
     digest = sha256()
     for top in (folder, *_of_this_login()):
         for path in sorted(top.rglob("*")):
             digest.update(str(path).encode())
             if path.is_file() and not path.is_symlink():
-                digest.update(path.read_bytes())
+                with suppress(FileNotFoundError):  # a running job may remove its own files
+                    digest.update(path.read_bytes())
     return digest.hexdigest()
 
 
@@ -101,7 +103,7 @@ def _of_this_login() -> Iterator[Path]:
 
 
 def fault(advice: Advice, root: Path, given: dict[str, str], *, person_named: bool) -> str:
-    """Take the advice in a root as it stands; return what is wrong with it, or nothing."""
+    """Run a suggested command in a root, and return what is wrong with it, or an empty string."""
     words = advice.filled(given)
     if advice.needs or any(_OPEN.match(word) for word in words):
         return _unknown(advice, root)
@@ -120,7 +122,7 @@ def fault(advice: Advice, root: Path, given: dict[str, str], *, person_named: bo
 
 
 def _endless(words: list[str], root: Path) -> str:
-    """Return what a command says that ends, where it is to show what comes until it is ended."""
+    """Return an error if a command that should run for ever ends."""
     try:
         answer = wfctl(*words, cwd=root, environ={"PYTHONUNBUFFERED": "1"}, within=3)
     except subprocess.TimeoutExpired:
@@ -129,7 +131,7 @@ def _endless(words: list[str], root: Path) -> str:
 
 
 def _unknown(advice: Advice, root: Path) -> str:
-    """Return what of a line with words in capitals the program does not know."""
+    """Return the command or options of a line with placeholders that wfctl does not know."""
     names = [word for word in advice.words if not _OPEN.match(word)]
     command = names[: next((n for n, w in enumerate(names) if w.startswith("-")), len(names))]
     while command:

@@ -1,4 +1,4 @@
-"""A workflow with a home, a tmux server and processes of its own."""
+"""Fixture: a workflow with a separate home folder, tmux server and processes."""
 
 from tests.crash.conftest import workflow
 

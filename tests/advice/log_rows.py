@@ -1,4 +1,4 @@
-"""What may go wrong with a log, its database, its place and the questions to it."""
+"""Errors of logs, databases, roots and history queries."""
 
 from __future__ import annotations
 
@@ -14,40 +14,40 @@ from tests.cli.test_place import replaced
 
 
 def begun(folder: Path, plan: object = None) -> Place:
-    """Make the workflow of two stages in a row's root."""
+    """Create a workflow of two stages in the root of a row."""
     place = place_in(folder)
     place.done("init", str(write_plan(folder, plan)), "--consent", "trust")
     return place
 
 
 def backed_up(place: Place) -> Path:
-    """Back the log up, beside the root."""
+    """Back up the log next to the root."""
     file = place.path.parent / "backup.db"
     place.done("db", "backup", str(file))
     return file
 
 
 def moved_aside(root: Path) -> None:
-    """Move the folder of wfctl aside."""
+    """Move the `.wfctl` folder aside."""
     (root / ".wfctl").rename(root / ".wfctl.lost")
 
 
 def database_moved_away(root: Path) -> None:
-    """Back the log up, and move its database away."""
+    """Back up the log, and move its database away."""
     Place(root).done("db", "backup", str(root.parent / "backup.db"))
     for path in root.glob(".wfctl/events.db*"):
         path.rename(root.parent / path.name)
 
 
 def configured(root: Path) -> None:
-    """Put the configuration of another root in the place of this one's."""
+    """Replace the configuration with that of another root."""
     (root / ".wfctl").mkdir(exist_ok=True)
     shutil.copy(root.parent / "other/.wfctl/config.toml", root / ".wfctl/config.toml")
 
 
-@row("no_workflow", 3, "expected a .wfctl folder", given={"PLAN": "../plan.json"})
+@row("no_workflow", 3, "contains a .wfctl folder", given={"PLAN": "../plan.json"})
 def nowhere(folder: Path) -> Answer:
-    """Call a command where no workflow is."""
+    """Call a command in a folder without a workflow."""
     write_plan(root_in(folder).parent)
     return place_in(folder).json("status")
 
@@ -55,9 +55,9 @@ def nowhere(folder: Path) -> Answer:
 @row(
     "database_missing",
     3,
-    "found nothing",
+    "contains no event database",
     given={"FILE": "../backup.db", "PLAN": "../plan.json"},
-    first={"import": moved_aside},
+    first={"import": moved_aside, "init": moved_aside},
 )
 def lost(folder: Path) -> Answer:
     """Delete the database."""
@@ -67,17 +67,22 @@ def lost(folder: Path) -> Answer:
     return place.json("status")
 
 
-@row("database_newer", 1, "database version", names="upgrade the program")
+@row("database_newer", 1, "database version", names="Update wfctl")
 def newer_database(folder: Path) -> Answer:
-    """Let a newer program have made the tables."""
+    """Make the database look as if a newer program had created it."""
     place = begun(folder)
     replaced(place, "database_newer")
     return place.json("status")
 
 
-@row("database_not_ours", 1, "of wfctl, found", names="name another database, or move")
+@row(
+    "database_not_ours",
+    1,
+    "is not an event database of wfctl",
+    names="Name another database, or move",
+)
 def foreign_database(folder: Path) -> Answer:
-    """Put a database of another program in the place of the log."""
+    """Replace the log with a database of another program."""
     place = begun(folder)
     replaced(place, "foreign")
     return place.json("status")
@@ -86,21 +91,21 @@ def foreign_database(folder: Path) -> Answer:
 @row(
     "foreign_rule",
     7,
-    "expected the triggers",
+    "which wfctl did not create",
     given={"FILE": "../backup.db"},
     first={"db restore": database_moved_away},
 )
 def trigger(folder: Path) -> Answer:
-    """Let a trigger swallow what is appended."""
+    """Add a trigger that discards appended events."""
     place = begun(folder)
     with closing(raw.connected(place.path)) as database:
         database.execute("CREATE TRIGGER t BEFORE INSERT ON events BEGIN SELECT RAISE(IGNORE); END")
     return place.json("note", "hello")
 
 
-@row("log_unsound", 7, "is not what was recorded there")
+@row("log_unsound", 7, "was changed after it was recorded")
 def altered(folder: Path) -> Answer:
-    """Change a row past wfctl."""
+    """Change a row without wfctl."""
     place = begun(folder)
     place.done("note", "hello")
     raw.tamper(place.path, "UPDATE events SET body = replace(body, 'hello', 'yes') ")
@@ -109,7 +114,7 @@ def altered(folder: Path) -> Answer:
 
 @row("unknown_event_type", 7, "stage.melted", names="update wfctl")
 def unknown_row(folder: Path) -> Answer:
-    """Let a row be of a type that nobody knows."""
+    """Add an event of an unknown type."""
     place = begun(folder)
     raw.append(place.path, "stage.melted", {"stage": "stage-1"})
     return place.json("note", "hello")
@@ -117,15 +122,15 @@ def unknown_row(folder: Path) -> Answer:
 
 @row("newer_event_schema", 7, "schema version", names="update wfctl")
 def newer_row(folder: Path) -> Answer:
-    """Let a row be of a schema that a newer program wrote."""
+    """Add an event with a newer schema version."""
     place = begun(folder)
     raw.append(place.path, "note.logged", {"text": "x"}, schema_version=99)
     return place.json("note", "hello")
 
 
-@row("root_elsewhere", 6, "found it in", names="--root-is moved")
+@row("root_elsewhere", 6, "now it is in", names="--root-is moved")
 def moved(folder: Path) -> Answer:
-    """Copy the root to another place and write there."""
+    """Copy the root to another path, and write there."""
     place = begun(folder)
     place.path.rename(folder / "old")
     shutil.copytree(folder / "old", place.path)
@@ -136,60 +141,60 @@ def moved(folder: Path) -> Answer:
     return answer
 
 
-@row("wrong_expected_version", 4, "found version 2", names="read the stream again")
+@row("wrong_expected_version", 4, "found version 2", names="Read the stream again")
 def stale(folder: Path) -> Answer:
-    """Expect a version that is past."""
+    """Pass an outdated expected version."""
     return begun(folder).json("note", "hello", "--expected-version", "1")
 
 
-@row("command_conflict", 4, "found another", names="use a fresh id")
+@row("command_conflict", 4, "with other content", names="Use a new id")
 def used_again(folder: Path) -> Answer:
-    """Give the id of one command to another."""
+    """Use the id of one command for another command."""
     place = begun(folder)
     place.done("note", "hello", "--command-id", "k")
     return place.json("note", "other", "--command-id", "k")
 
 
-@row("sql_error", 2, "the database says", names="v_events")
+@row("sql_error", 2, "the query is not valid", names="v_events")
 def bad_sql(folder: Path) -> Answer:
-    """Ask in invalid SQL."""
+    """Run an invalid SQL query."""
     return begun(folder).json("audit", "sql", "SELECT nothing FROM nowhere")
 
 
-@row("sql_refused", 5, "found", names="one statement that reads")
+@row("sql_refused", 5, "found", names="one statement that only reads")
 def writing_sql(folder: Path) -> Answer:
-    """Ask for more than a read."""
+    """Run an SQL statement that writes."""
     return begun(folder).json("audit", "sql", "DELETE FROM v_events")
 
 
-@row("sql_timeout", 1, "expected an answer within", names="--timeout SECONDS")
+@row("sql_timeout", 1, "took longer than", names="--timeout SECONDS")
 def long_sql(folder: Path) -> Answer:
-    """Ask what takes too long."""
+    """Run an SQL query that takes too long."""
     endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n) SELECT max(i) FROM n"
     return begun(folder).json("audit", "sql", endless, "--timeout", "0.1")
 
 
-@row("not_found", 3, "no version 99", names="the log ends at version 2")
+@row("not_found", 3, "version 99 does not exist", names="the log ends at version 2")
 def no_version(folder: Path) -> Answer:
-    """Ask for a version that is to come."""
+    """Request the state of a future version."""
     return begun(folder).json("status", "--at", "99")
 
 
 @row("already_exists", 4, "already")
 def second_init(folder: Path) -> Answer:
-    """Begin a second workflow in a root."""
+    """Create a second workflow in a root."""
     return begun(folder).json("init", str(folder / "plan.json"))
 
 
 @row(
     "already_exists",
     4,
-    "expected a new workflow",
-    names="Give the plan another",
+    "already contains a workflow",
+    names="give the plan another",
     first={"rehydrate": configured},
 )
 def shared_log(folder: Path) -> Answer:
-    """Begin a workflow of an id that the log holds, in another root."""
+    """Create a workflow with an id that the log contains, in another root."""
     other = Place(folder / "other")
     other.path.mkdir(parents=True)
     url = ("--database-url", f"sqlite:///{folder}/shared.db")
@@ -197,9 +202,9 @@ def shared_log(folder: Path) -> Answer:
     return place_in(folder).json("init", str(folder / "plan.json"), *url)
 
 
-@row("transfer_conflict", 4, "found:", names="name an empty database")
+@row("transfer_conflict", 4, "already contains:", names="Name an empty database")
 def copied_twice(folder: Path) -> Answer:
-    """Copy a log into a database that holds its stream."""
+    """Copy a log into a database that contains its stream."""
     place = begun(folder)
     other = Place(folder / "other")
     other.path.mkdir()
@@ -208,16 +213,16 @@ def copied_twice(folder: Path) -> Answer:
     return place.json("db", "copy", *urls)
 
 
-@row("unimportable_state", 1, "cannot be taken over", names="Correct it and import again")
+@row("unimportable_state", 1, "cannot be imported", names="Correct the file and import it again")
 def bad_state(folder: Path) -> Answer:
     """Import an invalid state."""
     (root_in(folder) / "workflow-state.json").write_text("[]")
     return place_in(folder).json("import", str(root_in(folder)))
 
 
-@row("store_damaged", 1, "found", names="restore from an export or a backup")
+@row("store_damaged", 1, "is damaged", names="estore an export or a backup")
 def broken_backup(folder: Path) -> Answer:
-    """Restore a file that is no longer whole."""
+    """Restore a truncated backup."""
     place = begun(folder)
     file = folder / "kept"
     place.done("db", "backup", str(file), "--as", "archive")
@@ -226,7 +231,7 @@ def broken_backup(folder: Path) -> Answer:
     return place.json("db", "restore", str(file))
 
 
-#: What the newest migration made, undone.
+#: Reverts the newest migration.
 _BEFORE = """
 DROP TRIGGER commands_claimed_once;
 DROP TRIGGER commands_no_update; DROP TRIGGER commands_no_delete;
@@ -238,16 +243,16 @@ UPDATE alembic_version SET version_num = '0003';
 
 @row("database_older", 1, "database version")
 def older_database(folder: Path) -> Answer:
-    """Let the program before the newest migration have made the tables."""
+    """Make the database look as if it had not been upgraded to the newest migration."""
     place = begun(folder)
     with closing(sqlite3.connect(place.path / ".wfctl/events.db")) as database, database:
         database.executescript(_BEFORE)
     return place.json("status")
 
 
-@row("no_workflow_yet", 3, "the log holds no workflow", given={"PLAN": "../plan.json"})
+@row("no_workflow_yet", 3, "the log has no workflow", given={"PLAN": "../plan.json"})
 def machines_alone(folder: Path) -> Answer:
-    """Ask for the staged workflow of a root that has machines alone."""
+    """Request the staged workflow of a root that has only machines."""
     write_plan(root_in(folder).parent)
     place = place_in(folder)
     place.done("machine", "init", "login", "--type", "feature", "--consent", "trust")
@@ -260,7 +265,7 @@ def emptied(root: Path) -> None:
 
 
 def shorter(place: Place, *line: str) -> Answer:
-    """Put a backup of before a stage's preparation in the place of the log, and call a command."""
+    """Replace the log with an older backup, and call a command."""
     kept = backed_up(place)
     place.done("stage", "prepare", "stage-1")
     place.done("db", "backup", str(place.path.parent / "newer.db"))
@@ -275,8 +280,8 @@ def shorter(place: Place, *line: str) -> Answer:
     7,
     "the log ends at version 2",
     given={"FILE": "../newer.db"},
-    first={"db restore": emptied},
+    first={"db restore": emptied, "import": moved_aside},
 )
 def log_shorter_than_files(folder: Path) -> Answer:
-    """Put an older copy of the log in its place."""
+    """Replace the log with an older copy."""
     return shorter(begun(folder), "note", "hello")

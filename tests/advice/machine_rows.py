@@ -1,4 +1,4 @@
-"""What may go wrong with phase machines."""
+"""Errors of phase machines."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from tests.machines.support import small_data
 
 
 def login(folder: Path, type_: str = "feature") -> MachinePlace:
-    """Begin a machine."""
+    """Create a machine."""
     place = MachinePlace(root_in(folder))
     place.init("login", type_)
     return place
 
 
-@row("INVALID_TRANSITION", 5, "from ideate to review: there is no such way")
+@row("INVALID_TRANSITION", 5, "ideate cannot change to review: no transition leads to review")
 def no_way(folder: Path) -> Answer:
-    """Ask for a phase that no way leads to."""
+    """Request a phase that no transition leads to."""
     return login(folder).call("transition", "login", "review")
 
 
 @row("GUARD_FAILED", 5, "plan")
 def shut(folder: Path) -> Answer:
-    """Ask for a way that is not open."""
+    """Request a transition whose guard is not met."""
     return login(folder).call("transition", "login", "plan")
 
 
@@ -42,9 +42,9 @@ def unknown_event(folder: Path) -> Answer:
     return login(folder).call("append", "login", "nothing.known")
 
 
-@row("INVALID_DEFINITION", 1, "cannot run", names="Correct it")
+@row("INVALID_DEFINITION", 1, "has errors", names="Correct the definition")
 def no_definition(folder: Path) -> Answer:
-    """Begin with a definition that cannot run."""
+    """Create a machine with an invalid definition."""
     path = root_in(folder) / "own.json"
     path.write_text(json.dumps(small_data(initial="nowhere")))
     return MachinePlace(path.parent).call("init", "one", "--definition", str(path))
@@ -52,19 +52,19 @@ def no_definition(folder: Path) -> Answer:
 
 @row("STATE_NOT_FOUND", 3, "nothing")
 def no_machine(folder: Path) -> Answer:
-    """Ask for a machine that is not there."""
+    """Request a machine that does not exist."""
     return login(folder).call("get", "nothing")
 
 
 @row("STATE_ALREADY_EXISTS", 4, "login")
 def second_machine(folder: Path) -> Answer:
-    """Begin a second machine of an id."""
+    """Create a second machine with the same id."""
     return login(folder).call("init", "login", "--type", "debug")
 
 
 @row("VERSION_CONFLICT", 4, "7")
 def stale_machine(folder: Path) -> Answer:
-    """Expect a version that is not so."""
+    """Pass a wrong expected version."""
     return login(folder).call("update", "login", "track=x", "--expected-version", "7")
 
 
@@ -76,9 +76,9 @@ def cancelled_twice(folder: Path) -> Answer:
     return place.call("cancel", "login")
 
 
-@row("CIRCUIT_OPEN", 6, "3 of 3 are used up")
+@row("CIRCUIT_OPEN", 6, "has used 3 of 3")
 def circuit(folder: Path) -> Answer:
-    """Go round a loop once more than may be."""
+    """Repeat a loop more often than its limit allows."""
     place = login(folder)
     place.done("update", "login", "artifacts.design=d")
     place.done("transition", "login", "plan")
@@ -92,7 +92,7 @@ def circuit(folder: Path) -> Answer:
 
 @row("TASK_HELD", 4, "agent:a")
 def held(folder: Path) -> Answer:
-    """Change a task that somebody else claimed."""
+    """Change a task that another agent claimed."""
     place = login(folder)
     place.done("task", "login", "T-1", "--title", "The form")
     place.wfctl("--actor", "agent:a", "machine", "task", "claim", "login", "T-1")

@@ -1,4 +1,4 @@
-"""What may go wrong with what others hold, and with what lies or is missing around a log."""
+"""Errors caused by other processes, by other machines, and by files next to a log."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hashlib import sha256
 from pathlib import Path
 from unittest.mock import patch
 
-from reconciler.host.program import held
+from reconciler.host.program import hold_stage
 from tests.advice.log_rows import begun
 from tests.advice.table import place_in, root_in, row
 from tests.cli.support import HERE, Answer, Place, attempt_data, wfctl, write_plan
@@ -23,23 +23,23 @@ from tests.sessions.support import stage, workflow
 
 
 def out_of_the_way(root: Path) -> None:
-    """Remove the folder in the place of a file."""
+    """Remove the folder that replaced a file."""
     with suppress(FileNotFoundError):
         (root / "progress.log").rmdir()
 
 
 @row("files_behind", 1, "recorded up to version 3", first={"replay": out_of_the_way})
 def folder_in_the_way(folder: Path) -> Answer:
-    """Put a folder in the place of the log's text."""
+    """Replace progress.log with a folder."""
     place = begun(folder)
     (place.path / "progress.log").unlink()
     (place.path / "progress.log").mkdir()
     return place.json("note", "hello")
 
 
-@row("UNSAFE_RESUME", 6, "is not resumed", names="A person decides")
+@row("UNSAFE_RESUME", 6, "was not resumed", names="A person decides")
 def output_gone(folder: Path) -> Answer:
-    """Delete what a completed phase brought out."""
+    """Delete the output of a completed phase."""
     flow = MachinePlace(root_in(folder))
     flow.init("wf-1", "dotagent")
     flow.done("append", "wf-1", "phase.started")
@@ -48,18 +48,18 @@ def output_gone(folder: Path) -> Answer:
     return flow.call("rehydrate", "wf-1")
 
 
-@row("already_driven", 4, "another loop drives", names="end it")
+@row("already_driven", 4, "another run of this workflow is active", names="stop it")
 def second_loop(folder: Path) -> Answer:
-    """Drive a workflow whose loop's lock is held."""
+    """Run a workflow while another process holds the lock of the run loop."""
     place = begun(folder)
     with (place.path / ".wfctl/run.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         return place.json("run")
 
 
-@row("driver_missing", 1, "expected the driver psycopg", names="pip install")
+@row("driver_missing", 1, "the driver psycopg", names="pip install")
 def no_driver(folder: Path) -> Answer:
-    """Begin on a server, with a driver that cannot be imported."""
+    """Create a workflow on a server with a driver that cannot be imported."""
     plan = write_plan(root_in(folder))
     shadow = folder / "modules/psycopg"
     shadow.mkdir(parents=True)
@@ -69,9 +69,9 @@ def no_driver(folder: Path) -> Answer:
     return wfctl("-o", "json", "init", str(plan), *url, cwd=root_in(folder), environ=environ)
 
 
-@row("inline_secret", 5, "holds a secret", names="config_path")
+@row("inline_secret", 5, "contains a secret", names="config_path")
 def password(folder: Path) -> Answer:
-    """Prepare a submission with a password in it."""
+    """Prepare a submission that contains a password."""
     folder.mkdir(parents=True, exist_ok=True)
     place = workflow(folder, stage(1), consent="trust")
     (place.path / "stage-1").mkdir(exist_ok=True)
@@ -83,58 +83,58 @@ def password(folder: Path) -> Answer:
 
 
 def begin_on(folder: Path, url: str) -> Answer:
-    """Begin with a log elsewhere."""
+    """Create a workflow with its log at another URL."""
     plan = write_plan(root_in(folder))
     return place_in(folder).json("init", str(plan), "--database-url", url)
 
 
-@row("store_unreachable", 1, "Connection refused", names="see that the server runs")
+@row("store_unreachable", 1, "Connection refused", names="Check the server")
 def no_server(folder: Path) -> Answer:
-    """Name a server that is not there."""
+    """Name a server that does not exist."""
     return begin_on(folder, "postgresql://u@127.0.0.1:9/w")
 
 
-@row("store_unwritable", 1, "unable to open", names="get write permission")
+@row("store_unwritable", 1, "unable to open", names="get permission to write")
 def no_place_for_it(folder: Path) -> Answer:
-    """Name a file if nobody may write."""
+    """Name a database file in an unwritable folder."""
     return begin_on(folder, "sqlite:////proc/events.db")
 
 
 def runner_of(folder: Path, command: str) -> Place:
-    """Make a workflow of one job for a runner that runs without tmux and ends with it."""
+    """Create a workflow of one job for a runner without tmux."""
     folder.mkdir(parents=True, exist_ok=True)
     path_without("tmux", folder / "bin")
     return workflow(folder, stage(1, command), consent="trust")
 
 
 def run(place: Place) -> Answer:
-    """Start a runner, without tmux."""
+    """Start a runner without tmux."""
     environ = {"PYTHONPATH": str(HERE), "PATH": str(place.path.parent / "bin")}
     with patch.dict(os.environ, environ):
         return place.json("run", "--autonomous", "--between", "0.1")
 
 
-@row("already_autonomous", 4, "another runner serves", slow=True)
+@row("already_autonomous", 4, "another autonomous runner", slow=True)
 def second_runner(folder: Path) -> Answer:
-    """Start a runner beside another."""
+    """Start a second runner."""
     place = runner_of(folder, "sleep 2")
     assert run(place).code == 0
     return run(place)
 
 
-@row("runner_failed", 1, "waited 0 s for the runner", names="look at", slow=True)
+@row("runner_failed", 1, "did not react within 0 s", names="check", slow=True)
 def late(folder: Path) -> Answer:
-    """Start a runner that takes longer than it may: nobody waits half a minute here."""
+    """Start a runner that exceeds its start timeout, which is set to zero."""
     place = runner_of(folder, "true")
-    with patch("reconciler.loop.detached._WITHIN", 0):
+    with patch("reconciler.loop.detached._START_TIMEOUT", 0):
         answer = run(place)
     until(lambda: place.json("runner", "stop").code == 0)
     return answer
 
 
-@row("damaged_attempt", 1, "it names no machine")
+@row("damaged_attempt", 1, "the file does not name a machine")
 def no_machine_told(folder: Path) -> Answer:
-    """Damage the record of where an attempt runs, of which no copy is left."""
+    """Damage the machine record of an attempt, of which no copy exists."""
     place = begun(folder)
     place.done("append", "attempt.started", "--data", attempt_data())
     record = place.path / "stage-1/.attempts/att-0001/machine.json"
@@ -144,9 +144,9 @@ def no_machine_told(folder: Path) -> Answer:
     return place.json("logs", "stage-1")
 
 
-@row("damaged_event", 1, "not the one that was hashed", names="another export or backup")
+@row("damaged_event", 1, "does not match its recorded hash", names="another export or backup")
 def another_line(folder: Path) -> Answer:
-    """Restore an archive in which somebody put a line of his own, and made its end fit."""
+    """Restore an archive with an inserted line and a matching checksum."""
     place, file = begun(folder), folder / "kept"
     place.done("db", "backup", str(file), "--as", "archive")
     line = b'{"a":1,"hash":"' + b"0" * 64 + b'","position":1}'
@@ -166,13 +166,13 @@ def killed_monitor(folder: Path) -> Answer:
         return place.json("dispatch", "stage-1")
 
 
-@row("root_busy", 1, "waited 0 s for", names="look for a process that hangs")
+@row("root_busy", 1, "another wfctl process holds", names="look for a wfctl process that hangs")
 def held_by_another(folder: Path) -> Answer:
-    """Hold the lock on the stages; nobody waits two minutes here."""
+    """Hold the lock of the stages, with a short timeout instead of two minutes."""
     place = begun(folder)
     lock = place.path / ".wfctl/stages.lock"
     with (
-        held(lock, "stage-1", 1),
-        patch("reconciler.context.held", lambda path, stage, _: held(path, stage, 0.1)),
+        hold_stage(lock, "stage-1", 1),
+        patch("reconciler.context.hold_stage", lambda path, stage, _: hold_stage(path, stage, 0.1)),
     ):
         return place.json("dispatch", "stage-1")

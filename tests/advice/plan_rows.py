@@ -1,4 +1,4 @@
-"""What may go wrong with plans, amendments, and data that is given."""
+"""Errors of plans, amendments and event data."""
 
 from __future__ import annotations
 
@@ -11,64 +11,64 @@ from tests.cli.support import Answer
 
 
 def trusted(folder: Path) -> Place:
-    """Make the workflow of three stages, in which anyone who calls may approve."""
+    """Create a workflow of three stages in which every caller may approve."""
     folder.mkdir(parents=True, exist_ok=True)
     return make(folder / "root", "--consent", "trust")
 
 
 @row("unreadable_plan", 1, "not valid JSON", names="plan.json")
 def no_json(folder: Path) -> Answer:
-    """Begin with a plan that is not JSON."""
+    """Create a workflow from a plan that is not JSON."""
     (root_in(folder) / "plan.json").write_text("{")
     return place_in(folder).json("init", str(root_in(folder) / "plan.json"))
 
 
 @row("invalid_plan", 1, "cannot become a workflow", names="Correct the plan")
 def no_plan(folder: Path) -> Answer:
-    """Begin with an invalid plan."""
+    """Create a workflow from an invalid plan."""
     (root_in(folder) / "plan.json").write_text("{}")
     return place_in(folder).json("init", str(root_in(folder) / "plan.json"))
 
 
 @row("invalid_payload", 2, "does not fit note.logged")
 def unfit(folder: Path) -> Answer:
-    """Append data that does not fit its type."""
+    """Append data that does not match its event type."""
     return begun(folder).json("append", "note.logged", "--data", '{"words": 3}')
 
 
 @row("unknown_event_type", 2, "unknown event type", names="note.logged")
 def unknown_type(folder: Path) -> Answer:
-    """Append a type that nobody knows."""
+    """Append an event of an unknown type."""
     return begun(folder).json("append", "stage.melted", "--data", "{}")
 
 
-@row("invalid_option", 2, "expected either", names="TYPE or --from FILE")
-def both_or_neither(folder: Path) -> Answer:
-    """Append neither a type nor a file."""
-    return begun(folder).json("append")
+@row("invalid_option", 2, "needs either", names="TYPE or the option --from FILE")
+def type_and_file(folder: Path) -> Answer:
+    """Append with both an event type and a file."""
+    return begun(folder).json("append", "note", "--from", "x")
 
 
 @row("unknown_stage", 3, "no stage 'stage-9'", names="stage-1")
 def no_stage(folder: Path) -> Answer:
-    """Ask for a stage that is not there."""
+    """Request a stage that does not exist."""
     return begun(folder).json("show", "stage-9")
 
 
 @row("unknown_amendment", 3, "no amendment 'amend-9'")
 def no_amendment(folder: Path) -> Answer:
-    """Approve what nobody proposed."""
+    """Approve an amendment that does not exist."""
     return begun(folder).json("amend", "approve", "amend-9")
 
 
 @row("unknown_loop", 3, "no loop 'walk'", names="no loops")
 def no_loop(folder: Path) -> Answer:
-    """Ask for a loop that is not there."""
+    """Request a loop that does not exist."""
     return begun(folder).json("round", "show", "walk")
 
 
 @row("outside_envelope", 5, "x: 99 is not within", names="rounds.walk.NAME=VALUE")
 def outside(folder: Path) -> Answer:
-    """Propose a point that no person agreed to."""
+    """Propose a point outside the approved range."""
     folder.mkdir(parents=True, exist_ok=True)
     run = {"command": "true", "map": {"points": [{"x": 1}]}}
     walk = {"stages": ["run"], "points": "run", "ask": "agent", "at_most": 3}
@@ -82,15 +82,15 @@ def outside(folder: Path) -> Answer:
     return place.json("round", "propose", "walk", "--points", '[{"x": 99}]')
 
 
-@row("invalid_amendment", 5, "cannot be proposed", names="words of your own")
+@row("invalid_amendment", 5, "the proposal is not valid", names="your own words")
 def empty_words(folder: Path) -> Answer:
-    """Propose for an empty reason."""
+    """Propose an amendment with a placeholder as the reason."""
     return begun(folder).json(
         "amend", "propose", "--stage", "stage-1", "--type", "stage_rerun", "--reason", "TEXT"
     )
 
 
-@row("amendment_decided", 5, "amend-1 is approved already")
+@row("amendment_decided", 5, "amend-1 is already approved")
 def twice(folder: Path) -> Answer:
     """Approve an amendment twice."""
     place = trusted(folder)
@@ -99,9 +99,9 @@ def twice(folder: Path) -> Answer:
     return place.json("amend", "approve", "amend-1")
 
 
-@row("stale_amendment", 4, "the proposal was made where")
+@row("stale_amendment", 4, "the proposal expects the value")
 def two_of_one_value(folder: Path) -> Answer:
-    """Approve the second of two proposals of one value."""
+    """Approve the second of two proposals for the same value."""
     place = trusted(folder)
     place.propose(*LONGER)
     place.propose("--stage", "stage-1", "--set", "parameters.n=3", "--reason", "longer still")
@@ -109,17 +109,17 @@ def two_of_one_value(folder: Path) -> Answer:
     return place.json("amend", "approve", "amend-2")
 
 
-@row("impact_changed", 4, "is not the one that was agreed to")
+@row("impact_changed", 4, "has changed since it was approved")
 def another_impact(folder: Path) -> Answer:
-    """Agree to an impact that is no more."""
+    """Approve an amendment with an outdated impact."""
     place = trusted(folder)
     place.propose(*LONGER)
     return place.json("amend", "approve", "amend-1", "--impact", "0" * 64)
 
 
-@row("needs_consent", 6, "a person's decision")
+@row("needs_consent", 6, "only a person can record")
 def without_a_person(folder: Path) -> Answer:
-    """Approve as an agent where a person is to."""
+    """Approve as an agent although a person must approve."""
     folder.mkdir(parents=True)
     place = make(folder / "root")
     place.propose(*LONGER)

@@ -1,4 +1,4 @@
-"""The table of what may go wrong: a code, its exit code, and how it is brought about."""
+"""The table of errors: each has a code, an exit code, and a function that causes the error."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ Bring = Callable[[Path], Answer]
 
 @dataclass(frozen=True)
 class Row:
-    """One thing that may go wrong."""
+    """An error that a command can return."""
 
     code: str
     exit: int
-    #: Makes the folder `root` in the folder that is given, and returns the answer in JSON.
+    #: Creates the folder `root` in the given folder, and returns the answer in JSON.
     bring: Bring
-    #: Words of the cause, which stand in the message before all advice.
+    #: Text of the cause, which precedes all suggestions in the message.
     cause: str
-    #: Without a command of ours: the person, the thing or the argument that the message names.
+    #: The person, object or argument that the message names, if it suggests no command.
     names: str = ""
-    #: Words for those in capitals in a command.
+    #: Values for the placeholders of a command.
     given: dict[str, str] = field(default_factory=dict)
-    #: What the message has somebody do before a command, by the command's beginning.
+    #: Preparations that the message requires before a command, by the start of the command.
     first: dict[str, Callable[[Path], object]] = field(default_factory=dict)
     slow: bool = False
 
     @property
     def id(self) -> str:
-        """The name of the row's test."""
+        """Return the name of the row's test."""
         return f"{self.code}-{self.bring.__name__.lstrip('_')}"
 
 
@@ -48,7 +48,7 @@ def row(
     first: dict[str, Callable[[Path], object]] | None = None,
     slow: bool = False,
 ) -> Callable[[Bring], Bring]:
-    """Put a function into the table."""
+    """Register a function in the table."""
 
     def put(bring: Bring) -> Bring:
         more = (names, given or {}, first or {}, slow)
@@ -59,12 +59,12 @@ def row(
 
 
 def root_in(folder: Path) -> Path:
-    """Return the root that rows make in a folder, made."""
+    """Create the root of a row in a folder, and return its path."""
     root = folder / "root"
     root.mkdir(parents=True, exist_ok=True)
     return root
 
 
 def place_in(folder: Path) -> Place:
-    """Return the words to work in a row's root."""
+    """Return an object that runs commands in the root of a row."""
     return Place(root_in(folder))

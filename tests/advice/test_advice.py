@@ -1,4 +1,4 @@
-"""Each error is brought about, and what it advises is done as it stands."""
+"""Each error is caused, and each command that it suggests is run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.advice.advice import Advice, advised, fault, said
 from tests.advice.table import ROWS, Row
 from tests.cli.support import HERE
 
-#: The modules that put rows into the table.
+#: The modules that register rows in the table.
 _SOURCES = (log_rows, machine_rows, outer_rows, plan_rows, stage_rows)
 pytestmark = pytest.mark.forged
 
@@ -27,8 +27,8 @@ def _marked() -> Iterator[object]:
 
 
 @pytest.mark.parametrize("row", list(_marked()))
-def test_the_advice_of_an_error_is_taken(row: Row, tmp_path: Path) -> None:
-    """The codes are those of the page, the cause is first, and each command is accepted."""
+def test_suggested_commands_of_each_error_work(row: Row, tmp_path: Path) -> None:
+    """The codes match the documentation, the cause comes first, and each command is accepted."""
     answer = row.bring(tmp_path / "first")
     assert (answer.code, answer.error["code"]) == (row.exit, row.code), answer
     message = said(answer)
@@ -41,7 +41,7 @@ def test_the_advice_of_an_error_is_taken(row: Row, tmp_path: Path) -> None:
 
 
 def _taken(row: Row, advice: Advice, folder: Path, number: int) -> str:
-    """Take advice: the first where the error was seen, others where it is brought about anew."""
+    """Run the first suggestion where the error occurred, and the others in new roots."""
     root = folder / "first/root"
     if number:
         root = folder / f"again-{number}/root"
@@ -52,10 +52,10 @@ def _taken(row: Row, advice: Advice, folder: Path, number: int) -> str:
     return fault(advice, root, row.given, person_named=row.exit == NEEDS_PERSON)
 
 
-def test_every_code_of_the_page_has_a_row() -> None:
-    """Or is named with the reason why nobody brings it about here."""
+def test_every_documented_error_code_has_a_row() -> None:
+    """A code without a row is listed with the reason."""
     page = (HERE / "docs/use/errors.md").read_text("utf-8")
-    codes = set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE))
+    codes = set(re.findall(r"^- `(\w+)`: ", page, re.MULTILINE))
     assert codes - {one.code for one in ROWS} == set(elsewhere.CODES)
     files = re.findall(r"tests/\S+?\.py", " ".join(elsewhere.CODES.values()))
     assert all((HERE / file).exists() for file in files)

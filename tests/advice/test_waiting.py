@@ -1,4 +1,4 @@
-"""What docs/run/recovery.md says of a stage that waits for somebody is done as it stands."""
+"""The commands that docs/run/recovery.md suggests for a waiting stage work."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.cli.test_renamed_host import finished
 
 WORDS = {"TEXT": "the host is gone"}
 FOR_SOMEBODY = ("UNSEEN", "FORGOTTEN", "ELSEWHERE", "UNTOLD", "UNREADABLE")
-#: What the page has besides, and the test that brings it about.
+#: Other rows of the page, each with the test that covers it.
 ELSEWHERE = {
     "UNKNOWN": "asked again: tests/crash/test_waiting.py",
     "MACHINE_REFUSED": "goes on once it is corrected: tests/cluster/test_refused.py",
@@ -26,7 +26,7 @@ ELSEWHERE = {
 
 
 def observed(place: Place, verdict: str) -> None:
-    """Record an attempt, and a verdict that leaves it to somebody."""
+    """Record an attempt, and a verdict that requires a person."""
     place.done("append", "attempt.started", "--data", attempt_data())
     seen = {"row": 9, "verdict": verdict, "action": "unknown", "reason": "r", "evidence": {}}
     data = {"stage": "stage-1", "attempt": "att-0001", **seen}
@@ -34,14 +34,14 @@ def observed(place: Place, verdict: str) -> None:
 
 
 def unblocking(place: Place) -> list[Advice]:
-    """Return the commands that would end the one hindrance, in their order."""
+    """Return the commands that remove the only hindrance, in their order."""
     (hindrance,) = place.done("why")["hindrances"]
     return [Advice(line) for line in re.findall(r"`wfctl ([^`]*)`", hindrance["unblock"])]
 
 
 @pytest.mark.parametrize("verdict", FOR_SOMEBODY)
-def test_a_stage_that_no_look_helps_is_failed_and_retried(tmp_path: Path, verdict: str) -> None:
-    """Asked again it would be so for ever."""
+def test_stage_with_an_unknown_end_is_failed_and_retried(tmp_path: Path, verdict: str) -> None:
+    """Repeated checks would give the same verdict for ever."""
     place = begun(tmp_path)
     observed(place, verdict)
     fail, retry, compute = unblocking(place)
@@ -52,15 +52,15 @@ def test_a_stage_that_no_look_helps_is_failed_and_retried(tmp_path: Path, verdic
     assert place.done("show", "stage-1")["status"] == "ready"
 
 
-def test_a_silence_is_asked_again(tmp_path: Path) -> None:
-    """A machine that is down may be up."""
+def test_silent_machine_is_asked_again(tmp_path: Path) -> None:
+    """A machine that does not answer may answer later."""
     place = begun(tmp_path)
     observed(place, "UNKNOWN")
     assert [one.line for one in unblocking(place)] == ["reconcile"]
 
 
-def test_a_job_that_another_machine_lost_is_computed_here(tmp_path: Path) -> None:
-    """The way out leads to a dispatch: each refusal on it names the next step."""
+def test_job_lost_on_another_machine_runs_here(tmp_path: Path) -> None:
+    """Each refusal on the way to a dispatch names the next step."""
     place = begun(tmp_path)
     finished(place, "another boot")
     place.done("reconcile")
@@ -74,16 +74,16 @@ def test_a_job_that_another_machine_lost_is_computed_here(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("verdict", FOR_SOMEBODY)
-def test_what_is_next_is_no_look_that_changes_nothing(tmp_path: Path, verdict: str) -> None:
-    """It is what ends the hindrance."""
+def test_next_command_removes_the_hindrance(tmp_path: Path, verdict: str) -> None:
+    """The suggestion is not another check without effect."""
     place = begun(tmp_path)
     observed(place, verdict)
     (first, *_) = place.json("status").envelope["next_actions"]
     assert first["command"] == "wfctl stage fail stage-1 --error TEXT"
 
 
-def test_a_dry_run_leads_on_from_where_the_log_stands(tmp_path: Path) -> None:
-    """It tells of no amendment that nobody proposed."""
+def test_dry_run_suggests_the_next_commands_of_the_current_state(tmp_path: Path) -> None:
+    """The answer does not mention an amendment that the dry run did not record."""
     place = begun(tmp_path)
     asked = ("amend", "propose", "--stage", "stage-1", "--type", "stage_skip", "--reason", "no use")
     for line in (asked, ("stage", "prepare", "stage-1"), ("dispatch", "stage-1")):
@@ -92,10 +92,10 @@ def test_a_dry_run_leads_on_from_where_the_log_stands(tmp_path: Path) -> None:
         assert answer["_meta"]["version"] == place.version()
 
 
-def test_what_befalls_a_workflow_has_a_test() -> None:
-    """Each row of the page, by name."""
+def test_every_documented_incident_has_a_test() -> None:
+    """The test compares the rows of the page by name."""
     page = (HERE / "docs/run/recovery.md").read_text("utf-8")
-    table = page.partition("## What befell it")[2].partition("\n## ")[0]
+    table = page.partition("## Incidents")[2].partition("\n## ")[0]
     rows = [line.split(" | ")[0].removeprefix("| ") for line in table.splitlines() if "| " in line]
     assert rows[1:] == list(BEFELL)
     for test in BEFELL.values():
@@ -103,8 +103,8 @@ def test_what_befalls_a_workflow_has_a_test() -> None:
         assert f"def {name}" in (HERE / file).read_text("utf-8"), test
 
 
-def test_each_row_of_the_page_is_brought_about() -> None:
-    """Here, or where it says."""
+def test_every_documented_verdict_is_covered() -> None:
+    """Each verdict is tested in this file or in the file that the table names."""
     page = (HERE / "docs/run/recovery.md").read_text("utf-8")
     rows = page.partition("## When wfctl waits for you")[2]
     told = set(re.findall(r"^\| `(\w+)`", rows, re.MULTILINE))

@@ -1,4 +1,4 @@
-"""The way out that docs/run/recovery.md names of what befell a workflow is done as it stands."""
+"""The fixes that docs/run/recovery.md suggests for an incident work."""
 
 from __future__ import annotations
 
@@ -38,40 +38,40 @@ def ways(befell: str) -> list[Advice]:
 
 
 def taken(one: Advice, root: Path) -> str:
-    """Take one way, with words in place of those in capitals."""
+    """Run one command, with its placeholders replaced."""
     line = " ".join(f"'{GIVEN[w]}'" if w in GIVEN else w for w in one.words)
     return fault(Advice(line), root, {}, person_named=False)
 
 
 def copied(folder: Path) -> None:
-    """Have an attempt in a copy that the original began."""
+    """Create an attempt that was started in the original of a copied root."""
     observed(begun(folder), "ELSEWHERE")
 
 
 def behind(folder: Path) -> None:
-    """Put an older copy of the log in its place."""
+    """Replace the log with an older copy."""
     shorter(begun(folder), "status")
 
 
 IN_TURN: dict[str, Callable[[Path], None]] = {
-    "a stage cancelled in one root": copied,
-    "the log ends before what the files show": behind,
-    "the same, and the host was renamed too": copied,
+    "You cancelled a stage in one root": copied,
+    "The log is older than the files": behind,
+    "You moved the root while its job waited in a queue, and": copied,
 }
 
 
 @pytest.mark.parametrize("befell", IN_TURN)
-def test_the_commands_of_a_row_are_taken_in_turn(tmp_path: Path, befell: str) -> None:
-    """Each as it stands, with words for those in capitals."""
+def test_commands_of_a_row_work_one_after_another(tmp_path: Path, befell: str) -> None:
+    """Each command runs as documented, with its placeholders replaced."""
     IN_TURN[befell](tmp_path)
     found = ways(befell)
     assert len(found) > 1
     assert not [why for one in found if (why := taken(one, tmp_path / "root"))]
 
 
-def test_a_lost_log_is_imported_or_restored(tmp_path: Path) -> None:
-    """Either way leads on to a look."""
-    found = ways("the log lost")
+def test_lost_log_is_imported_or_restored(tmp_path: Path) -> None:
+    """Both commands work, and `rehydrate` succeeds afterwards."""
+    found = ways("You lost the log")
     for one, lose in zip(found, (moved_aside, database_moved_away), strict=True):
         place = begun(tmp_path / one.words[0])
         lose(place.path)
@@ -79,11 +79,11 @@ def test_a_lost_log_is_imported_or_restored(tmp_path: Path) -> None:
         place.done("rehydrate")
 
 
-@pytest.mark.parametrize("befell", ["the root moved or copied", "the host renamed"])
-def test_a_root_that_is_elsewhere_is_said_to_be(tmp_path: Path, befell: str) -> None:
-    """The option is given once, with any command that writes."""
+@pytest.mark.parametrize("befell", ["You moved or copied the folder", "The host has a new name"])
+def test_moved_root_is_declared_with_an_option(tmp_path: Path, befell: str) -> None:
+    """The option is needed once, with any writing command."""
     place = begun(tmp_path / "first")
-    if befell == "the host renamed":
+    if befell == "The host has a new name":
         finished(place, "another boot")
         place.done("reconcile")
     else:
@@ -95,7 +95,7 @@ def test_a_root_that_is_elsewhere_is_said_to_be(tmp_path: Path, befell: str) -> 
 
 
 def killed(workflow: Workflow) -> None:
-    """Kill all but the job."""
+    """Kill nothing more, because monitor and orchestrator are already dead."""
 
 
 def one_file(workflow: Workflow) -> None:
@@ -105,23 +105,23 @@ def one_file(workflow: Workflow) -> None:
 
 
 def no_stage(workflow: Workflow) -> None:
-    """Delete the stage's folder under its job."""
+    """Delete the stage folder while its job runs."""
     shutil.rmtree(workflow.root / "stage-1")
 
 
 def anew(workflow: Workflow) -> None:
-    """Begin anew where the log was deleted."""
+    """Create the workflow again after its log was deleted."""
     shutil.rmtree(workflow.root / ".wfctl")
     workflow.succeed("init", "plan.json", "--consent", "trust")
 
 
 def everything(workflow: Workflow) -> None:
-    """Kill the job too."""
+    """Kill all processes, including the job."""
     strike(workflow, Victim.EVERYTHING)
 
 
 def clock_back(workflow: Workflow) -> None:
-    """Let the launch be younger than what comes of it."""
+    """Make the launch file newer than the output."""
     (launch,) = workflow.root.glob("stage-1/.attempts/*/launch.json")
     let_go(workflow)
     until((workflow.root.parent / "begun").exists)
@@ -129,20 +129,23 @@ def clock_back(workflow: Workflow) -> None:
 
 
 AUTOMATIC: dict[str, Callable[[Workflow], None]] = {
-    "monitor, session or tmux server killed": killed,
-    "everything killed, the host restarted": everything,
-    "the root deleted, or `.wfctl` alone": anew,
-    "the clock set back": clock_back,
-    "`git clean -fd`, `git stash -u`": no_stage,
-    "one file of an attempt damaged": one_file,
+    "Somebody killed the monitor": killed,
+    "The computer restarted": everything,
+    "Somebody deleted the root": anew,
+    "Somebody set the clock": clock_back,
+    "Somebody ran `git clean -fd`": no_stage,
+    "One file of a job": one_file,
 }
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("befell", AUTOMATIC)
-def test_what_is_automatic_needs_the_three_calls_alone(workflow: Workflow, befell: str) -> None:
-    """The page begins with them; the third is for what does not go on."""
-    assert way_out(befell).startswith("automatic")
+def test_automatic_recovery_needs_only_the_documented_calls(
+    workflow: Workflow, befell: str
+) -> None:
+    """The page starts with these calls, and the third one is for stages that do not continue."""
+    assert "automatically" in way_out(befell)
     begin(workflow, "own", waits=True)
     orphaned(workflow)
     AUTOMATIC[befell](workflow)
@@ -153,13 +156,12 @@ def test_what_is_automatic_needs_the_three_calls_alone(workflow: Workflow, befel
     assert workflow.stage("stage-1")["status"] == "completed"
 
 
+@pytest.mark.long
 @pytest.mark.slow
-@pytest.mark.parametrize("way", ["restore it", "say how the stage ended"])
-def test_a_folder_that_cannot_be_read_is_restored_or_the_stage_ended(
-    workflow: Workflow, way: str
-) -> None:
-    """Nothing is concluded until then, and both ways lead on."""
-    assert way in way_out("the folder `.attempts`")
+@pytest.mark.parametrize("way", ["Restore the folder", "record how the stage ended"])
+def test_unreadable_folder_is_restored_or_the_stage_ended(workflow: Workflow, way: str) -> None:
+    """wfctl draws no conclusion until then, and both fixes work."""
+    assert way in way_out("The folder `.attempts`")
     begin(workflow, "own", waits=True)
     orphaned(workflow)
     folder = workflow.root / "stage-1/.attempts"

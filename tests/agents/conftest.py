@@ -1,4 +1,4 @@
-"""The workflow of six stages, one of them on a machine that is reached over SSH."""
+"""A workflow of six stages, one of them on a machine that is reached by SSH."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def key(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def workflow(plain: Workflow, sshd: Sshd, key: Path, tmp_path: Path) -> Workflow:
-    """Make the workflow; what is far lies in a folder of its own."""
+    """Create the workflow; the remote stage works in its own folder."""
     machine = {
         "batch_type": "Shell",
         "context_type": "SSHContext",

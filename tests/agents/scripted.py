@@ -1,7 +1,7 @@
 """An agent without a model: `python scripted.py` does the task that its environment names.
 
-It works through the command line alone, as an agent does, and may be killed anywhere: whatever it
-does again, it does to the same end.
+The agent uses only the command line and may be killed at any point, because each of its actions can
+be repeated safely.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 STAGE = os.environ["WFCTL_STAGE"]
-#: What an agent is told when it tries what only a person may do.
+#: The exit code of a command that only a person may run.
 NEEDS_PERSON = 6
 
 
 def wfctl(*arguments: str, code: int = 0) -> Any:
-    """Call a command, which must end with the code, and return its envelope."""
+    """Run a command, check its exit code, and return its JSON answer."""
     words = [sys.executable, "-m", "cli.main", "-o", "json", *arguments]
     done = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode != code:
@@ -29,7 +29,7 @@ def wfctl(*arguments: str, code: int = 0) -> Any:
 
 
 def compute() -> None:
-    """Prepare a submission and dispatch it; ask for what the plan does not allow."""
+    """Prepare and dispatch a submission, or propose a change that the plan requires."""
     parameters = wfctl("show", STAGE)["data"]["parameters"]
     if parameters.get("tolerance") == "coarse":
         ask_for_a_finer_one()
@@ -41,14 +41,14 @@ def compute() -> None:
 
 
 def ask_for_a_finer_one() -> None:
-    """Propose it, and find out that no agent may agree to it."""
+    """Propose the change, and check that an agent cannot approve it."""
     change = ("--stage", STAGE, "--set", "parameters.tolerance=fine", "--reason", "too coarse")
     wfctl("amend", "propose", *change, "--command-id", f"finer {STAGE}")
     wfctl("amend", "approve", "amend-1", code=NEEDS_PERSON)
 
 
 def submission(text: str) -> dict[str, Any]:
-    """Return a job that leaves a line in the trace and writes the output."""
+    """Return a job that adds a line to the trace and writes the output."""
     trace = f'echo "$WFCTL_ATTEMPT" >> {shlex.quote(str(Path.cwd()))}/trace'
     return {
         "work_base": "./",
@@ -77,10 +77,10 @@ def submission(text: str) -> dict[str, Any]:
 
 
 def repair() -> None:
-    """Put right as much as this retry needs: the second one is enough."""
+    """Repair the stage as far as this retry requires; the second retry succeeds."""
     stage = wfctl("show", STAGE)["data"]
     if stage["status"] != "failed":
-        return  # somebody killed had done it already
+        return  # An agent that was killed has already done it.
     number = stage["retry_count"] + 1
     Path("mended").write_text(f"{number}\n")
     wfctl(
@@ -95,7 +95,7 @@ def repair() -> None:
 
 
 def judge() -> None:
-    """Look at the output, and say what was seen."""
+    """Read the output, and complete the stage with evidence."""
     text = Path(STAGE, "out.txt").read_text().strip()
     wfctl("stage", "complete", STAGE, "--evidence", f"it says {text!r}")
 

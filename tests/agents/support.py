@@ -1,4 +1,4 @@
-"""A workflow of six stages that a scripted agent drives, and what must become of it."""
+"""A workflow of six stages that a scripted agent runs, and its expected result."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from reconciler.loop.detached import recorded
+from reconciler.loop.detached import find_running_runner
 from service.root.root import Root
 from tests.cli.support import Place
 from tests.crash.support import Workflow
@@ -23,9 +23,9 @@ SCRIPTED = Path(__file__).with_name("scripted.py")
 AGENT = shlex.join([sys.executable, str(SCRIPTED)])
 NAMED = ("--agent-name", "scripted", "--between", "0")
 VICTIMS = ("runner", "loop", "agent")
-#: Seconds that a round may take.
+#: Maximum duration of a round in seconds.
 _PATIENCE = 600.0
-#: Attempts that each stage takes: the second fails twice.
+#: The number of attempts of each stage; the second stage fails twice.
 ATTEMPTS = {1: 1, 2: 3, 3: 1, 4: 1, 5: 1, 6: 1}
 
 
@@ -68,9 +68,9 @@ def _stage(number: int, parameters: dict[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Blow:
-    """Who is killed: once the log has so many events, and so many seconds later.
+    """A kill: its victim, the number of events before it, and a delay in seconds.
 
-    Counted by events, a blow falls anywhere in a round, however fast the machine is.
+    The number of events spreads the kills over a round on fast and slow machines.
     """
 
     victim: str
@@ -79,9 +79,9 @@ class Blow:
 
 
 def blows(dice: random.Random, whole: int) -> list[Blow]:
-    """Return up to three blows in the order in which they fall.
+    """Return up to three kills in order.
 
-    The agent is hit once at most: lost twice at one task, it counts as failed by the rules.
+    The agent is killed at most once, because a task that loses its agent twice fails by the rules.
     """
     victims = [dice.choice(VICTIMS[:2]), dice.choice(VICTIMS[:2]), "agent"]
     found = [Blow(victim, dice.randint(8, whole), dice.uniform(0, 1)) for victim in victims]
@@ -107,17 +107,16 @@ def _is(line: str, victim: str) -> bool:
 
 
 def events(workflow: Workflow) -> int:
-    """Return how many events are committed, without starting a process."""
+    """Return the number of committed events without starting a process."""
     database = f"file:{workflow.root.as_posix()}/.wfctl/events.db?mode=ro"
     with closing(sqlite3.connect(database, uri=True)) as opened:
         return int(opened.execute("SELECT count(*) FROM events").fetchone()[0])
 
 
 def drive(workflow: Workflow, key: Path, falling: list[Blow]) -> None:
-    """Start the runner, and again whenever it has ended, until the workflow is completed.
+    """Start the runner, and restart it after each end, until the workflow is completed.
 
-    A person approves what waits for approval. Blows fall when they are due, on anyone who of their
-    kind is at work then, or is next.
+    A person approves pending amendments. A due kill hits the victim that is running or starts next.
     """
     began = time.monotonic()
     due = list(falling)
@@ -126,8 +125,8 @@ def drive(workflow: Workflow, key: Path, falling: list[Blow]) -> None:
         before = (len(due), workflow.committed("amendment.approved"))
         done = workflow.call("run", "--autonomous", "--agent", AGENT, *NAMED)
         assert done.returncode in (0, 4), (done.stdout, done.stderr)
-        # A runner that was killed leaves a loop, which is looked for among all processes.
-        while recorded(Root(workflow.root)) or find(workflow, "loop"):
+        # A killed runner leaves a loop, which is searched for among all processes.
+        while find_running_runner(Root(workflow.root)) or find(workflow, "loop"):
             if due and events(workflow) >= due[0].after:
                 time.sleep(due[0].delay)
                 found = find(workflow, due[0].victim)
@@ -137,7 +136,7 @@ def drive(workflow: Workflow, key: Path, falling: list[Blow]) -> None:
             time.sleep(0.05)
         if workflow.committed("workflow.completed"):
             return
-        # The plan was approved too, and no event of its own proposed it.
+        # The plan was approved too, but no event proposed it.
         if workflow.committed("amendment.proposed") >= workflow.committed("amendment.approved"):
             workflow.succeed("amend", "approve", "amend-1", "--key", str(key))
         moved = before != (len(due), workflow.committed("amendment.approved"))
@@ -146,7 +145,7 @@ def drive(workflow: Workflow, key: Path, falling: list[Blow]) -> None:
 
 
 def fold(workflow: Workflow) -> dict[str, Any]:
-    """Return the final state without times, ids of sessions and jobs, and places."""
+    """Return the final state without times, ids of sessions and jobs, and locations."""
     place = Place(workflow.root)
     replayed = place.done("replay")
     kept = ("id", "status", "retry_count", "parameters", "outputs")
@@ -162,7 +161,7 @@ def fold(workflow: Workflow) -> dict[str, Any]:
 
 
 def check(workflow: Workflow) -> None:
-    """Check that every stage is completed, and each attempt's command was started once."""
+    """Check that every stage is completed and that each attempt's command started once."""
     starts = Counter(workflow.trace())
     expected = {
         f"w-agents/stage-{stage}/att-{number:04d}": 1

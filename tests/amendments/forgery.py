@@ -1,4 +1,4 @@
-"""Approvals as a forger would write them."""
+"""Forged approvals of amendments."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ APPROVAL: Row = {
 
 
 def statement(place: Place, id_: str = "amend-1") -> str:
-    """Return what is to be signed, byte for byte, as `ssh-keygen` is given it."""
+    """Return the statement of an amendment, which a signer signs byte for byte."""
     answer = place.call("amend", "show", id_, "--statement")
     assert answer.code == 0, answer
     return answer.out
 
 
 def digest_of(text: str) -> str:
-    """Return the digest by which a proof names its statement."""
+    """Return the digest that a proof has of its statement."""
     return sha256(text.encode()).hexdigest()
 
 
 def proof(text: str, signature: Path | None = None, policy: str = "signature") -> Row:
-    """Return a proof as an approval holds it."""
+    """Return a proof of consent with the fields of an approval."""
     signed = {"signature": signature.read_text(), "signer": "pi@example.org"} if signature else {}
     return {"policy": policy, "form": 4, "statement": digest_of(text), **signed}

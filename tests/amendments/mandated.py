@@ -1,4 +1,4 @@
-"""Workflows whose plan holds a mandate, an agent who acts by it, and a person's word."""
+"""Workflows with a mandate, and methods to act as an agent or as a person."""
 
 from __future__ import annotations
 
@@ -47,31 +47,31 @@ BO = ("--actor", "agent:bo")
 
 
 def plan_with(**more: Any) -> dict[str, Any]:
-    """Return the plan, its mandate with other bounds."""
+    """Return the plan with changed bounds of its mandate."""
     found = copy.deepcopy(PLAN)
     found["mandates"]["sampling"] |= more
     return found
 
 
 class Mandated(Place):
-    """A root under a policy, and the ways in which an agent and a person act in it."""
+    """A root under one policy, with commands of an agent and of a person."""
 
     policy: str
     key: Path | None = None
 
     def agent(self, *words: str) -> Answer:
-        """Call a command as an agent."""
+        """Run a command as an agent."""
         return self.json(*BO, *words)
 
     def ask(self, value: Any, *more: str, name: str = "n") -> dict[str, Any]:
-        """Propose a value of stage-1 as an agent, and return what was answered."""
+        """Propose a parameter of stage-1 as an agent, and return the answer."""
         change = f"parameters.{name}={value}"
         words = ("--stage", "stage-1", "--set", change, "--reason", "look further")
         found: dict[str, Any] = self.done(*BO, "amend", "propose", *words, *more)
         return found
 
     def agreed(self, *words: str) -> None:
-        """Call a command that asks for consent, as a person who agrees to it."""
+        """Run a command that asks for consent, and approve as a person."""
         if self.policy == "trust":
             self.done("--actor", "user:ada", *words)
             return
@@ -80,13 +80,13 @@ class Mandated(Place):
         assert code == 0, shown
 
     def is_sound(self) -> None:
-        """Assert that the log keeps its rules, and that the files follow from it."""
+        """Assert that the log follows the rules, and that the files agree with the log."""
         assert self.call("fsck", "--protocol").code == 0, self.call("fsck", "--protocol")
         assert self.call("replay", "--check").code == 0
 
 
 def made(folder: Path, policy: str, plan: Any = None, *, agreed: bool = True) -> Mandated:
-    """Make a root whose plan a person agreed to."""
+    """Create a root whose plan was approved by a person."""
     plan = PLAN if plan is None else plan
     words, key = ["--consent", policy], None
     if policy == "signature":

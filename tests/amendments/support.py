@@ -1,4 +1,4 @@
-"""Workflows with stages that are done, keys that sign, and rows written past the rules."""
+"""Workflows with completed stages, signing keys, and rows that bypass the rules."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ LONGER = ("--stage", "stage-1", "--set", "parameters.n=2", "--reason", "too shor
 
 
 class Keys(NamedTuple):
-    """The key of an allowed signer, one of a stranger, and the file that allows the first."""
+    """The keys of an allowed signer and of a stranger, and the file of allowed signers."""
 
     allowed: Path
     stranger: Path
@@ -47,10 +47,10 @@ class Keys(NamedTuple):
 
 
 class Place(Root):
-    """A workflow root and the words of amendments."""
+    """A workflow root with methods for amendments."""
 
     def finish(self, *stages: str) -> None:
-        """Take stages to completed as an executor would, without computing anything."""
+        """Complete the stages without running their commands."""
         for stage in stages:
             number = f"att-{self.attempts(stage) + 1:04d}"
             self.done("append", "attempt.started", "--data", attempt_data(stage))
@@ -60,41 +60,41 @@ class Place(Root):
             self.done("append", "stage.completed", "--data", json.dumps(looked))
 
     def attempts(self, stage: str) -> int:
-        """Return how many attempts the stage has."""
+        """Return the number of attempts of the stage."""
         return len(self.done("show", stage)["attempts"])
 
     def propose(self, *words: str) -> dict[str, Any]:
-        """Propose a change, and return what was answered."""
+        """Propose a change, and return the answer."""
         found: dict[str, Any] = self.done("amend", "propose", *words)
         return found
 
     def approve(self, id_: str = "amend-1", *words: str) -> list[str]:
-        """Approve, and return the types of what was recorded."""
+        """Approve an amendment, and return the types of the recorded events."""
         return [e["type"] for e in self.done("amend", "approve", id_, *words)["events"]]
 
     def statuses(self) -> list[str]:
-        """Return the statuses of the stages, in array order."""
+        """Return the statuses of the stages in the order of the plan."""
         return [stage["status"] for stage in self.done("status")["stages"]]
 
     def document(self) -> dict[str, Any]:
-        """Return the state's document, folded from the first event."""
+        """Return the document, computed from all events."""
         found: dict[str, Any] = self.done("replay")
         return found
 
     def definition(self) -> Any:
-        """Return what only an amendment may change, and the record of amendments."""
+        """Return the fields that only an amendment may change, and the recorded amendments."""
         document = self.document()
         names = ("name", "depends_on", "inputs", "parameters", "success_criteria", "backend")
         stages = [{n: stage[n] for n in ("id", "status", *names)} for stage in document["stages"]]
         return copy.deepcopy([document["version"], document["amendments"], stages])
 
     def bypasses(self) -> list[dict[str, Any]]:
-        """Return what the audit lists as attempts to get round consent."""
+        """Return the bypasses of consent that the audit lists."""
         found: list[dict[str, Any]] = self.json("audit", "bypasses").data
         return found
 
     def database(self) -> sqlite3.Connection:
-        """Open the database as somebody with no respect for it would."""
+        """Open the database directly, without wfctl."""
         return sqlite3.connect(self.path / ".wfctl/events.db", isolation_level=None)
 
     def last(self) -> dict[str, Any]:
@@ -106,7 +106,7 @@ class Place(Root):
         return {**json.loads(body), "hash": hash_}
 
     def write_row(self, type_: str, data: dict[str, Any], **envelope: Any) -> None:
-        """Write an event past the program, with a right hash chain, that claims its command."""
+        """Insert an event with a valid hash chain directly into the database."""
         last = self.last()
         body = {k: v for k, v in last.items() if k != "hash"}
         number = last["version"] + 1
@@ -131,7 +131,7 @@ class Place(Root):
             )
 
     def edit_rows(self, edit: Callable[[list[dict[str, Any]]], list[dict[str, Any]]]) -> None:
-        """Write the whole history anew, with a right hash chain, triggers taken away."""
+        """Rewrite all events with a valid hash chain, after removing the triggers."""
         with self.database() as database:
             for trigger in ("update", "delete"):
                 database.execute(f"DROP TRIGGER IF EXISTS events_no_{trigger}")
@@ -150,12 +150,12 @@ class Place(Root):
 
 
 def canonical(value: Any) -> str:
-    """Spell a value as the log does: sorted keys, no spaces."""
+    """Return canonical JSON: sorted keys and no spaces."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
 def make(path: Path, *words: str, plan: Any = None, agreed: bool = True) -> Place:
-    """Make a workflow root; a person agreed to its plan, by the key beside the signers if any."""
+    """Create a workflow root, and approve its plan, by the key of the signers if given."""
     path.mkdir(exist_ok=True)
     source = write_plan(path.parent, PLAN if plan is None else plan)
     answer = call("--root", str(path), "init", str(source), *words)
@@ -167,7 +167,7 @@ def make(path: Path, *words: str, plan: Any = None, agreed: bool = True) -> Plac
 
 
 def make_keys(folder: Path) -> Keys:
-    """Make two SSH keys, and allow one."""
+    """Create two SSH keys, and a file that allows only the first."""
     need_programs("ssh-keygen")
     for name in ("allowed", "stranger"):
         subprocess.run(
@@ -181,7 +181,7 @@ def make_keys(folder: Path) -> Keys:
 
 
 def sign(statement: str, key: Path, folder: Path, namespace: str = "wfctl") -> Path:
-    """Sign a statement with OpenSSH itself; return the signature's file."""
+    """Sign a statement with ssh-keygen, and return the path of the signature."""
     path = folder / "statement"
     path.write_text(statement, "utf-8")
     (folder / "statement.sig").unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""What an approval does, all at once."""
+"""Effects of an approval, all of which are in one append."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from tests.amendments.support import LONGER, Place
 from tests.cli.support import attempt_data
 
 
-def test_an_approval_applies_everything_in_one_append(trusted: Place) -> None:
-    """Record, fields, cascade, archive and readying: one command, one more version."""
+def test_approval_applies_all_effects_in_one_append(trusted: Place) -> None:
+    """Invalidations, kept outputs and the ready stage share the id of one command."""
     trusted.finish("stage-1", "stage-2")
     trusted.propose(*LONGER)
     assert trusted.approve() == [
@@ -33,23 +33,23 @@ def test_an_approval_applies_everything_in_one_append(trusted: Place) -> None:
     assert trusted.call("replay", "--check").code == 0
 
 
-def test_a_rename_invalidates_nothing(trusted: Place) -> None:
-    """A name is not what a result came from."""
+def test_rename_invalidates_nothing(trusted: Place) -> None:
+    """Results do not depend on the name of a stage."""
     trusted.finish("stage-1")
     trusted.propose("--stage", "stage-1", "--set", "name=Make", "--reason", "clearer")
     assert trusted.approve() == ["amendment.approved"]
     assert trusted.document()["stages"][0]["name"] == "Make"
 
 
-def test_new_criteria_invalidate_what_was_verified_against_the_old(trusted: Place) -> None:
-    """A completed stage was completed by its criteria."""
+def test_new_criteria_invalidate_completed_stages(trusted: Place) -> None:
+    """The stage was completed by its old criteria."""
     trusted.finish("stage-1")
     trusted.propose("--stage", "stage-1", "--set", "success_criteria=tighter", "--reason", "r")
     assert "stage.invalidated" in trusted.approve()
 
 
-def test_an_inserted_stage_stands_between(trusted: Place) -> None:
-    """The dependent that is named waits for the new stage in place of what that waits for."""
+def test_inserted_stage_goes_between_two_stages(trusted: Place) -> None:
+    """The named dependent stage now depends on the new stage and is invalidated."""
     trusted.finish("stage-1", "stage-2", "stage-3")
     new = json.dumps({"name": "Check", "depends_on": ["stage-2"]})
     trusted.propose("--insert", new, "--dependent", "stage-3", "--reason", "unsure")
@@ -62,16 +62,16 @@ def test_an_inserted_stage_stands_between(trusted: Place) -> None:
     assert recorded["stage-3"]["depends_on"] == {"old": ["stage-2"], "new": ["stage-4"]}
 
 
-def test_a_skipped_stage_blocks_its_dependents_unless_they_drop_it(trusted: Place) -> None:
-    """Without a word they wait for somebody; with --rewire they go on without it."""
+def test_skipped_stage_blocks_its_dependents(trusted: Place) -> None:
+    """Without --rewire, the dependent stage waits for a decision."""
     trusted.finish("stage-1")
     trusted.propose("--type", "stage_skip", "--stage", "stage-2", "--reason", "not needed")
     assert trusted.approve() == ["amendment.approved", "stage.skipped", "stage.blocked"]
     assert "WARNING: stage-3 blocked: dependency stage-2 is skipped" in trusted.log()
 
 
-def test_dependents_drop_a_skipped_stage_where_they_are_rewired(trusted: Place) -> None:
-    """Nothing holds them back then."""
+def test_rewired_dependents_drop_a_skipped_stage(trusted: Place) -> None:
+    """With --rewire, the dependent stage becomes ready."""
     trusted.finish("stage-1")
     words = ("--type", "stage_skip", "--stage", "stage-2", "--rewire")
     trusted.propose(*words, "--reason", "not needed")
@@ -79,8 +79,8 @@ def test_dependents_drop_a_skipped_stage_where_they_are_rewired(trusted: Place) 
     assert trusted.document()["stages"][2]["depends_on"] == []
 
 
-def test_a_rerun_of_a_failed_stage_starts_its_retries_anew(trusted: Place) -> None:
-    """Failed becomes ready, with a retry count of nothing."""
+def test_rerun_of_a_failed_stage_resets_its_retries(trusted: Place) -> None:
+    """The stage becomes ready with a retry count of 0."""
     for number in range(2):
         if number:
             trusted.done("stage", "retry", "stage-1", "--fix", "again")
@@ -92,8 +92,8 @@ def test_a_rerun_of_a_failed_stage_starts_its_retries_anew(trusted: Place) -> No
     assert (stage["status"], stage["retry_count"]) == ("ready", 0)
 
 
-def test_a_superseded_attempt_makes_the_stage_ready_without_counting(trusted: Place) -> None:
-    """Failed, superseded, then ready: all in the append of the approval."""
+def test_superseded_attempt_is_no_retry(trusted: Place) -> None:
+    """The failure and the ready stage are in the append of the approval."""
     trusted.done("append", "attempt.started", "--data", attempt_data())
     impact = trusted.propose(*LONGER)["impact"]
     assert impact["stopped"] == {"stage-1": "att-0001"}
@@ -103,10 +103,10 @@ def test_a_superseded_attempt_makes_the_stage_ready_without_counting(trusted: Pl
 
 
 @pytest.mark.parametrize("status", ["preparing", "post_processing", "failed"])
-def test_nothing_that_rests_on_a_change_is_left_behind(trusted: Place, status: str) -> None:
-    """Whatever the status of a dependent is, it is invalidated, and runs again when its turn comes.
+def test_change_invalidates_dependents_with_any_status(trusted: Place, status: str) -> None:
+    """A dependent stage that is active or failed runs again after its dependency.
 
-    No good job has to be failed for that, and no retry is lost.
+    Running jobs need not be failed by hand, and no retry is used.
     """
     trusted.finish("stage-1")
     trusted.done("append", "attempt.started", "--data", attempt_data("stage-2"))
@@ -127,8 +127,8 @@ def test_nothing_that_rests_on_a_change_is_left_behind(trusted: Place, status: s
     assert trusted.statuses() == ["completed", "completed", "ready"]
 
 
-def test_an_impact_that_changed_is_not_agreed_to(trusted: Place) -> None:
-    """Shown before a stage was completed, approved after: exit 4, nothing written."""
+def test_changed_impact_is_not_approved(trusted: Place) -> None:
+    """If a stage completed after the impact was shown, the approval exits with code 4."""
     trusted.propose(*LONGER)
     shown = trusted.done("amend", "show", "amend-1")["impact"]["digest"]
     trusted.done("amend", "reject", "amend-1")
@@ -140,8 +140,8 @@ def test_an_impact_that_changed_is_not_agreed_to(trusted: Place) -> None:
     assert trusted.version() == version
 
 
-def test_what_does_not_touch_the_impact_is_no_obstacle(trusted: Place) -> None:
-    """A note in between moves the head, and the approval with it."""
+def test_unrelated_events_do_not_prevent_an_approval(trusted: Place) -> None:
+    """A note after the impact was shown does not change the impact."""
     trusted.propose(*LONGER)
     shown = trusted.done("amend", "show", "amend-1")["impact"]["digest"]
     trusted.done("note", "still here")
@@ -151,8 +151,8 @@ def test_what_does_not_touch_the_impact_is_no_obstacle(trusted: Place) -> None:
     assert trusted.document()["version"] == 2
 
 
-def test_two_proposals_of_one_value_are_not_both_approved(trusted: Place) -> None:
-    """The second was proposed on a value that is no more."""
+def test_second_proposal_of_the_same_field_becomes_stale(trusted: Place) -> None:
+    """After the first approval, the old value of the second proposal is wrong."""
     trusted.propose(*LONGER)
     trusted.propose("--stage", "stage-1", "--set", "parameters.n=3", "--reason", "longer still")
     trusted.approve("amend-1")
@@ -160,8 +160,8 @@ def test_two_proposals_of_one_value_are_not_both_approved(trusted: Place) -> Non
     assert (answer.code, answer.error["code"]) == (4, "stale_amendment")
 
 
-def test_an_approval_is_given_once(trusted: Place) -> None:
-    """Again is refused; with the same command id it is the first answer."""
+def test_amendment_can_be_approved_only_once(trusted: Place) -> None:
+    """A repeated command id returns the first answer, and a new command is refused."""
     trusted.propose(*LONGER)
     trusted.approve("amend-1", "--command-id", "k")
     version = trusted.version()
@@ -171,8 +171,8 @@ def test_an_approval_is_given_once(trusted: Place) -> None:
     assert trusted.version() == version
 
 
-def test_a_completed_workflow_is_reopened(trusted: Place) -> None:
-    """There is work to do again."""
+def test_rerun_reopens_a_completed_workflow(trusted: Place) -> None:
+    """The completion is removed from the document."""
     trusted.finish("stage-1", "stage-2", "stage-3")
     assert trusted.document()["workflow_status"] == "completed"
     trusted.propose("--type", "stage_rerun", "--stage", "stage-3", "--reason", "unsure")
@@ -180,15 +180,15 @@ def test_a_completed_workflow_is_reopened(trusted: Place) -> None:
     assert "workflow_status" not in trusted.document()
 
 
-def test_a_folder_that_is_there_already_gets_the_next_number(trusted: Place) -> None:
-    """Somebody kept a copy by hand: it is not overwritten."""
+def test_existing_folder_shifts_the_number_of_the_kept_folder(trusted: Place) -> None:
+    """A copy that a user made is not overwritten."""
     trusted.finish("stage-1")
     (Path(trusted.path) / "stage-1.v4").mkdir()
     assert trusted.propose(*LONGER)["impact"]["kept"] == {"stage-1": "stage-1.v5"}
 
 
-def test_a_workflow_field_invalidates_only_who_runs_on_another_backend(trusted: Place) -> None:
-    """A document's name changes nothing that was computed; a profile does."""
+def test_changed_backend_profile_invalidates_its_stages(trusted: Place) -> None:
+    """A changed name of a document invalidates nothing."""
     trusted.finish("stage-1")
     trusted.propose("--set", "experiment_design=design.md", "--reason", "moved")
     assert trusted.approve() == ["amendment.approved"]
@@ -197,8 +197,8 @@ def test_a_workflow_field_invalidates_only_who_runs_on_another_backend(trusted: 
     assert "stage.invalidated" in trusted.approve("amend-2")
 
 
-def test_the_audit_tells_who_changed_what(trusted: Place) -> None:
-    """By state, stage, field and person."""
+def test_audit_of_amendments_can_be_filtered(trusted: Place) -> None:
+    """The filters are state, stage, field and person."""
     trusted.propose(*LONGER)
     trusted.done("amend", "approve", "amend-1", "--actor", "user:ada")
     trusted.propose("--stage", "stage-2", "--set", "name=Walk", "--reason", "slower")

@@ -1,4 +1,4 @@
-"""The plan that a workflow begins with is agreed to by a person, like each change of it."""
+"""The first plan of a workflow needs the approval of a person."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ AGENT = {"WFCTL_ACTOR": "agent:bob"}
 
 
 def furnished(tmp_path: Path) -> Path:
-    """Make a folder with a plan and the script that it runs."""
+    """Create a folder with a plan and its script."""
     root = tmp_path / "root"
     root.mkdir()
     (root / "stage-1").mkdir()
@@ -40,7 +40,7 @@ def furnished(tmp_path: Path) -> Path:
 
 
 def imported(tmp_path: Path) -> Path:
-    """Make a folder with the files of a workflow that somebody kept by hand."""
+    """Create a folder with the files of a workflow that was kept by hand."""
     root = furnished(tmp_path)
     done = make(tmp_path / "other", "--consent", "trust", plan=PLAN)
     for name in ("workflow-state.json", "progress.log"):
@@ -52,7 +52,7 @@ WAYS = {"init": (furnished, "plan.json"), "import": (imported, ".")}
 
 
 def begun(tmp_path: Path, way: str, *policy: str) -> Place:
-    """Begin a workflow as an agent does."""
+    """Create or import a workflow as an agent."""
     furnish, source = WAYS[way]
     root = furnish(tmp_path)
     done = wfctl("--root", str(root), way, str(root / source), *policy, cwd=root, environ=AGENT)
@@ -61,18 +61,18 @@ def begun(tmp_path: Path, way: str, *policy: str) -> Place:
 
 
 def at_a_terminal(answer: str, place: Path, *line: str) -> tuple[int, str]:
-    """Call a command at a terminal, and type the answer to its question."""
+    """Run a command at a terminal, and type the answer to its question."""
     return answered(answer, "--root", str(place), *line)
 
 
 @pytest.fixture(params=["init", "import"])
 def way(request: pytest.FixtureRequest) -> str:
-    """How the workflow is begun."""
+    """Return the command that creates the workflow."""
     return str(request.param)
 
 
-def test_nothing_starts_of_a_plan_that_an_agent_began(tmp_path: Path, way: str) -> None:
-    """Each way to a job ends with 6, and says who decides."""
+def test_unapproved_plan_starts_no_job(tmp_path: Path, way: str) -> None:
+    """Every command that would start a job exits with code 6 and names the approval."""
     place = begun(tmp_path, way)
     for line in (["run"], ["dispatch", "stage-1"]):
         answer = wfctl("--root", str(place.path), *line, environ=AGENT)
@@ -84,8 +84,8 @@ def test_nothing_starts_of_a_plan_that_an_agent_began(tmp_path: Path, way: str) 
     assert any(one["kind"] == "refused" for one in place.bypasses())
 
 
-def test_a_person_sees_the_plan_in_full_and_puts_it_in_force(tmp_path: Path, way: str) -> None:
-    """Stages, commands, files with their digests and the cost stand above the question."""
+def test_person_sees_the_full_plan_before_approving(tmp_path: Path, way: str) -> None:
+    """The question shows stages, commands, digests of files and the cost."""
     place = begun(tmp_path, way)
     code, shown = at_a_terminal("y\n", place.path, "amend", "approve", "plan")
     assert code == 0, shown
@@ -99,8 +99,8 @@ def test_a_person_sees_the_plan_in_full_and_puts_it_in_force(tmp_path: Path, way
     assert "plan approved at a terminal" in place.call("report", "-").out
 
 
-def test_a_person_who_begins_the_workflow_agrees_by_it(tmp_path: Path, way: str) -> None:
-    """The command that a person types at a terminal is the approval; nothing more is asked."""
+def test_person_who_creates_a_workflow_approves_its_plan(tmp_path: Path, way: str) -> None:
+    """A person who types `init` or `import` at a terminal is asked no question."""
     furnish, source = WAYS[way]
     root = furnish(tmp_path)
     code, shown = at_a_terminal("", root, way, str(root / source))
@@ -110,19 +110,16 @@ def test_a_person_who_begins_the_workflow_agrees_by_it(tmp_path: Path, way: str)
     assert Place(root).call("run").code == 0
 
 
-def test_a_script_that_says_trust_goes_on_and_every_status_says_so(
-    tmp_path: Path, way: str
-) -> None:
-    """Nobody agreed to the plan, and anyone who looks reads it."""
+def test_unapproved_plan_under_trust_runs_with_a_warning(tmp_path: Path, way: str) -> None:
+    """`wfctl status` reports that nobody approved the plan."""
     place = begun(tmp_path, way, "--consent", "trust")
-    assert "nobody agreed to the plan" in place.call("status").out
+    assert "nobody approved the plan" in place.call("status").out
     assert place.call("run").code == 0
 
 
-def test_the_signers_that_an_agent_names_agree_to_nothing(
-    tmp_path: Path, way: str, keys: Keys
-) -> None:
-    """A key that the agent made and allowed does not put the plan in force, nor any change."""
+@pytest.mark.few(1)
+def test_signers_named_by_an_agent_need_approval(tmp_path: Path, way: str, keys: Keys) -> None:
+    """A key that an agent allowed cannot approve until a person confirms the signers."""
     place = begun(tmp_path, way, "--consent", "signature", "--signers", str(keys.signers))
     root = ("--root", str(place.path))
     line = ("amend", "approve", "plan", "--key", str(keys.allowed))
@@ -139,30 +136,26 @@ def test_the_signers_that_an_agent_names_agree_to_nothing(
     assert place.call("run").code == 0
 
 
-def test_a_signature_alone_that_somebody_wrote_into_the_log_counts_for_nothing(
-    tmp_path: Path, keys: Keys
-) -> None:
-    """A row with a good signature of a signer that the agent named is told, and changes nothing."""
+def test_appended_signature_of_unconfirmed_signers_is_ignored(tmp_path: Path, keys: Keys) -> None:
+    """The audit lists the row, and no job starts."""
     place = begun(tmp_path, "init", "--consent", "signature", "--signers", str(keys.signers))
     statement = place.call("amend", "show", "plan", "--statement").out
     signed = sign(statement, keys.allowed, tmp_path).read_text()
-    from eventstore.chain import digest
+    from eventstore.chain import sha256_hex
 
     known = json.loads(statement)
     proof = {"policy": "signature", "form": known["form"], "signer": "pi@example.org"}
-    proof |= {"statement": digest(statement.encode()), "signature": signed}
+    proof |= {"statement": sha256_hex(statement.encode()), "signature": signed}
     data = {"amendment": "plan", "version": 1, "scripts": known["scripts"], "proof": proof}
     data |= {"invalidated_stages": [], "approved_by": "pi@example.org", "kept": {}}
     place.write_row("amendment.approved", data)
     assert place.call("run").code == 6
     why = [one["why"] for one in place.bypasses() if one["kind"] == "ineffective"]
-    assert why == ["no person at a terminal has agreed to the signers"]
+    assert why == ["no person at a terminal has approved the signers"]
 
 
-def test_a_machine_whose_signers_an_agent_named_waits_for_a_word_at_a_terminal(
-    tmp_path: Path, keys: Keys
-) -> None:
-    """The same law holds for the approvals of a machine, until a person has seen the signers."""
+def test_signers_of_a_machine_named_by_an_agent_need_approval(tmp_path: Path, keys: Keys) -> None:
+    """Approvals of the machine need a person at a terminal first."""
     root = ("--root", str(tmp_path))
     policy = ("--consent", "signature", "--signers", str(keys.signers))
     begin = ("machine", "init", "wf", "--type", "dotagent", *policy)
@@ -176,8 +169,8 @@ def test_a_machine_whose_signers_an_agent_named_waits_for_a_word_at_a_terminal(
     assert (code, "pi@example.org ssh-ed25519" in shown) == (0, True), shown
 
 
-def test_no_event_that_is_appended_begins_a_workflow_without_a_word(tmp_path: Path) -> None:
-    """In a root that a machine made, `append` goes by the rules: the plan waits there too."""
+def test_appended_creation_of_a_workflow_needs_approval(tmp_path: Path) -> None:
+    """A workflow created with `append` in the root of a machine waits for a person too."""
     root = ("--root", str(tmp_path))
     assert wfctl(*root, "machine", "init", "fix", "--type", "debug", environ=AGENT).code == 0
     data = json.dumps({"document": PLAN, "proposed": False})
@@ -187,8 +180,8 @@ def test_no_event_that_is_appended_begins_a_workflow_without_a_word(tmp_path: Pa
     assert "the plan waits for a person" in wfctl(*root, "status").out
 
 
-def test_a_plan_whose_points_nobody_can_read_is_shown_all_the_same(tmp_path: Path) -> None:
-    """A file that was kept by hand may hold anything; a person sees it, and a record gives way."""
+def test_invalid_plan_can_be_shown_before_its_approval(tmp_path: Path) -> None:
+    """An imported file may contain any values, and the person sees them."""
     root = imported(tmp_path)
     path = root / "workflow-state.json"
     document = json.loads(path.read_text())
@@ -201,8 +194,8 @@ def test_a_plan_whose_points_nobody_can_read_is_shown_all_the_same(tmp_path: Pat
     assert wfctl("--root", str(root), "run", environ=AGENT).code == 6
 
 
-def test_a_plan_that_was_rejected_waits_on_until_it_is_approved(tmp_path: Path) -> None:
-    """A rejection starts nothing and ends nothing: the plan is amended, or taken as it is."""
+def test_rejected_plan_can_still_be_approved(tmp_path: Path) -> None:
+    """After the rejection no job starts, and the workflow stays open."""
     place = begun(tmp_path, "init")
     place.done("amend", "reject", "plan")
     assert place.call("run").code == 6
@@ -213,8 +206,8 @@ def test_a_plan_that_was_rejected_waits_on_until_it_is_approved(tmp_path: Path) 
     assert place.call("run").code == 0
 
 
-def test_the_inbox_shows_the_plan_in_full(tmp_path: Path, way: str) -> None:
-    """Anyone who answers by number has read what the number stands for."""
+def test_inbox_shows_the_full_plan(tmp_path: Path, way: str) -> None:
+    """A person who approves by number has seen commands and digests."""
     place = begun(tmp_path, way)
     every = json.loads(call("-o", "json", "inbox").out)["data"]
     found = [one for one in every if one["root"] == str(place.path)]
@@ -223,8 +216,8 @@ def test_the_inbox_shows_the_plan_in_full(tmp_path: Path, way: str) -> None:
     assert "run.sh, SHA-256" in found[0]["text"]
 
 
-def test_the_plan_that_was_shown_is_the_plan_that_is_agreed_to(tmp_path: Path) -> None:
-    """Another script since then is another question."""
+def test_changed_script_prevents_the_approval_of_the_plan(tmp_path: Path) -> None:
+    """If a script changed after the plan was shown, the approval exits with code 4."""
     place = begun(tmp_path, "init")
     digest = place.done("amend", "show", "plan")["impact"]["digest"]
     (place.path / "stage-1/run.sh").write_text("echo ho\n")
@@ -233,8 +226,8 @@ def test_the_plan_that_was_shown_is_the_plan_that_is_agreed_to(tmp_path: Path) -
 
 
 @pytest.mark.forged
-def test_a_plan_that_nobody_was_asked_about_is_told(tmp_path: Path) -> None:
-    """As an earlier wfctl began it, which anyone can still call: it goes on, and says so."""
+def test_plan_of_an_older_version_runs_with_a_warning(tmp_path: Path) -> None:
+    """Older versions asked nobody, so status, report and audit say that nobody approved."""
     place = begun(tmp_path, "init")
 
     def edit(bodies: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -244,7 +237,7 @@ def test_a_plan_that_nobody_was_asked_about_is_told(tmp_path: Path) -> None:
 
     raw.rechained(place.path, edit)
     place.done("run")
-    word = "nobody agreed to it: nobody was asked when the workflow began"
+    word = "nobody approved the script, because nobody was asked when the workflow was created"
     assert ("unagreed", word) in [(one["kind"], one["text"]) for one in account(place)]
     assert word in " ".join(place.call("report").out.split())
     assert ("unagreed", word) in [
@@ -253,6 +246,6 @@ def test_a_plan_that_nobody_was_asked_about_is_told(tmp_path: Path) -> None:
 
 
 def account(place: Place) -> list[dict[str, Any]]:
-    """Return the account of a workflow."""
+    """Return the entries that `status` reports for the workflow."""
     found: list[dict[str, Any]] = place.done("status")["account"]
     return found

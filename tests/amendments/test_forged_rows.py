@@ -1,4 +1,4 @@
-"""Rows written into the database by anybody, with a right hash chain, under ``signature``."""
+"""Rows with a valid hash chain, inserted into the database under ``signature``."""
 
 from __future__ import annotations
 
@@ -94,10 +94,10 @@ FORGERIES = (
 
 
 @pytest.mark.parametrize("forge", FORGERIES, ids=lambda forge: forge.__name__.strip("_"))
-def test_a_raw_row_with_a_right_chain_changes_nothing(
+def test_forged_approval_changes_nothing(
     forge: Forge, signed: Place, keys: Keys, tmp_path: Path
 ) -> None:
-    """Anyone who wrote it: the definition stays, and the audit lists the row."""
+    """The plan stays the same, and the audit lists the row."""
     signed.finish("stage-1")
     signed.propose(*LONGER)
     before = signed.definition()
@@ -130,8 +130,8 @@ OTHER_WAYS: dict[str, Callable[[Row], Row]] = {
 
 
 @pytest.mark.parametrize("type_", OTHER_WAYS)
-def test_no_other_type_of_row_brings_a_definition_in(type_: str, signed: Place) -> None:
-    """What carries a document counts only at the beginning of a log."""
+def test_other_forged_events_cannot_change_the_plan(type_: str, signed: Place) -> None:
+    """An event with a document only counts at the start of a log."""
     before = signed.definition()
     document = signed.document()
     document["stages"][0]["parameters"]["n"] = 99
@@ -140,8 +140,8 @@ def test_no_other_type_of_row_brings_a_definition_in(type_: str, signed: Place) 
     assert signed.done("status")["consent"]["policy"] == "signature"
 
 
-def test_a_row_that_borrows_an_accepted_hash_changes_nothing(signed: Place, keys: Keys) -> None:
-    """The hash column of a row is the forger's to choose."""
+def test_row_with_a_copied_hash_changes_nothing(signed: Place, keys: Keys) -> None:
+    """A forger can write the hash of an accepted approval into the column of a row."""
     signed.propose(*LONGER)
     signed.approve("amend-1", "--key", str(keys.allowed))
     accepted = next(e for e in signed.done("events") if e["type"] == "amendment.approved")
@@ -162,8 +162,8 @@ def test_a_row_that_borrows_an_accepted_hash_changes_nothing(signed: Place, keys
     assert signed.definition() == before
 
 
-def test_a_second_proposal_of_an_id_counts_for_nothing(signed: Place, keys: Keys) -> None:
-    """What was approved cannot be made to have been something else."""
+def test_second_proposal_with_the_same_id_is_ignored(signed: Place, keys: Keys) -> None:
+    """An approved amendment cannot be replaced later."""
     signed.propose(*LONGER)
     signed.approve("amend-1", "--key", str(keys.allowed))
     before = signed.definition()

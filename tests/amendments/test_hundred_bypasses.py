@@ -1,4 +1,4 @@
-"""A hundred tries to get round consent by signature: none takes effect, and all are told."""
+"""A hundred attempts to bypass the policy signature: all fail and all are listed."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _own_terminal(place: Place, keys: Keys, folder: Path) -> None:
     assert answered("y\n", *line)[0] == 6
 
 
-#: Each with how often it is tried among ten.
+#: Each attempt, and its number among ten attempts.
 TRIED: tuple[tuple[Try, int], ...] = (
     (_row, 4),
     (_edited_row, 1),
@@ -69,16 +69,16 @@ TRIED: tuple[tuple[Try, int], ...] = (
 
 
 def stages(place: Place) -> Any:
-    """Return what is defined, and how far it has come."""
+    """Return the version and the stages of the plan."""
     version, _, found = place.definition()
     return version, found
 
 
 @pytest.mark.parametrize("seed", rounds(range(5), 1))
-def test_none_of_a_hundred_tries_takes_effect(
+def test_hundred_bypass_attempts_have_no_effect(
     signed: Place, keys: Keys, tmp_path: Path, seed: int
 ) -> None:
-    """The definition stays what it was, and the audit has a line for each."""
+    """The plan stays the same, and the audit has an entry for each attempt."""
     signed.finish("stage-1")
     signed.propose(*LONGER)
     before = stages(signed)

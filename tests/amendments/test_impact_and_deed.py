@@ -1,6 +1,6 @@
-"""What is said to be computed again is what computes again, for every kind of amendment and status.
+"""The predicted and the actual computations of each kind of amendment are equal.
 
-Runs are counted by a file outside of the root, to which each command appends.
+Each command appends its name to a file outside the root, which counts the runs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.sweeps.support import begun
 KINDS = ("stage", "sweep")
 REFUTED = "failed by its verdict"
 STATUSES = ("completed", REFUTED, "failed by its command", "running", "pending")
-#: What is changed → the words of the proposal, and whether anything is computed from it.
+#: A change, its effect on computed results, and the words of its proposal.
 COMPUTES, JUDGES, NEITHER = "computes", "judges", "neither"
 INSERT = (
     '{"id": "nine", "name": "Nine", "depends_on": ["stage-1"], "outputs": ["nine/n"], '
@@ -44,9 +44,9 @@ OF_SWEEPS: dict[str, tuple[str, tuple[str, ...]]] = {
     "at_once": (NEITHER, ("--set", "parameters.at_once=2")),
     "points": (COMPUTES, ("--set", 'parameters.map={"points": [{"T": 2}, {"T": 3}]}')),
 }
-#: Those by which the command is run otherwise, without another result.
+#: Changes that run the command in another way, with the same result.
 OTHERWISE_RUN = ("at_once", "time limit", "skip")
-#: Those that are looked at in every status of a stage of one job.
+#: Changes that are tested with every status of a single job.
 BOTH = ("a parameter", "verify", "criteria", "rerun")
 CASES = [
     *(("stage", what, before) for what in BOTH for before in STATUSES),
@@ -57,18 +57,18 @@ CASES = [
     *(("sweep", what, "running") for what in ("verify", "criteria")),
 ]
 
-#: A sixth of them before each commit, of each kind and status some.
+#: A sixth of the cases runs before each commit, with some of each kind and status.
 CASES_NOW_AND_LATER = rounds.first(
     [case for start in range(6) for case in CASES[start::6]], now=len(CASES[::6])
 )
 
 
 def _stage(folder: Path, kind: str) -> dict[str, Any]:
-    """Return a stage that ends, once it is run, as the status has it."""
+    """Return a stage whose end depends on files that the test creates."""
     bad = f"[ ! -e {folder}/bad ]"
     good = f"[ ! -e {folder}/refuted ]"
     name = "${WFCTL_TASK:-stage-1}"
-    # The run that takes it away goes on until it is let go.
+    # The run that moves the file waits until the test creates `go`.
     wait = f"until [ -e {folder}/go ]; do sleep 0.05; done"
     hold = f"! mv {folder}/hold-{name} {folder}/held-{name} 2> /dev/null || {wait}"
     said = "echo '{\"e\": 1}' > e.json"
@@ -134,17 +134,17 @@ BEFORE: dict[str, Callable[[Place, Path], None]] = dict(
 
 
 def _finished(place: Place) -> None:
-    """Let the workflow go on to its end, with the retry that a failed stage waits for."""
+    """Run the workflow to its end, and retry a failed stage first."""
     if place.done("status")["stages"][0]["status"] == "failed":
         place.done("stage", "retry", "stage-1", "--fix", "The disk was freed.")
     answer = place.json("run")
     left = [stage["status"] for stage in place.done("status")["stages"]]
-    # Prose waits for a judge, with everything computed.
+    # If a stage waits for a judge, everything is computed.
     assert answer.code == 0 or "post_processing" in left, answer
 
 
 def _foretold(impact: dict[str, Any]) -> tuple[set[str], int]:
-    """Return the stages that are said to be computed again, and how many tasks of a sweep."""
+    """Return the stages and the number of tasks that the impact announces to compute."""
     tasks = sum(one["computed"] for one in impact["tasks"].values())
     return {*impact["computed_again"], *(["stage-1"] if tasks else [])}, tasks
 
@@ -154,12 +154,12 @@ def _stages(ran: Counter[str]) -> set[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("kind", "what", "before"), CASES_NOW_AND_LATER)
-def test_that_is_computed_again_which_was_said_to_be(
+def test_predicted_computations_equal_actual_computations(
     tmp_path: Path, kind: str, what: str, before: str
 ) -> None:
-    """Nothing else is, and a change of the verdict alone computes nothing that is there."""
+    """A change of checks alone runs no command again."""
     effect, words = (CHANGES | OF_SWEEPS)[what]
     first = _stage(tmp_path, kind)
     place = begun(tmp_path, first, _second(tmp_path, first))
@@ -177,7 +177,7 @@ def test_that_is_computed_again_which_was_said_to_be(
     _finished(place)
     again = _ran(tmp_path) - then
     said, tasks = _foretold(shown["impact"])
-    # A stage that failed is retried here, whether or not it was changed.
+    # A failed stage is retried here, even if the amendment did not change it.
     if effect != NEITHER or not before.startswith("failed"):
         assert _stages(again) & _stages(then) == said & _stages(then)
         assert not tasks or before == "pending" or _tasks(again) == tasks
@@ -203,16 +203,15 @@ def _tasks(ran: Counter[str]) -> int:
 
 
 def _is_its_own(kind: str, what: str) -> bool:
-    """Whether what failed is judged by what is changed."""
+    """Return whether this change affects the check that failed."""
     return what in (("verify", "criteria") if kind == "stage" else ("task_verify",))
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_under_way_is_judged_by_the_verdict_that_was_agreed_to_meanwhile(
-    tmp_path: Path, kind: str
-) -> None:
-    """A task that has passed by the old one is judged again, and nothing is computed twice."""
+def test_running_attempt_is_checked_by_the_new_criteria(tmp_path: Path, kind: str) -> None:
+    """Tasks that passed the old check are checked again, and nothing is computed twice."""
     place = begun(tmp_path, _stage(tmp_path, kind))
     (tmp_path / f"hold-{'T=2' if kind == 'sweep' else 'stage-1'}").touch()
     place.done("dispatch", "stage-1")
@@ -223,7 +222,7 @@ def test_what_is_under_way_is_judged_by_the_verdict_that_was_agreed_to_meanwhile
     change = ("--stage", "stage-1", "--set", f"parameters.{name}=test -e {tmp_path}/better")
     place.done("amend", "propose", "--reason", "Stricter.", *change)
     shown = place.call("amend", "show", "amend-1").out
-    assert "lets stage-1 (att-0001) go on, and judges it by the new verdict" in shown
+    assert "lets stage-1 (att-0001) continue and checks it by the new criteria" in shown
     place.done("amend", "approve", "amend-1")
     (tmp_path / "go").touch()
     assert place.json("run").code == 6
@@ -234,14 +233,14 @@ def test_what_is_under_way_is_judged_by_the_verdict_that_was_agreed_to_meanwhile
 
 
 @pytest.mark.slow
-@pytest.mark.few(2)
+@pytest.mark.long
 @pytest.mark.parametrize("way", [(), pytest.param(("--sync",), marks=pytest.mark.long)])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("before", ["completed", REFUTED])
-def test_a_dispatch_by_hand_judges_what_is_kept_as_a_run_does(
+def test_dispatch_checks_kept_results_like_a_run(
     tmp_path: Path, kind: str, before: str, way: tuple[str, ...]
 ) -> None:
-    """A change of the verdict alone computes nothing, no matter who has the stage go on."""
+    """If only the check changed, neither command computes the stage again."""
     place = begun(tmp_path, _stage(tmp_path, kind))
     BEFORE[before](place, tmp_path)
     then = _ran(tmp_path)

@@ -1,4 +1,4 @@
-"""``wfctl inbox``: everything that waits for a person, in all workflows, answered by number."""
+"""``wfctl inbox`` lists everything that waits for a person, and takes answers by number."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from tests.cli.support import Answer, attempt_data, call, write_plan
 
 @pytest.fixture(autouse=True)
 def _own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """List the roots of this test alone."""
+    """Use a separate state folder, so that only the roots of this test are listed."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 
 
 def inbox() -> dict[str, dict[str, Any]]:
-    """Return what waits, by where it is and what it is."""
+    """Return the open entries by workflow, kind and subject."""
     answer = call("inbox", "-o", "json")
     assert answer.code == 0, answer
     return {f"{one['of']}: {one['kind']} {one['subject']}": one for one in answer.data}
 
 
 def answered(kind: str, one: dict[str, Any], *words: str) -> Answer:
-    """Answer something by its number."""
+    """Answer an entry by its number."""
     return call("inbox", kind, str(one["number"]), *words)
 
 
-def test_all_that_waits_is_listed_with_its_impact(tmp_path: Path) -> None:
-    """Of two workflows in two folders, and of a machine; nothing if nothing waits."""
+def test_inbox_lists_amendments_of_all_workflows(tmp_path: Path) -> None:
+    """Entries of two roots have their impact and different numbers."""
     assert inbox() == {}
     assert call("inbox").out == "nothing waits\n"
     first = make(tmp_path / "a")
@@ -48,8 +48,8 @@ def test_all_that_waits_is_listed_with_its_impact(tmp_path: Path) -> None:
     assert all(str(one["number"]) in call("inbox").out for one in found)
 
 
-def test_a_number_stays_what_it_was(tmp_path: Path) -> None:
-    """Whatever comes and goes beside it; one that is decided is nobody's any more."""
+def test_number_of_an_entry_is_stable(tmp_path: Path) -> None:
+    """Deciding one entry keeps the other numbers, and a decided number is not found."""
     place = make(tmp_path / "a", "--consent", "trust")
     place.propose(*LONGER)
     place.propose("--stage", "stage-2", "--set", "parameters.n=9", "--reason", "so")
@@ -61,8 +61,8 @@ def test_a_number_stays_what_it_was(tmp_path: Path) -> None:
     assert str(numbers[1]) in gone.err
 
 
-def test_an_approval_by_number_is_signed_as_any_other(signed: Place, keys: Keys) -> None:
-    """Without a key nobody agrees; with a stranger's neither."""
+def test_approval_by_number_needs_a_signature(signed: Place, keys: Keys) -> None:
+    """Under the policy signature, a missing key or a stranger's key is refused."""
     signed.propose(*LONGER)
     [one] = inbox().values()
     assert answered("approve", one).code == 6
@@ -72,10 +72,10 @@ def test_an_approval_by_number_is_signed_as_any_other(signed: Place, keys: Keys)
     assert signed.document()["amendments"][0]["approved_by"] == "pi@example.org"
 
 
-def test_a_key_on_another_machine_takes_two_commands(
+def test_statement_can_be_signed_on_another_machine(
     signed: Place, keys: Keys, tmp_path: Path
 ) -> None:
-    """The statement goes out, the signature comes in; each can be mailed."""
+    """One command prints the statement, and another takes the signature."""
     signed.propose(*LONGER)
     [one] = inbox().values()
     statement = answered("statement", one).out
@@ -85,8 +85,8 @@ def test_a_key_on_another_machine_takes_two_commands(
     assert inbox() == {}
 
 
-def test_an_agent_is_refused_as_everywhere(tmp_path: Path) -> None:
-    """It may look, and reject; it cannot agree."""
+def test_agent_can_reject_but_not_approve(tmp_path: Path) -> None:
+    """An approval by an agent exits with code 6."""
     place = make(tmp_path / "a")
     place.propose(*LONGER)
     [one] = inbox().values()
@@ -96,8 +96,8 @@ def test_an_agent_is_refused_as_everywhere(tmp_path: Path) -> None:
     assert inbox() == {}
 
 
-def test_a_machines_approval_and_its_statement(tmp_path: Path) -> None:
-    """A phase in which a person decides."""
+def test_approval_of_a_machine_can_be_answered(tmp_path: Path) -> None:
+    """The statement can be printed, and the approval removes the entry."""
     root = ("--root", str(tmp_path / "m"), "machine")
     (tmp_path / "m").mkdir()
     (tmp_path / "m/d.md").write_text("x")
@@ -112,8 +112,8 @@ def test_a_machines_approval_and_its_statement(tmp_path: Path) -> None:
     assert "f: approval f plan" not in inbox()
 
 
-def test_prose_criteria_are_answered_with_what_was_seen(tmp_path: Path) -> None:
-    """The answer completes the stage, as `stage complete --evidence` does."""
+def test_judgement_is_answered_with_evidence(tmp_path: Path) -> None:
+    """The answer completes the stage, like `stage complete --evidence`."""
     plan = {
         "workflow_id": "w",
         "stages": [{"id": "stage-1", "name": "Look", "success_criteria": "it is flat"}],
@@ -133,14 +133,12 @@ def test_prose_criteria_are_answered_with_what_was_seen(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (("answer",), "expected approve or reject or statement"),
-        (("approve", "--text", "x"), "--text goes with reject"),
+        (("answer",), "Possible answers: approve, reject, statement"),
+        (("approve", "--text", "x"), "--text can be used only with `reject`"),
     ],
 )
-def test_an_answer_that_does_not_fit_is_refused(
-    tmp_path: Path, words: tuple[str, ...], says: str
-) -> None:
-    """Before any command runs."""
+def test_invalid_answer_is_refused(tmp_path: Path, words: tuple[str, ...], says: str) -> None:
+    """The message lists the possible answers."""
     make(tmp_path / "a").propose(*LONGER)
     [one] = inbox().values()
     refused = answered(words[0], one, *words[1:])
@@ -149,18 +147,18 @@ def test_an_answer_that_does_not_fit_is_refused(
 
 
 def test_a_root_that_cannot_be_read_hides_no_other(tmp_path: Path) -> None:
-    """What waits elsewhere is listed."""
+    """The unreadable root is named in a warning."""
     make(tmp_path / "a").propose(*LONGER)
     broken = make(tmp_path / "b")
     (broken.path / ".wfctl/config.toml").write_text("= =")
     assert len(inbox()) == 1
     told = call("inbox").err
-    assert f"not looked at: {broken.path}: " in told
+    assert f"not checked: {broken.path}: " in told
     assert "config.toml" in told
 
 
-def test_a_hand_edit_of_a_machine_waits_until_it_is_decided(tmp_path: Path) -> None:
-    """The inbox names it as the machine's own next command does, and dismisses it by number."""
+def test_edit_of_a_machine_file_is_listed_until_it_is_decided(tmp_path: Path) -> None:
+    """Rejecting the entry reverts the edit."""
     place = Place(tmp_path / "b")
     place.path.mkdir()
     begin = ("machine", "init", "fix", "--type", "debug", "--consent", "trust")
@@ -177,8 +175,8 @@ def test_a_hand_edit_of_a_machine_waits_until_it_is_decided(tmp_path: Path) -> N
     assert place.call("machine", "drift", "fix").code == 0
 
 
-def test_a_number_cannot_be_had_by_trial(tmp_path: Path) -> None:
-    """It has sixty bits, is asked for whole, and may be typed in capitals and without dashes."""
+def test_number_cannot_be_guessed(tmp_path: Path) -> None:
+    """A number has 60 bits, must be complete, and may be typed without dashes."""
     place = make(tmp_path / "a", "--consent", "trust")
     place.propose(*LONGER)
     [one] = inbox().values()
@@ -189,8 +187,8 @@ def test_a_number_cannot_be_had_by_trial(tmp_path: Path) -> None:
     assert call("inbox", "approve", number.upper().replace("-", "")).code == 0
 
 
-def test_a_second_edit_of_a_file_has_a_number_of_its_own(tmp_path: Path) -> None:
-    """An answer to the first one is no answer to what was written since."""
+def test_second_edit_of_a_file_gets_its_own_number(tmp_path: Path) -> None:
+    """An answer to the first edit does not decide the second edit."""
     place = make(tmp_path / "a")
     numbers = set()
     for purpose in ("one", "two"):

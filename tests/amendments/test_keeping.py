@@ -1,4 +1,4 @@
-"""Keeping a stage's folder: whatever moment it is interrupted at, it is taken up and ended."""
+"""Moving a stage folder aside can be interrupted at any time and repeated."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typing import Any
 
 import pytest
 
-from reconciler.files.clearing import KeptFolderTaken, keep
+from reconciler.files.clearing import KeptFolderTaken, move_stage_to_kept_folder
 from service.root import disk
 
 OUTPUTS = ("stage-1/out.txt", "stage-1/deep/out.bin")
 
 
 class Interrupted(Exception):
-    """Stands for the death of the process."""
+    """The simulated death of the process."""
 
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """Make a stage that has run."""
+    """Create the folder of a stage that has run."""
     stage = tmp_path / "stage-1"
     (stage / ".attempts/att-0001").mkdir(parents=True)
     (stage / "deep").mkdir()
@@ -49,7 +49,7 @@ def files(folder: Path) -> set[str]:
 
 
 def is_kept(root: Path) -> bool:
-    """Say whether results are kept whole and what the next run needs is in place."""
+    """Return whether the results are kept and the inputs of the next run are in place."""
     return (
         (root / "stage-1.v1/out.txt").read_text() == "result"
         and (root / "stage-1.v1/.attempts/att-0001/submission.json").exists()
@@ -57,50 +57,50 @@ def is_kept(root: Path) -> bool:
     )
 
 
-def test_results_are_kept_and_what_a_run_needs_is_copied(root: Path) -> None:
-    """All but outputs, markers and the records of attempts."""
-    keep(root, "stage-1", "stage-1.v1", OUTPUTS)
+def test_results_are_moved_and_inputs_are_copied(root: Path) -> None:
+    """Outputs, markers and records of attempts are not copied back."""
+    move_stage_to_kept_folder(root, "stage-1", "stage-1.v1", OUTPUTS)
     assert is_kept(root)
     assert {path.name for path in root.iterdir()} == {"stage-1", "stage-1.v1"}
 
 
-def test_keeping_again_changes_nothing(root: Path) -> None:
-    """A crash came before the next attempt was recorded."""
-    keep(root, "stage-1", "stage-1.v1", OUTPUTS)
+def test_repeated_move_changes_nothing(root: Path) -> None:
+    """After a crash, the move may be called again."""
+    move_stage_to_kept_folder(root, "stage-1", "stage-1.v1", OUTPUTS)
     (root / "stage-1/new").write_text("made since")
-    keep(root, "stage-1", "stage-1.v1", OUTPUTS)
+    move_stage_to_kept_folder(root, "stage-1", "stage-1.v1", OUTPUTS)
     assert (root / "stage-1/new").exists()
 
 
-def test_the_next_keeping_gets_its_own_folder(root: Path) -> None:
-    """v1 stays as it is."""
-    keep(root, "stage-1", "stage-1.v1", OUTPUTS)
+def test_second_move_uses_a_new_folder(root: Path) -> None:
+    """The folder of the first move is unchanged."""
+    move_stage_to_kept_folder(root, "stage-1", "stage-1.v1", OUTPUTS)
     (root / "stage-1/out.txt").write_text("second")
-    keep(root, "stage-1", "stage-1.v2", OUTPUTS)
+    move_stage_to_kept_folder(root, "stage-1", "stage-1.v2", OUTPUTS)
     assert (root / "stage-1.v1/out.txt").read_text() == "result"
     assert (root / "stage-1.v2/out.txt").read_text() == "second"
     assert not (root / "stage-1/out.txt").exists()
 
 
-def test_a_stage_without_a_folder_has_nothing_to_keep(tmp_path: Path) -> None:
-    """Nothing is made."""
-    keep(tmp_path, "stage-1", "stage-1.v1", OUTPUTS)
+def test_stage_without_a_folder_needs_no_move(tmp_path: Path) -> None:
+    """No folder is created."""
+    move_stage_to_kept_folder(tmp_path, "stage-1", "stage-1.v1", OUTPUTS)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_foreign_folder_is_never_overwritten(root: Path) -> None:
-    """Somebody made one of this name since the approval."""
+def test_existing_folder_is_not_overwritten(root: Path) -> None:
+    """If a user created the target after the approval, the move is refused."""
     (root / "stage-1.v1").mkdir()
     with pytest.raises(KeptFolderTaken):
-        keep(root, "stage-1", "stage-1.v1", OUTPUTS)
+        move_stage_to_kept_folder(root, "stage-1", "stage-1.v1", OUTPUTS)
     assert (root / "stage-1/out.txt").read_text() == "result"
 
 
 @pytest.mark.parametrize("name", ["../elsewhere", "stage-1", "/stage-1.v1", "stage-1.v1/x"])
-def test_only_a_kept_folders_name_is_taken(root: Path, name: str) -> None:
-    """A row in the log says where the folder goes; it cannot say anything."""
-    with pytest.raises(ValueError, match="expected the id of a stage"):
-        keep(root, "stage-1", name, OUTPUTS)
+def test_invalid_name_of_a_kept_folder_is_refused(root: Path, name: str) -> None:
+    """The name comes from the log and could lead out of the root."""
+    with pytest.raises(ValueError, match="must be the ID of a stage"):
+        move_stage_to_kept_folder(root, "stage-1", name, OUTPUTS)
 
 
 def _dying(real: Callable[..., Any], countdown: list[int]) -> Callable[..., Any]:
@@ -114,10 +114,10 @@ def _dying(real: Callable[..., Any], countdown: list[int]) -> Callable[..., Any]
 
 
 @pytest.mark.parametrize("step", range(1, 12))
-def test_an_interrupted_keeping_is_ended_by_the_next(
+def test_interrupted_move_is_finished_by_the_next_call(
     step: int, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Stopped before any step that changes the disk, then called again."""
+    """The move is interrupted before each disk write."""
     countdown = [step]
     with monkeypatch.context() as during:
         during.setattr(Path, "rename", _dying(Path.rename, countdown))
@@ -126,7 +126,7 @@ def test_an_interrupted_keeping_is_ended_by_the_next(
             during.setattr(f"reconciler.files.clearing.{name}", _dying(real, countdown))
         during.setattr(os, "fsync", _dying(os.fsync, countdown))
         with contextlib.suppress(Interrupted):
-            keep(root, "stage-1", "stage-1.v1", OUTPUTS)
-    keep(root, "stage-1", "stage-1.v1", OUTPUTS)
+            move_stage_to_kept_folder(root, "stage-1", "stage-1.v1", OUTPUTS)
+    move_stage_to_kept_folder(root, "stage-1", "stage-1.v1", OUTPUTS)
     assert is_kept(root)
     assert {path.name for path in root.iterdir()} == {"stage-1", "stage-1.v1"}

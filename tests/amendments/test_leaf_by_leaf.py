@@ -1,4 +1,4 @@
-"""A change is told leaf by leaf: a person sees what changes, and nothing that stays."""
+"""Changes of nested values are shown field by field, without unchanged parts."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from lifecycle.state.workflow import Amendment
-from projections.words.amendments import changes, told
+from projections.words.amendments import describe_amendment, format_changes
 from tests.sweeps.looped import looped
 
 _MANY = [f"file-{n}.csv" for n in range(20)]
-#: Old and new value of `parameters.p`, and the lines that tell of it.
+#: The old and the new value of `parameters.p`, and the lines that show the change.
 CHANGES: dict[str, tuple[Any, Any, list[str]]] = {
     "a field": ({"a": 1, "b": 2}, {"a": 1, "b": 3}, [".b: 2 -> 3"]),
     "a field of a field": ({"a": {"b": 1, "c": 2}}, {"a": {"b": 1, "c": 3}}, [".a.c: 2 -> 3"]),
@@ -35,20 +35,20 @@ CHANGES: dict[str, tuple[Any, Any, list[str]]] = {
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_a_change_is_told_leaf_by_leaf(name: str) -> None:
-    """Each leaf has its line, with the place where it stands."""
+def test_nested_change_is_shown_field_by_field(name: str) -> None:
+    """Each changed field has one line with its path."""
     old, new, lines = CHANGES[name]
-    assert changes(_amendment(old, new)) == [f"parameters.p{line}" for line in lines]
+    assert format_changes(_amendment(old, new)) == [f"parameters.p{line}" for line in lines]
 
 
-def test_a_long_list_in_another_order_is_told_whole() -> None:
-    """Nothing was added to it and nothing taken away."""
-    (line,) = changes(_amendment(_MANY, _MANY[::-1]))
+def test_reordered_long_list_is_shown_in_full() -> None:
+    """No entry was added or removed, so both lists are shown."""
+    (line,) = format_changes(_amendment(_MANY, _MANY[::-1]))
     assert line.count("file-19.csv") == 2
 
 
-def test_a_field_of_a_loop_and_of_a_mandate_is_told_alone(tmp_path: Path) -> None:
-    """In the proposal, in lists, and in the log that people read."""
+def test_changed_field_of_a_loop_is_shown_alone(tmp_path: Path) -> None:
+    """The proposal, the lists and the log show the same line."""
     place = looped(tmp_path, until={"metric": "next.best", "above": 9})
     until = 'rounds.walk.until={"metric": "next.best", "above": 7}'
     line = "rounds.walk.until.above: 9 -> 7"
@@ -69,5 +69,5 @@ def _amendment(old: Any, new: Any) -> Amendment:
         changes={"parameters": {"p": {"old": old, "new": new}}},
         proposed_at="2026-11-26T00:00:00.000000Z",
     )
-    assert told(made).endswith('described as "Others."')
+    assert describe_amendment(made).endswith('described as "Others."')
     return made

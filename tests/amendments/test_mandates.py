@@ -1,4 +1,4 @@
-"""What a person agreed to beforehand takes effect, and nothing beyond it; by the command line."""
+"""Mandates: changes that a person allowed in advance take effect, and others wait."""
 
 from __future__ import annotations
 
@@ -9,40 +9,42 @@ from typing import Any
 
 import pytest
 
+from lifecycle.words.mandates import RULE
 from tests.amendments.forgery import proof as bound
 from tests.amendments.mandated import BO, GRANT, POLICIES, Mandated, made, plan_with
 from tests.cli.support import wfctl, write_plan
+from tests.cli.terminal import answered
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(params=POLICIES)
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Mandated:
-    """Make a workflow with a mandate that a person agreed to, under each policy."""
+    """Create a workflow with an approved mandate, under each policy."""
     return made(tmp_path, request.param)
 
 
 @pytest.fixture
 def trusted(tmp_path: Path) -> Mandated:
-    """Make one where the policy does not matter."""
+    """Create such a workflow under the policy trust."""
     return made(tmp_path, "trust")
 
 
 @pytest.fixture
 def typed(tmp_path: Path) -> Mandated:
-    """Make one where a person agrees at a terminal alone."""
+    """Create such a workflow under the policy terminal."""
     return made(tmp_path, "terminal")
 
 
 def granted_anew(place: Mandated, grant: Any) -> None:
-    """Let a person grant the mandate with other bounds."""
+    """Grant the mandate with other bounds as a person."""
     place.agreed(
         "mandate", "grant", "sampling", str(write_plan(place.path.parent, grant, "m.json"))
     )
 
 
-def test_what_is_within_takes_effect_and_what_is_outside_waits(place: Mandated) -> None:
-    """The agent's value is in force at once; the next one is a person's decision."""
+def test_change_within_the_mandate_takes_effect(place: Mandated) -> None:
+    """A value outside the bounds waits for a person."""
     place.finish("stage-1", "stage-2")
     told = place.ask(2)
     assert (told["mandate"], told["amendment"]["status"]) == ("sampling", "approved")
@@ -55,16 +57,16 @@ def test_what_is_within_takes_effect_and_what_is_outside_waits(place: Mandated) 
     place.is_sound()
 
 
-def test_a_rehearsal_says_so_and_writes_nothing(place: Mandated) -> None:
-    """Of what is within, and of what is not."""
+def test_dry_run_reports_the_mandate_and_writes_nothing(place: Mandated) -> None:
+    """The answer names the mandate, or no mandate for a value outside."""
     before = place.version()
     assert place.ask(2, "--dry-run")["mandate"] == "sampling"
     assert place.ask(22, "--dry-run")["mandate"] is None
     assert (place.version(), place.document()["version"]) == (before, 1)
 
 
-def test_a_proposal_whose_command_died_is_approved_by_an_agent(place: Mandated) -> None:
-    """Its approval did not come; `amend approve` of anybody for whom the mandate is brings it."""
+def test_agent_can_approve_an_earlier_proposal_within_the_mandate(place: Mandated) -> None:
+    """If the proposing command died, `amend approve` finishes its work."""
     change = {"parameters": {"n": {"new": 3}}}
     asked = {"kind": "parameter_change", "stage": "stage-1", "description": "n = 3"}
     data = json.dumps({**asked, "reason": "look", "changes": change})
@@ -77,10 +79,8 @@ def test_a_proposal_whose_command_died_is_approved_by_an_agent(place: Mandated) 
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_of_two_writers_and_one_amendment_left_one_takes_effect(
-    policy: str, tmp_path: Path
-) -> None:
-    """The other one waits for a person, and neither command fails."""
+def test_last_allowed_amendment_is_used_only_once(policy: str, tmp_path: Path) -> None:
+    """Of two parallel proposals, one takes effect, and the other waits for a person."""
     place = made(tmp_path, policy, plan_with(amendments=1))
     words = ("--root", str(place.path), "-o", "json", *BO, "amend", "propose", "--stage", "stage-1")
     answers: list[Any] = []
@@ -100,13 +100,13 @@ def test_of_two_writers_and_one_amendment_left_one_takes_effect(
     place.is_sound()
 
 
-def test_a_stage_of_a_mandate_that_is_taken_back_waits_for_a_new_one(place: Mandated) -> None:
-    """No attempt starts, everybody is told what leads on, and a new grant lets it go on."""
+def test_revoked_mandate_blocks_its_stages(place: Mandated) -> None:
+    """No attempt starts until a person grants the mandate again."""
     place.ask(2)
     place.agreed("mandate", "revoke", "sampling", "--reason", "too many")
     refused = place.agent("dispatch", "stage-1", "--sync")
     assert refused.code == 6
-    assert "took it back" in refused.error["message"]
+    assert "withdrew the approval" in refused.error["message"]
     assert "wfctl mandate grant sampling" in refused.error["message"]
     for words in (("status",), ("why", "stage-1"), ("run",)):
         assert "mandate grant sampling" in place.call(*BO, *words).out, words
@@ -118,8 +118,37 @@ def test_a_stage_of_a_mandate_that_is_taken_back_waits_for_a_new_one(place: Mand
     place.is_sound()
 
 
-def test_a_rerun_within_the_mandate_takes_effect_as_its_rehearsal_says(place: Mandated) -> None:
-    """With all stages that it names; the third rerun waits."""
+@pytest.mark.parametrize("verb", ["revoke", "grant"])
+@pytest.mark.parametrize("policy", ["terminal", "signature"])
+def test_refused_change_of_a_mandate_blocks_no_stage(
+    verb: str, policy: str, tmp_path: Path
+) -> None:
+    """The proposal of an agent is closed, and the mandate stays valid."""
+    place = made(tmp_path, policy)
+    given = [str(write_plan(tmp_path, {**GRANT, "amendments": 9}, "m.json"))]
+    words = ("mandate", verb, "sampling", *(given if verb == "grant" else []))
+    keys = [[], ["--key", str(tmp_path / "missing")]] if policy == "signature" else [[]]
+    for key in keys:
+        refused = place.agent(*words, "--reason", "mine", *key)
+        assert refused.code != 0
+        assert refused.error["code"] != "internal"
+        assert place.done("amend", "list", "--state", "proposed") == []
+    assert place.ask(2)["mandate"] == "sampling"
+    place.done(*BO, "dispatch", "stage-1", "--sync")
+    place.is_sound()
+
+
+def test_unanswered_change_of_a_mandate_stays_open(typed: Mandated) -> None:
+    """After the answer "not now", the person may still approve."""
+    code, _ = answered("n\n", "--root", str(typed.path), "mandate", "revoke", "sampling")
+    assert code == 6
+    [open_] = typed.done("amend", "list", "--state", "proposed")
+    typed.agreed("amend", "approve", open_["id"])
+    assert typed.done("mandate", "list") == []
+
+
+def test_rerun_within_the_mandate_takes_effect(place: Mandated) -> None:
+    """The mandate allows two reruns, and the third waits for a person."""
     place.finish("stage-1", "stage-2")
     words = ("rerun", "stage-1", "stage-2", "--reason", "once more")
     assert place.done(*BO, *words, "--dry-run")["mandate"] == "sampling"
@@ -131,22 +160,20 @@ def test_a_rerun_within_the_mandate_takes_effect_as_its_rehearsal_says(place: Ma
     place.is_sound()
 
 
-def test_a_mandate_that_is_over_covers_nothing(place: Mandated, tmp_path: Path) -> None:
-    """`until` holds for a proposal and for an attempt that was prepared before."""
+def test_expired_mandate_covers_nothing(place: Mandated, tmp_path: Path) -> None:
+    """Proposals and prepared attempts are refused after the time in `until`."""
     place.ask(2)
     late = plan_with(until="2020-01-01T00:00:00Z")["mandates"]["sampling"]
     granted_anew(place, late)
     refused = place.agent("dispatch", "stage-1", "--sync")
-    assert (refused.code, "in force until 2020-01-01" in refused.error["message"]) == (6, True)
-    assert "in force until 2020" in place.call("status").out
-    assert "until 2020-01-01" in place.ask(3)["not_within"]["sampling"][0]
+    assert (refused.code, "expired at 2020-01-01" in refused.error["message"]) == (6, True)
+    assert "expired at 2020" in place.call("status").out
+    assert "expired at 2020-01-01" in place.ask(3)["not_within"]["sampling"][0]
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_a_script_that_nobody_agreed_to_does_not_run_by_a_mandate(
-    policy: str, tmp_path: Path
-) -> None:
-    """The file as it was runs, or one whose digest the mandate has; another one does not."""
+def test_changed_script_does_not_run_under_a_mandate(policy: str, tmp_path: Path) -> None:
+    """Only the file that a person approved may run."""
     plan = plan_with()
     plan["stages"][0]["parameters"]["command"] = "bash $WFCTL_ROOT/build.sh > out.txt"
     plan["stages"][0]["inputs"] = ["build.sh"]
@@ -158,15 +185,15 @@ def test_a_script_that_nobody_agreed_to_does_not_run_by_a_mandate(
     script.write_text("echo $WFCTL_PARAM_n; touch /tmp/elsewhere\n")
     refused = place.agent("dispatch", "stage-1", "--sync")
     assert refused.code == 6
-    assert "build.sh is not the file that a person agreed to" in refused.error["message"]
+    assert "build.sh differs from the file that a person approved" in refused.error["message"]
     script.write_text("echo $WFCTL_PARAM_n\n")
     place.done(*BO, "dispatch", "stage-1", "--sync")
     place.is_sound()
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_no_attempt_goes_beyond_core_hours_and_tasks(policy: str, tmp_path: Path) -> None:
-    """The refusal says how much is asked for and how much is left."""
+def test_attempt_beyond_the_limits_of_a_mandate_is_refused(policy: str, tmp_path: Path) -> None:
+    """The refusal states the needed and the remaining core hours or tasks."""
     place = made(tmp_path, policy, plan_with(core_hours=0.05, tasks=4))
     place.ask(2)
     place.done(*BO, "dispatch", "stage-1", "--sync")
@@ -175,7 +202,7 @@ def test_no_attempt_goes_beyond_core_hours_and_tasks(policy: str, tmp_path: Path
     granted_anew(place, small)
     refused = place.agent("dispatch", "stage-2", "--sync")
     assert refused.code == 6, refused
-    assert "up to 0.025 core hours may be used" in refused.error["message"]
+    assert "up to 0.025 core hours may be needed" in refused.error["message"]
     none = plan_with(core_hours=0.05, tasks=1)["mandates"]["sampling"]
     granted_anew(place, none)
     refused = place.agent("dispatch", "stage-2", "--sync")
@@ -184,8 +211,8 @@ def test_no_attempt_goes_beyond_core_hours_and_tasks(policy: str, tmp_path: Path
     place.is_sound()
 
 
-def test_a_hand_edit_of_mandates_is_never_taken_over_without_consent(typed: Mandated) -> None:
-    """It is drift; `drift adopt` proposes it, and an agent cannot agree."""
+def test_edited_mandate_needs_consent(typed: Mandated) -> None:
+    """The edit is drift, and an agent cannot approve its adoption."""
     state = typed.path / "workflow-state.json"
     document = json.loads(state.read_text())
     document["mandates"]["sampling"]["amendments"] = 99
@@ -200,17 +227,18 @@ def test_a_hand_edit_of_mandates_is_never_taken_over_without_consent(typed: Mand
 
 
 def row_of_approval(place: Mandated, id_: str) -> dict[str, Any]:
-    """Return the approval of a proposal by the mandate, as a forger writes it."""
+    """Return a forged approval by the mandate."""
     text = place.call("amend", "show", id_, "--statement").out
     proof = {**bound(text, policy="mandate"), "mandate": "sampling", "by": "mandate sampling"}
+    proof["mandate_rule"] = RULE
     known = {"amendment": id_, "version": 2, "approved_by": "mandate sampling", "kept": {}}
     stages, scripts = ["stage-1", "stage-2"], json.loads(text)["scripts"]
     return {**known, "invalidated_stages": stages, "proof": proof, "scripts": scripts}
 
 
 @pytest.mark.forged
-def test_a_row_of_an_approval_beyond_the_mandate_changes_nothing(place: Mandated) -> None:
-    """It names the mandate, is bound to its statement, and is told by the audit."""
+def test_forged_approval_beyond_the_mandate_is_ignored(place: Mandated) -> None:
+    """The audit lists the row with the exceeded bound."""
     place.ask(22)
     before = place.definition()
     place.write_row("amendment.approved", row_of_approval(place, "amend-1"))
@@ -221,8 +249,8 @@ def test_a_row_of_an_approval_beyond_the_mandate_changes_nothing(place: Mandated
 
 
 @pytest.mark.forged
-def test_a_row_by_a_mandate_names_nobody_else_as_who_approved(place: Mandated) -> None:
-    """Within the mandate too: what a person never said is not told as a person's word."""
+def test_forged_approval_must_name_the_mandate(place: Mandated) -> None:
+    """A row that names a person as the approver has no effect."""
     data = {"kind": "parameter_change", "stage": "stage-1", "description": "n", "reason": "x"}
     asked = json.dumps({**data, "changes": {"parameters": {"n": {"new": 2}}}})
     place.done(*BO, "append", "amendment.proposed", "--data", asked)
@@ -233,18 +261,18 @@ def test_a_row_by_a_mandate_names_nobody_else_as_who_approved(place: Mandated) -
     assert place.document()["version"] == 2, "the same row that names the mandate counts"
 
 
-def test_a_person_is_shown_the_mandates_of_a_plan_bound_by_bound(tmp_path: Path) -> None:
-    """No text that is long hides the bounds behind it."""
+def test_plan_shows_each_bound_of_its_mandates(tmp_path: Path) -> None:
+    """A long description does not hide the bounds."""
     place = made(tmp_path, "terminal", plan_with(description="x" * 3000), agreed=False)
     shown = place.call("amend", "show", "plan").out
-    assert "Mandate sampling, by which" in shown
+    assert "Mandate sampling, which allows stages to run" in shown
     for line in ("amendments: 3", "reruns: 2", 'by: ["agent:*"]', 'stages: ["stage-1", "stage-2"]'):
         assert f"\n  {line}\n" in shown, line
     assert '\n  values stage-1.parameters.n: {"from": 1, "to": 9, "step": 1}\n' in shown
 
 
-def test_everybody_who_asks_is_told_that_a_mandate_decided(place: Mandated) -> None:
-    """Not that the agent did who proposed it."""
+def test_audit_and_blame_name_the_mandate(place: Mandated) -> None:
+    """The decision is not attributed to the agent that proposed the change."""
     place.ask(2)
     assert place.done("audit", "amendments")[-1]["decided_by"] == "mandate sampling"
     assert place.done("blame", "stage-1.parameters.n")[0]["agreed_by"] == "mandate sampling"
@@ -252,8 +280,8 @@ def test_everybody_who_asks_is_told_that_a_mandate_decided(place: Mandated) -> N
 
 
 @pytest.mark.parametrize("more", [(), ("--whole",)])
-def test_the_proof_of_a_result_by_a_mandate_holds(place: Mandated, more: tuple[str, ...]) -> None:
-    """Short and whole, of the result and of the amendment; it names the mandate."""
+def test_proof_of_a_result_under_a_mandate_is_valid(place: Mandated, more: tuple[str, ...]) -> None:
+    """Short and full proofs name the mandate as the approver."""
     place.ask(2)
     place.done("dispatch", "stage-1", "--sync")
     place.done("stage", "complete", "stage-1")
@@ -268,16 +296,9 @@ def test_the_proof_of_a_result_by_a_mandate_holds(place: Mandated, more: tuple[s
             assert told["amend-1"]["approved_by"] == "mandate sampling"
 
 
-def test_exports_name_the_mandate_and_no_agent_as_who_decided(
-    trusted: Mandated, tmp_path: Path
-) -> None:
-    """In PROV and in a crate: the one who recorded the approval decided nothing."""
+def test_crate_names_the_mandate_as_the_approver(trusted: Mandated, tmp_path: Path) -> None:
+    """The agent that recorded the approval is not named."""
     trusted.ask(2)
-    trusted.done("export", "prov", str(tmp_path / "prov"))
-    lines = (tmp_path / "prov").read_text().splitlines()
-    told = [one for one in lines if "wf:amend-1" in one]
-    assert any("approved by mandate sampling" in one for one in told)
-    assert not any("wfctl:approved" in one for one in told)
     trusted.done("export", "ro-crate", str(tmp_path / "crate"))
     found = "".join(one.read_text() for one in tmp_path.glob("crate/**/ro-crate-metadata.json"))
     crate = json.loads(found or (tmp_path / "crate").read_text())

@@ -1,4 +1,4 @@
-"""No way but a person's word makes a mandate, and none is used for another decision."""
+"""Only a person can create a mandate, and a mandate proves no other decision."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import pytest
 
 from eventstore.event import Actor
 from lifecycle.state.workflow import Workflow
-from service.consent.doubts import objection, statement_of
-from service.consent.proof import Planned, proof_of
+from service.consent.doubts import explain_invalid_decision, statement_of
+from service.consent.proof import Planned, build_proof
 from tests.amendments.forgery import proof as bound
 from tests.amendments.mandated import BO, GRANT, PLAN, POLICIES, Mandated, made, plan_with
 from tests.cli.support import call, write_plan
@@ -36,19 +36,19 @@ TEMPERATURES = {"stage-1.parameters.map.grid.T": {"from": 300, "to": 400, "step"
 
 @pytest.fixture(params=POLICIES)
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Mandated:
-    """Make a workflow with a mandate that a person agreed to, under each policy."""
+    """Create a workflow with an approved mandate, under each policy."""
     return made(tmp_path, request.param)
 
 
 def most(place: Mandated) -> dict[str, int]:
-    """Return by mandate how many amendments it is for."""
+    """Return the maximum number of amendments of each mandate."""
     return {one["name"]: one["most"]["amendments"] for one in place.done("mandate", "list")}
 
 
 @pytest.mark.forged
 @pytest.mark.parametrize("policy", ["mandate", "signature", "trust", "terminal", ""])
-def test_a_row_of_a_grant_gives_no_mandate_under_signature(policy: str, tmp_path: Path) -> None:
-    """Whatever policy its proof names, and by the mandate that is in force."""
+def test_forged_grant_creates_no_mandate(policy: str, tmp_path: Path) -> None:
+    """Under the policy signature, no other policy in the proof is accepted."""
     place = made(tmp_path, "signature")
     change = {"mandates": {"mine": {"new": {**GRANT, "amendments": 99}}}}
     asked = {"kind": "parameter_change", "description": "x", "reason": "y", "changes": change}
@@ -63,10 +63,8 @@ def test_a_row_of_a_grant_gives_no_mandate_under_signature(policy: str, tmp_path
 
 
 @pytest.mark.parametrize("policy", ["terminal", "signature"])
-def test_a_plan_that_is_applied_gives_a_mandate_by_a_persons_word(
-    policy: str, tmp_path: Path
-) -> None:
-    """An agent's `plan apply` waits, though a mandate is in force."""
+def test_applied_plan_with_a_mandate_needs_a_person(policy: str, tmp_path: Path) -> None:
+    """`plan apply` of an agent waits, even if another mandate is valid."""
     place = made(tmp_path, policy)
     wider = plan_with(amendments=50)
     wider["mandates"]["other"] = GRANT
@@ -81,16 +79,16 @@ def test_a_plan_that_is_applied_gives_a_mandate_by_a_persons_word(
 
 @pytest.mark.parametrize("verdict", ["proposed", "rejected"])
 @pytest.mark.parametrize("policy", ["terminal", "signature"])
-def test_a_plan_that_nobody_agreed_to_gives_no_mandate(
+def test_mandate_of_an_unapproved_plan_is_not_valid(
     policy: str, verdict: str, tmp_path: Path
 ) -> None:
-    """Neither while it waits nor once it was rejected; the amendment waits as well."""
+    """Amendments wait until a person approves the plan."""
     place = made(tmp_path, policy, agreed=False)
     if verdict == "rejected":
         place.done("amend", "reject", "plan", "--reason", "not so")
     told = place.ask(2)
     assert (told["mandate"], told["amendment"]["status"]) == (None, "proposed")
-    assert "no person has agreed to the plan yet" in told["not_within"]["sampling"][0]
+    assert "no person has approved the plan yet" in told["not_within"]["sampling"][0]
     assert place.agent("dispatch", "stage-1", "--sync").code == 6
     place.agreed("amend", "approve", "plan")
     place.done(*BO, "amend", "approve", "amend-1")
@@ -98,8 +96,8 @@ def test_a_plan_that_nobody_agreed_to_gives_no_mandate(
     place.is_sound()
 
 
-def test_the_mandates_of_an_imported_file_wait_for_a_persons_word(tmp_path: Path) -> None:
-    """Of a workflow-state.json, and of the amendments that it says a mandate approved."""
+def test_imported_mandate_needs_approval(tmp_path: Path) -> None:
+    """A mandate in an imported file is valid only after a person approves the plan."""
     first = made(tmp_path, "trust")
     first.ask(2)
     root = tmp_path / "taken-over"
@@ -133,23 +131,22 @@ DECISIONS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("type_", DECISIONS)
 @pytest.mark.parametrize("policy", ["mandate", "", None])
-def test_a_mandate_is_proof_of_no_other_decision(type_: str, policy: Any) -> None:
-    """The proof is bound to its statement, and names a mandate, or no policy."""
+def test_mandate_proves_no_other_decision(type_: str, policy: Any) -> None:
+    """A proof by a mandate is refused for adoptions, reverts and limits."""
     state: Workflow = given(plan=PLAN)
     statement = statement_of(state, type_, DECISIONS[type_], "a" * 64)
-    proof = {**proof_of(json.dumps({"form": 4}).encode(), policy, mandate="sampling")}
-    from eventstore.chain import digest
+    proof = {**build_proof(json.dumps({"form": 4}).encode(), policy, mandate="sampling")}
+    from eventstore.chain import sha256_hex
 
-    proof["statement"] = digest(statement)
+    proof["statement"] = sha256_hex(statement)
     planned = Planned({**DECISIONS[type_], "proof": proof}, "a" * 64, Actor("user", "ada"), AT)
-    assert "its proof is for the policy" in str(objection(state, type_, planned))
+    assert "the proof is for the policy" in str(explain_invalid_decision(state, type_, planned))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("policy", POLICIES)
-def test_points_of_a_sweep_within_the_bounds_are_counted_as_tasks(
-    policy: str, tmp_path: Path
-) -> None:
-    """Those that are added alone; one outside the bounds, or one too many, waits."""
+def test_added_sweep_points_count_as_tasks(policy: str, tmp_path: Path) -> None:
+    """Only added points are counted, and a point outside the bounds waits for a person."""
     plan = plan_with(values=TEMPERATURES, tasks=3, stages=["stage-1"])
     plan["stages"] = [SWEEP]
     place = made(tmp_path, policy, plan)
@@ -176,11 +173,12 @@ def test_points_of_a_sweep_within_the_bounds_are_counted_as_tasks(
     place.is_sound()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("most", "code"), [(2, 6), (3, 0)])
-def test_tasks_that_a_changed_input_adds_are_charged_before_they_start(
+def test_tasks_of_a_changed_input_are_counted_before_the_start(
     tmp_path: Path, most: int, code: int
 ) -> None:
-    """The cover sees no file and counts the new task alone; the attempt is held to the limit."""
+    """A changed input file adds tasks, so the attempt is checked again."""
     stage = copy.deepcopy(SWEEP) | {"inputs": ["in.txt"]}
     stage["parameters"]["command"] = "cat ../../../i*.txt > out.txt"
     plan = plan_with(values=TEMPERATURES, tasks=most, stages=["stage-1"]) | {"stages": [stage]}
@@ -197,10 +195,11 @@ def test_tasks_that_a_changed_input_adds_are_charged_before_they_start(
     assert place.done("mandate", "list")[0]["used"]["tasks"] == (0 if most == 2 else 3)
 
 
-def test_an_attempt_under_way_is_stopped_and_charged_for_what_it_took(
+@pytest.mark.long
+def test_stopped_attempt_is_not_charged_to_the_mandate(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The one that it stops began without the mandate; the one that follows is charged."""
+    """Only the attempt after the amendment is charged."""
     monkeypatch.setattr("reconciler.host.processes.is_installed", lambda *_: False)
     plan = plan_with(core_hours=1)
     plan["stages"][0]["parameters"]["command"] = "sleep $WFCTL_PARAM_n; echo > out.txt"
@@ -220,14 +219,14 @@ def test_an_attempt_under_way_is_stopped_and_charged_for_what_it_took(
 
 
 @pytest.mark.parametrize("cores", [2.5, 3, "3"])
-def test_cores_that_are_no_whole_number_are_not_counted_as_one(cores: Any, tmp_path: Path) -> None:
-    """What somebody asks for is charged, however it is spelled."""
+def test_any_number_of_cores_is_charged(cores: Any, tmp_path: Path) -> None:
+    """Fractions and numbers written as strings count in full."""
     allowed = {"stage-1.parameters.resource_overrides.cpu_per_node": [2.5, 3, "3"]}
-    # One core of the stage fits, and three do not.
+    # The limit allows one core of the stage, but not three.
     plan = plan_with(values=allowed, core_hours=0.06)
     plan["stages"][0]["parameters"]["resource_overrides"] = {"cpu_per_node": 1}
     place = made(tmp_path, "trust", plan)
     change = f"parameters.resource_overrides.cpu_per_node={json.dumps(cores)}"
     words = ("--stage", "stage-1", "--set", change, "--reason", "faster", "--dry-run")
     told = place.done(*BO, "amend", "propose", *words)
-    assert "up to 0.075 core hours may be used" in str(told["not_within"]), told
+    assert "up to 0.075 core hours may be needed" in str(told["not_within"]), told

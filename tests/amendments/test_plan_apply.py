@@ -1,4 +1,4 @@
-"""An edited plan against the workflow: one difference, one amendment, one decision."""
+"""`wfctl plan apply`: the difference to an edited plan becomes one amendment."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PLAN: dict[str, Any] = {
 
 
 def edited(place: Place, **changes: Any) -> str:
-    """Write the plan with other values: ``stage_2={"n": 7}`` of parameters, else of the plan."""
+    """Write the plan with changes: ``stage_2={"n": 7}`` sets parameters of a stage."""
     plan = json.loads(json.dumps(PLAN))
     for name, value in changes.items():
         number = name.removeprefix("stage_")
@@ -44,7 +44,7 @@ def edited(place: Place, **changes: Any) -> str:
 
 @pytest.fixture
 def done(tmp_path: Path) -> Place:
-    """Return a workflow that is completed, under trust."""
+    """Return a completed workflow under the policy trust."""
     place = Place(tmp_path)
     place.done("init", edited(place), "--consent", "trust")
     place.done("run")
@@ -52,13 +52,14 @@ def done(tmp_path: Path) -> Place:
 
 
 def statuses(place: Place) -> list[str]:
-    """Return how the stages stand."""
+    """Return the statuses of the stages."""
     return [one["status"] for one in place.done("status")["stages"]]
 
 
+@pytest.mark.long
 @pytest.mark.slow
-def test_a_plan_changes_several_stages_by_one_decision(done: Place) -> None:
-    """What rests on a change is computed again, and nothing else."""
+def test_edited_plan_changes_several_stages_with_one_amendment(done: Place) -> None:
+    """Only changed stages and their dependents are computed again."""
     file = edited(done, stage_2={"n": 7}, stage_3={"more": "x"}, stage_4={"verify": "test 1"})
     dry = done.done("plan", "apply", file, "--reason", "finer", "--dry-run")
     impact = dry["impact"]
@@ -78,17 +79,18 @@ def test_a_plan_changes_several_stages_by_one_decision(done: Place) -> None:
     assert done.call("replay", "--check").code == 0
 
 
+@pytest.mark.long
 @pytest.mark.slow
-def test_a_plan_that_changes_nothing_says_so(done: Place) -> None:
-    """Nothing is recorded, not even a reason is asked for."""
+def test_unchanged_plan_records_nothing(done: Place) -> None:
+    """No reason is required, and the output says that the plan matches."""
     version = done.version()
     assert done.done("plan", "apply", edited(done))["changed"] is False
-    assert "nothing to change" in done.call("plan", "apply", edited(done)).out
+    assert "already matches the plan" in done.call("plan", "apply", edited(done)).out
     assert done.version() == version
 
 
-def test_a_plan_adds_a_stage_between_others(tmp_path: Path) -> None:
-    """It takes its place, and the stage behind it waits for it."""
+def test_edited_plan_can_insert_a_stage(tmp_path: Path) -> None:
+    """The stage gets its position, and the next stage depends on it."""
     place = Place(tmp_path)
     place.done("init", edited(place), "--consent", "trust")
     stages = json.loads(json.dumps(PLAN["stages"]))
@@ -101,8 +103,8 @@ def test_a_plan_adds_a_stage_between_others(tmp_path: Path) -> None:
     assert place.done("plan", "apply", edited(place, stages=stages))["changed"] is False
 
 
-def test_a_plan_of_an_agent_waits_for_a_person(tmp_path: Path) -> None:
-    """It is proposed, exit 6, and the answer names the command that a person runs."""
+def test_plan_applied_by_an_agent_waits_for_a_person(tmp_path: Path) -> None:
+    """The amendment is proposed, and the exit code is 6."""
     place = Place(tmp_path)
     place.done("init", edited(place))
     file = edited(place, stage_1={"n": 7}, stage_2={"n": 7})
@@ -119,14 +121,17 @@ def test_a_plan_of_an_agent_waits_for_a_person(tmp_path: Path) -> None:
         ({"workflow_id": "v"}, "workflow_id: "),
         ({"purpose": "another"}, "purpose: "),
         ({"tags": ["x"]}, "tags: "),
-        ({"stages": PLAN["stages"][:3]}, "stages: stage-4 is not in the plan"),
-        ({"stages": [*PLAN["stages"][:2], PLAN["stages"][3], PLAN["stages"][2]]}, "stages: their"),
+        ({"stages": PLAN["stages"][:3]}, "stages: stage-4 is missing in the plan"),
+        (
+            {"stages": [*PLAN["stages"][:2], PLAN["stages"][3], PLAN["stages"][2]]},
+            "stages: the order",
+        ),
     ],
 )
-def test_a_plan_is_refused_by_the_field_that_stays(
+def test_plan_with_a_fixed_field_changed_is_refused(
     tmp_path: Path, changes: dict[str, Any], field: str
 ) -> None:
-    """Nothing of the rest is taken either."""
+    """The refusal names the field, and no other change is recorded."""
     place = Place(tmp_path)
     place.done("init", edited(place), "--consent", "trust")
     answer = place.json("plan", "apply", edited(place, **changes), "--reason", "r")

@@ -1,4 +1,4 @@
-"""An edited plan under a sweep, beside an attempt under way, signed, and written past the rules."""
+"""Applied plans with sweeps, running attempts, signatures and forged rows."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ MORE = {"grid": {"T": [2, 3, 4]}}
 
 
 def of(folder: Path, *stages: Any) -> str:
-    """Write the plan of the workflows of `begun` with these stages."""
+    """Write a plan with these stages."""
     plan = {"workflow_id": "sweep-2026-11-23", "purpose": "Many.", "stages": stages}
     return str(write_plan(folder, plan, "edited.json"))
 
 
 @pytest.mark.slow
-def test_a_sweep_keeps_the_tasks_that_one_amendment_would_keep(tmp_path: Path) -> None:
-    """The same is foretold and computed as by a proposal of that stage."""
+def test_applied_plan_keeps_the_same_tasks_as_an_amendment(tmp_path: Path) -> None:
+    """Prediction and computation equal those of a proposal for the sweep."""
     other = {"id": "stage-2", "name": "Other", "parameters": {**QUIET, "n": 1}}
     place = begun(tmp_path, sweep(tmp_path / "trace", GRID), other)
     place.done("run")
@@ -49,12 +49,11 @@ def test_a_sweep_keeps_the_tasks_that_one_amendment_would_keep(tmp_path: Path) -
     assert place.call("replay", "--check").code == 0
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("change", ["verify", "n"])
-def test_an_attempt_under_way_goes_on_where_its_verdict_alone_changes(
-    tmp_path: Path, change: str
-) -> None:
-    """Else it is stopped, and the stage computed from the new values."""
+def test_running_attempt_continues_if_only_its_check_changes(tmp_path: Path, change: str) -> None:
+    """If a parameter changes, the attempt is stopped and the stage runs again."""
     command = f"until [ -e {tmp_path}/go ]; do sleep 0.1; done; echo $WFCTL_PARAM_n > out.txt"
     values = {"command": command, "verify": "true", "n": 1, "expected_seconds": 900}
     stage = {"id": "stage-1", "name": "One", "outputs": ["stage-1/out.txt"], "parameters": values}
@@ -74,7 +73,7 @@ def test_an_attempt_under_way_goes_on_where_its_verdict_alone_changes(
 
 
 def edited_of(place: Any, tmp_path: Path) -> str:
-    """Write the plan of a workflow as it stands, with another value in its first stage."""
+    """Write the current plan of a workflow with a changed value in its first stage."""
     document = json.loads((place.path / "workflow-state.json").read_text())
     kept = ("id", "name", "depends_on", "inputs", "outputs", "parameters", "backend",
             "success_criteria")  # fmt: skip
@@ -86,8 +85,10 @@ def edited_of(place: Any, tmp_path: Path) -> str:
     return str(write_plan(tmp_path, {**plan, "stages": stages}, "edited.json"))
 
 
-def test_a_key_signs_a_plan_that_is_applied(signed: Signed, keys: Keys, tmp_path: Path) -> None:
-    """Without one it waits; the key of a stranger agrees to nothing."""
+def test_applied_plan_is_signed_by_an_allowed_key(
+    signed: Signed, keys: Keys, tmp_path: Path
+) -> None:
+    """The key of a stranger is refused, and the plan stays the same."""
     file = edited_of(signed, tmp_path)
     line = ("plan", "apply", file, "--reason", "r")
     assert signed.call(*line, "--key", str(keys.stranger)).code != 0
@@ -120,7 +121,7 @@ UNFIT: dict[str, tuple[Edit, str]] = {
         ),
         "status",
     ),
-    "a stage of its own": (lambda data: data.update(stage="stage-1"), "names no stage"),
+    "a stage of its own": (lambda data: data.update(stage="stage-1"), "must not name a stage"),
     "nothing": (lambda data: data.update(rewired={}), "at least one field"),
     "another shape": (lambda data: data["rewired"].update({"stage-1": {"name": 3}}), ""),
 }
@@ -128,8 +129,8 @@ UNFIT: dict[str, tuple[Edit, str]] = {
 
 @pytest.mark.forged
 @pytest.mark.parametrize("what", UNFIT)
-def test_a_raw_row_of_the_type_takes_no_effect(what: str, tmp_path: Path) -> None:
-    """It is shown with the reason, or set aside; no approval of it changes anything."""
+def test_forged_plan_change_has_no_effect(what: str, tmp_path: Path) -> None:
+    """The row is shown with a reason or ignored, and it cannot be approved."""
     edit, why = UNFIT[what]
     stage = {"id": "stage-1", "name": "One", "parameters": {"command": "true", "n": 1}}
     place = begun(tmp_path, stage)

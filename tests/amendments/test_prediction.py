@@ -1,4 +1,4 @@
-"""What an impact predicts is what happens, on any graph in any situation."""
+"""The predicted impact equals the actual effects, for random workflows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from lifecycle.errors import LifecycleError
 from lifecycle.payload import models as p
 from lifecycle.payload.models import Payload
-from lifecycle.rules.decide import after, decide
+from lifecycle.rules.decide import decide, state_after
 from lifecycle.rules.impact import impact_of
 from lifecycle.state.status import ACTIVE, FINISHED, Status
 from lifecycle.state.workflow import Stage, Workflow
@@ -21,7 +21,7 @@ PROOF: dict[str, Any] = {"policy": "trust"}
 
 @st.composite
 def plans(draw: st.DrawFn) -> dict[str, Any]:
-    """Draw a plan whose stages depend on any earlier ones."""
+    """Draw a plan whose stages depend on earlier stages."""
     size = draw(st.integers(1, 7))
     stages = []
     for number in range(1, size + 1):
@@ -33,18 +33,18 @@ def plans(draw: st.DrawFn) -> dict[str, Any]:
 
 @st.composite
 def situations(draw: st.DrawFn) -> Workflow:
-    """Draw a workflow that was driven some way, stage after stage."""
+    """Draw a workflow with stages of different statuses."""
     state = s.given(plan=draw(plans()))
     ends = [Status.COMPLETED] * 4 + [Status.RUNNING, Status.POST_PROCESSING, Status.FAILED]
     for id_ in state.stages:
         if state.stages[id_].status is Status.READY and draw(st.integers(0, 5)):
             for command in s.through(id_, draw(st.sampled_from(ends))):
-                state = after(state, decide(state, command, s.AT), s.AT)
+                state = state_after(state, decide(state, command, s.AT), s.AT)
     return state
 
 
 def proposals(state: Workflow) -> st.SearchStrategy[Payload]:
-    """Draw any amendment of any stage."""
+    """Draw an amendment of any stage."""
     stage = st.sampled_from(list(state.stages))
     names = st.sampled_from(["x", "time_limit", "expected_seconds"])
     change = names.map(lambda name: {"parameters": {name: {"new": 60}}})
@@ -69,19 +69,19 @@ def _just(values: dict[str, Any]) -> dict[str, Any]:
 
 
 @given(st.data())
-def test_what_is_predicted_happens_and_nothing_else(data: st.DataObject) -> None:
-    """Invalidated, stopped and kept stages are those of the impact that was shown."""
+def test_predicted_impact_equals_the_actual_effects(data: st.DataObject) -> None:
+    """Invalidated, stopped and kept stages are compared."""
     before = data.draw(situations())
     proposal = data.draw(proposals(before))
     try:
-        proposed = after(before, decide(before, proposal, s.AT), s.AT)
+        proposed = state_after(before, decide(before, proposal, s.AT), s.AT)
     except LifecycleError:
         return
     amendment = proposed.pending_amendments[0]
     predicted = impact_of(proposed, amendment)
     approval = p.AmendmentApproved(amendment=amendment.id, proof=PROOF)
     events = decide(proposed, approval, s.AT)
-    new = after(proposed, events, s.AT)
+    new = state_after(proposed, events, s.AT)
     assert set(predicted.invalidated) == {
         e.stage for e in events if isinstance(e, p.StageInvalidated)
     }
@@ -107,30 +107,30 @@ def _only_what_was_said(before: Workflow, new: Workflow, predicted: Any) -> None
 
 
 def _approved(data: st.DataObject) -> Workflow | None:
-    """Draw a situation and an amendment, and return the state that its approval leaves."""
+    """Draw a workflow and an amendment, and return the state after its approval."""
     before = data.draw(situations())
     try:
-        proposed = after(before, decide(before, data.draw(proposals(before)), s.AT), s.AT)
+        proposed = state_after(before, decide(before, data.draw(proposals(before)), s.AT), s.AT)
     except LifecycleError:
         return None
     id_ = proposed.pending_amendments[0].id
     approval = p.AmendmentApproved(amendment=id_, proof=PROOF)
-    return after(proposed, decide(proposed, approval, s.AT), s.AT)
+    return state_after(proposed, decide(proposed, approval, s.AT), s.AT)
 
 
 @given(st.data())
-def test_no_stage_is_left_without_an_accepted_way_on(data: st.DataObject) -> None:
-    """Driven by what the state calls for alone, everything ends, and no good job has to fail."""
+def test_workflow_can_be_finished_after_any_amendment(data: st.DataObject) -> None:
+    """Each stage has an allowed next step until all stages have ended."""
     state = _approved(data)
     while state is not None and not state.is_finished:
         steps = [way for stage in state.stages.values() if (way := _way_on(state, stage))]
         assert steps, {stage.id: stage.status for stage in state.stages.values()}
         for command in steps[0]:
-            state = after(state, decide(state, command, s.AT), s.AT)
+            state = state_after(state, decide(state, command, s.AT), s.AT)
 
 
 def _way_on(state: Workflow, stage: Stage) -> list[Payload]:
-    """Return what a stage calls for; nothing if it waits for another."""
+    """Return the next commands of a stage, or nothing if it waits for another stage."""
     newest = stage.attempts[-1].id if stage.attempts else "none"
     following = f"att-{len(stage.attempts) + 1:04d}"
     gone = [id_ for id_ in stage.depends_on if state.stages[id_].status is Status.SKIPPED]
@@ -158,8 +158,8 @@ def _amended(state: Workflow, stage: Stage, changes: dict[str, Any]) -> list[Pay
 
 
 @given(st.data())
-def test_an_approved_change_reaches_every_dependent(data: st.DataObject) -> None:
-    """No completed stage is left that depends, however far, on one that is to run again."""
+def test_approved_change_reaches_all_dependents(data: st.DataObject) -> None:
+    """No stage with a result depends on a stage that runs again."""
     new = _approved(data)
     if new is None:
         return

@@ -1,4 +1,4 @@
-"""What may be proposed, and what is recorded of it."""
+"""Proposals: which changes are allowed, and what is recorded."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 from tests.amendments.support import LONGER, Place
 
 
-def test_a_proposal_records_old_and_new_and_changes_nothing(trusted: Place) -> None:
-    """The old value is the one of the state it was proposed on."""
+def test_proposal_records_old_and_new_value(trusted: Place) -> None:
+    """The plan itself stays the same."""
     before = trusted.definition()
     answer = trusted.propose(*LONGER)
     assert answer["amendment"]["id"] == "amend-1"
@@ -20,23 +20,23 @@ def test_a_proposal_records_old_and_new_and_changes_nothing(trusted: Place) -> N
     assert "Amendment proposed: amend-1 (parameter_change, stage-1)" in trusted.log()
 
 
-def test_a_deep_path_is_recorded_at_its_key(trusted: Place) -> None:
-    """Field and key are the finest place that a record names."""
+def test_nested_value_is_recorded_at_its_top_level_key(trusted: Place) -> None:
+    """The old and the new object are recorded."""
     words = ("--set", "parameters.resource_overrides.cpu=4", "--reason", "faster")
     answer = trusted.propose("--stage", "stage-2", *words)
     change = {"old": {"cpu": 1}, "new": {"cpu": 4}}
     assert answer["amendment"]["changes"] == {"parameters": {"resource_overrides": change}}
 
 
-def test_a_new_key_has_no_old_and_one_taken_away_no_new(trusted: Place) -> None:
-    """What was not there is not recorded as null."""
+def test_added_and_removed_keys_have_only_one_value(trusted: Place) -> None:
+    """A missing value is not recorded as null."""
     words = ("--set", "parameters.seed=null", "--unset", "parameters.n", "--reason", "r")
     changes = trusted.propose("--stage", "stage-1", *words)["amendment"]["changes"]
     assert changes == {"parameters": {"seed": {"new": None}, "n": {"old": 1}}}
 
 
-def test_a_file_proposes_as_the_options_do(trusted: Place, tmp_path: Path) -> None:
-    """With the names of the options, or changes as they are recorded."""
+def test_proposal_can_be_read_from_a_file(trusted: Place, tmp_path: Path) -> None:
+    """The file has the names of the options or a recorded change."""
     file = tmp_path / "proposal.json"
     change = {"success_criteria": {"old": "", "new": "drift below 1e-3"}}
     file.write_text(json.dumps({"stage": "stage-1", "reason": "unclear", "changes": change}))
@@ -45,14 +45,29 @@ def test_a_file_proposes_as_the_options_do(trusted: Place, tmp_path: Path) -> No
     assert answer["amendment"]["changes"] == change
 
 
-def test_an_old_value_that_is_not_so_is_a_conflict(trusted: Place, tmp_path: Path) -> None:
-    """Somebody looked at another state: exit 4, nothing recorded."""
+def test_wrong_old_value_is_a_conflict(trusted: Place, tmp_path: Path) -> None:
+    """The exit code is 4, and nothing is recorded."""
     file = tmp_path / "proposal.json"
     change = {"parameters": {"n": {"old": True, "new": 2}}}
     file.write_text(json.dumps({"stage": "stage-1", "reason": "r", "changes": change}))
     answer = trusted.json("amend", "propose", "--from", str(file))
     assert (answer.code, answer.error["code"]) == (4, "stale_amendment")
     assert answer.error["data"] == {"place": "parameters.n", "expected": "true", "found": "1"}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--set", "mandates.m.amendments=1000"),
+        ("--set", "parameters.n=3", "--set", "session_config.pin=scripts"),
+        ("--unset", "mandates.m"),
+    ],
+)
+def test_workflow_field_is_refused_for_a_stage(trusted: Place, words: tuple[str, ...]) -> None:
+    """The refusal suggests to omit --stage."""
+    answer = trusted.json("amend", "propose", "--stage", "stage-1", *words, "--reason", "r")
+    assert answer.error["code"] == "invalid_amendment"
+    assert "leave --stage out" in answer.error["message"]
 
 
 REFUSED = {
@@ -79,21 +94,21 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("words", REFUSED.values(), ids=REFUSED)
-def test_what_no_amendment_may_do_is_refused(trusted: Place, words: tuple[str, ...]) -> None:
-    """By the rules: exit 5, and nothing is recorded."""
+def test_forbidden_amendment_is_refused(trusted: Place, words: tuple[str, ...]) -> None:
+    """The exit code is 5, and nothing is recorded."""
     version = trusted.version()
     answer = trusted.json("amend", "propose", *words, "--reason", "r")
     assert (answer.code, answer.error["code"]) == (5, "invalid_amendment"), answer
     assert trusted.version() == version
 
 
-def test_a_proposal_without_a_reason_is_no_proposal(trusted: Place) -> None:
-    """Someone will ask why."""
+def test_proposal_requires_a_reason(trusted: Place) -> None:
+    """Without --reason, the exit code is 2."""
     assert trusted.call("amend", "propose", *LONGER[:4]).code == 2
 
 
-def test_nothing_is_dispatched_while_a_proposal_waits(trusted: Place) -> None:
-    """Exit 6, until somebody decides; a rejection changes nothing and lets work go on."""
+def test_pending_proposal_blocks_the_dispatch(trusted: Place) -> None:
+    """A rejection changes nothing and ends the block."""
     before = trusted.definition()
     trusted.propose(*LONGER)
     assert trusted.call("dispatch", "stage-1", "--dry-run").code == 6
@@ -103,8 +118,8 @@ def test_nothing_is_dispatched_while_a_proposal_waits(trusted: Place) -> None:
     assert "Amendment rejected: amend-1" in trusted.log()
 
 
-def test_a_dry_run_shows_the_impact_and_writes_nothing(trusted: Place) -> None:
-    """Outputs that will be kept, stages that become invalid, time that is thrown away."""
+def test_dry_run_shows_the_impact(trusted: Place) -> None:
+    """The impact has kept outputs, invalid stages and lost time; nothing is recorded."""
     trusted.finish("stage-1", "stage-2")
     version = trusted.version()
     said = trusted.propose(*LONGER, "--dry-run")
@@ -117,8 +132,8 @@ def test_a_dry_run_shows_the_impact_and_writes_nothing(trusted: Place) -> None:
     assert trusted.version() == version
 
 
-def test_one_change_of_several_stages_is_proposed_and_decided_at_once(trusted: Place) -> None:
-    """Each stage that is named has its proposal, in one append, and one command decides."""
+def test_one_change_can_be_proposed_for_several_stages(trusted: Place) -> None:
+    """Each stage gets its own proposal, and one command approves all."""
     answer = trusted.propose(
         "--stage", "stage-1", "--stage", "stage-2", "--set", "parameters.n=7", "--reason", "r"
     )
@@ -128,53 +143,53 @@ def test_one_change_of_several_stages_is_proposed_and_decided_at_once(trusted: P
     assert (found["stage-1"]["n"], found["stage-2"]["n"]) == (7, 7)
 
 
-def test_a_path_may_begin_with_its_stage(trusted: Place) -> None:
-    """As it is spelt in `blame`."""
+def test_path_may_start_with_its_stage(trusted: Place) -> None:
+    """The path has the form that `blame` uses."""
     answer = trusted.propose("--set", "stage-1.parameters.n=7", "--reason", "r")
     assert answer["amendment"]["stage"] == "stage-1"
     assert answer["amendment"]["changes"] == {"parameters": {"n": {"old": 1, "new": 7}}}
 
 
-def test_several_proposals_are_rejected_at_once(trusted: Place) -> None:
-    """All or none."""
+def test_several_proposals_can_be_rejected_together(trusted: Place) -> None:
+    """One command rejects all named proposals."""
     trusted.propose("--stage", "stage-1", "--set", "parameters.n=7", "--reason", "r")
     trusted.propose("--stage", "stage-2", "--set", "parameters.n=7", "--reason", "r")
     trusted.done("amend", "reject", "amend-1", "amend-2", "--reason", "no")
     assert {one["status"] for one in trusted.done("amend", "list")} == {"rejected"}
 
 
-def test_a_number_keeps_the_type_of_what_it_replaces(trusted: Place) -> None:
-    """A whole number stays one; where the type changes, that is said."""
+def test_number_keeps_its_type(trusted: Place) -> None:
+    """A whole number stays a whole number, and a changed type causes a warning."""
     trusted.propose("--stage", "stage-1", "--set", "parameters.n=1e1", "--reason", "r")
     change = trusted.done("amend", "list")[0]["changes"]["parameters"]["n"]
     assert (change["new"], type(change["new"])) == (10, int)
     said = trusted.call(
         "amend", "propose", "--stage", "stage-1", "--set", "parameters.n=ten", "--reason", "r"
     )
-    assert "parameters.n was a whole number (1) and becomes text ('ten')" in said.err
+    assert "parameters.n changes from a whole number (1) to text ('ten')" in said.err
 
 
-def test_agreeing_twice_gets_round_nothing(trusted: Place) -> None:
-    """A second approval is refused, and is no attempt to get round consent."""
+def test_repeated_approval_is_no_bypass(trusted: Place) -> None:
+    """The second approval is refused but not listed by the audit."""
     trusted.propose("--stage", "stage-1", "--set", "parameters.n=7", "--reason", "r")
     trusted.approve("amend-1")
     assert trusted.call("amend", "approve", "amend-1").code == 5
     assert trusted.call("audit", "bypasses").code == 0
 
 
-def test_a_slip_is_said_before_it_is_proposed(trusted: Place) -> None:
-    """A name near another, and a text that looks like the number it replaces; also from a file."""
+def test_likely_mistakes_cause_a_warning(trusted: Place) -> None:
+    """A misspelt parameter and a number written as a string are reported."""
     said = trusted.call(
         "amend", "propose", "--stage", "stage-1", "--dry-run", "--reason", "r",
         "--set", "parameters.comand=x", "--set", 'parameters.n="2"',
     )  # fmt: skip
     assert said.code == 0
-    assert "stage-1.parameters.comand is a new parameter; did you mean command?" in said.err
-    assert "parameters.n was a whole number (1) and becomes text ('2')" in said.err
+    assert "comand is a new parameter; did you mean parameters.command?" in said.err
+    assert "parameters.n changes from a whole number (1) to text ('2')" in said.err
     file = trusted.path / "change.json"
     change = {"parameters": {"n": {"old": 1, "new": "2"}}}
     file.write_text(json.dumps({"stage": "stage-1", "reason": "r", "changes": change}))
-    assert "becomes text ('2')" in trusted.call("amend", "propose", "--from", str(file)).err
+    assert "to text ('2')" in trusted.call("amend", "propose", "--from", str(file)).err
 
 
 @pytest.mark.parametrize(
@@ -188,10 +203,10 @@ def test_a_slip_is_said_before_it_is_proposed(trusted: Place) -> None:
         ("from_round", "2", "from_round: expected a whole number"),
     ],
 )
-def test_a_field_of_a_file_that_is_of_another_kind_is_named(
+def test_wrong_type_in_a_proposal_file_is_refused(
     trusted: Place, tmp_path: Path, field: str, value: object, said: str
 ) -> None:
-    """It is refused as a slip of the caller, with the field."""
+    """The message names the field and the expected type."""
     known = {"stage": "stage-1", "set": {"parameters.n": 2}, "reason": "It is short."}
     file = tmp_path / "asked.json"
     file.write_text(json.dumps({**known, field: value}))

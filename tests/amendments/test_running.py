@@ -1,4 +1,4 @@
-"""Real jobs that an approved amendment supersedes, and stages that run again."""
+"""Real jobs that an amendment supersedes, and stages that run again."""
 
 from __future__ import annotations
 
@@ -34,27 +34,27 @@ SHORTER = ("--stage", "stage-1", "--set", "parameters.seconds=0", "--reason", "t
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
-    """Make a workflow whose job takes minutes, without tmux."""
+    """Create a workflow with a long job, without tmux."""
     monkeypatch.setattr("reconciler.host.processes.is_installed", lambda *_: False)
     return make(tmp_path / "root", "--consent", "trust", plan=PLAN)
 
 
 def at_work(place: Place) -> bool:
-    """Say whether a process works below the root, or a monitor holds its lock."""
-    inside = processes.below(processes.census(), place.path)
+    """Return whether a process runs below the root, or a monitor holds its lock."""
+    inside = processes.find_tenants_below(processes.list_tenants(), place.path)
     return bool(inside) or bool(is_held(place.path / "stage-1/.monitor.lock"))
 
 
 def started(place: Place) -> None:
-    """Wait until the job has claimed its start."""
+    """Wait until the job has started."""
     deadline = time.monotonic() + 60
     while not list(place.path.glob("stage-1/.attempts/att-0001-*/job-*.started")):
         assert time.monotonic() < deadline
         time.sleep(0.05)
 
 
-def test_a_superseded_job_is_stopped_and_the_stage_runs_anew(place: Place) -> None:
-    """Monitor and job end with the approval; the new attempt computes with the new value."""
+def test_superseded_job_is_stopped_and_the_stage_runs_again(place: Place) -> None:
+    """The approval ends monitor and job, and the next attempt uses the new value."""
     place.done("dispatch", "stage-1")
     started(place)
     assert at_work(place)
@@ -68,10 +68,10 @@ def test_a_superseded_job_is_stopped_and_the_stage_runs_anew(place: Place) -> No
     assert place.call("replay", "--check").code == 0
 
 
-def test_what_an_approval_left_running_is_stopped_before_the_dispatch(
+def test_next_dispatch_stops_a_job_that_an_approval_left_running(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The approval died before it could stop anything: the next dispatch does."""
+    """If the approval died before the stop, the next dispatch stops the job."""
     place.done("dispatch", "stage-1")
     started(place)
     place.propose(*SHORTER)
@@ -83,10 +83,10 @@ def test_what_an_approval_left_running_is_stopped_before_the_dispatch(
     assert (place.path / "stage-1/out.txt").read_text() == "0\n"
 
 
-def test_nothing_is_dispatched_while_an_attempt_may_go_on_elsewhere(
+def test_attempt_on_another_host_blocks_the_dispatch(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another host's processes are not to be seen from here."""
+    """Processes on another host cannot be seen, so the attempt may still run."""
     fields = {"stage": "stage-1", "mode": "setsid", "root": str(place.path), "host": "elsewhere"}
     paths = {"work_dir": "w", "submission": "s", "wrapper": "x", "submission_sha256": "0" * 64}
     place.done("append", "attempt.started", "--data", json.dumps({**fields, **paths}))
@@ -98,8 +98,9 @@ def test_nothing_is_dispatched_while_an_attempt_may_go_on_elsewhere(
     assert place.json("dispatch", "stage-1").error["code"] == "not_stopped"
 
 
-def test_each_rerun_keeps_a_folder_of_its_own(place: Place) -> None:
-    """v1, then v2; what somebody put in the stage's folder is there in every run."""
+@pytest.mark.long
+def test_each_rerun_keeps_its_own_folder(place: Place) -> None:
+    """Results are kept as v1 and v2, and a user's file in the stage stays in place."""
     (place.path / "stage-1").mkdir()
     (place.path / "stage-1/notes.md").write_text("by hand")
     place.propose(*SHORTER)
@@ -113,8 +114,8 @@ def test_each_rerun_keeps_a_folder_of_its_own(place: Place) -> None:
     assert (place.path / "stage-1/notes.md").read_text() == "by hand"
 
 
-def test_a_submission_made_for_earlier_parameters_is_built_anew(place: Place) -> None:
-    """It is kept with the attempt before, never deleted."""
+def test_submission_for_old_parameters_is_replaced(place: Place) -> None:
+    """The old file is kept with the previous attempt."""
     (place.path / "stage-1").mkdir()
     (place.path / "stage-1/submission.json").write_text('{"made": "for 300 seconds"}')
     place.propose(*SHORTER)

@@ -1,4 +1,4 @@
-"""``wfctl consent setup``: a key, the signers' file and the policy, in one command."""
+"""``wfctl consent setup`` creates a key and a signers file, and sets the policy."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ APPROVE = "Approve? [y/n: not now] "
 
 
 def typed(answers: Sequence[tuple[str, str]], *line: str) -> tuple[int, str]:
-    """Call a command at a terminal of its own; type each answer once its question stands there."""
+    """Run a command at a terminal; type each answer when its question appears."""
     child, terminal = pty.fork()
     if child == 0:
         os.environ["PYTHONPATH"] = str(HERE)
@@ -33,7 +33,7 @@ def typed(answers: Sequence[tuple[str, str]], *line: str) -> tuple[int, str]:
             continue
         try:
             shown += os.read(terminal, 4096).decode(errors="replace")
-        except OSError:  # the other side is closed
+        except OSError:  # the command has ended
             break
         if left and left[0][0] in shown.rpartition("\n")[2]:
             os.write(terminal, left.pop(0)[1].encode())
@@ -44,12 +44,12 @@ def typed(answers: Sequence[tuple[str, str]], *line: str) -> tuple[int, str]:
 
 @pytest.fixture
 def place(tmp_path: Path) -> Place:
-    """A workflow with the usual policy."""
+    """Create a workflow under the default policy."""
     return make(tmp_path / "root")
 
 
-def test_one_command_leads_from_nothing_to_signatures(place: Place, tmp_path: Path) -> None:
-    """A key with a passphrase, which signs; without it nobody agrees any more."""
+def test_setup_creates_a_key_and_sets_the_policy(place: Place, tmp_path: Path) -> None:
+    """The key has a passphrase, and later approvals need its signature."""
     answers = [("passphrase", "correct horse\n"), ("again", "correct horse\n"), (APPROVE, "y\n")]
     code, shown = typed(
         answers, "--root", str(place.path), "consent", "setup", "--name", "pi@example.org"
@@ -73,10 +73,8 @@ def test_one_command_leads_from_nothing_to_signatures(place: Place, tmp_path: Pa
     assert place.document()["amendments"][1]["approved_by"] == "pi@example.org"
 
 
-def test_a_key_that_is_there_is_taken_and_one_without_passphrase_is_named(
-    place: Place, keys: Keys, tmp_path: Path
-) -> None:
-    """The warning says how it is mended; a second call asks nothing."""
+def test_setup_uses_an_existing_key(place: Place, keys: Keys, tmp_path: Path) -> None:
+    """A key without a passphrase causes a warning, and a second call asks nothing."""
     line = ("--root", str(place.path), "consent", "setup", "--key", str(keys.allowed))
     code, shown = typed([(APPROVE, "y\n")], *line)
     assert code == 0, shown
@@ -87,23 +85,23 @@ def test_a_key_that_is_there_is_taken_and_one_without_passphrase_is_named(
     assert len(signers.splitlines()) == 1
 
 
-def test_a_person_who_says_no_keeps_the_policy(place: Place, keys: Keys) -> None:
-    """The proposal waits on."""
+def test_declined_setup_keeps_the_policy(place: Place, keys: Keys) -> None:
+    """The proposal of the new policy stays open."""
     line = ("--root", str(place.path), "consent", "setup", "--key", str(keys.allowed))
     code, shown = typed([(APPROVE, "n\n")], *line)
     assert code == 6
-    assert "the policy stays terminal" in shown
+    assert "the consent policy is still terminal" in shown
 
 
-def test_an_agent_sets_nothing_up(place: Place, tmp_path: Path) -> None:
-    """It would make the key that agrees; nothing is written."""
+def test_agent_cannot_run_setup(place: Place, tmp_path: Path) -> None:
+    """An agent could create its own signing key, so nothing is written."""
     for words in ((), ("--actor", "agent:x"), ("--dry-run",)):
         assert place.call("consent", "setup", *words).code == 6
     assert not (tmp_path / "configuration/wfctl/signers").exists()
 
 
-def test_without_a_workflow_the_key_is_made_ready_for_one(tmp_path: Path, keys: Keys) -> None:
-    """It says how a workflow begins with it; a dry run writes nothing."""
+def test_setup_without_a_workflow_prepares_the_key(tmp_path: Path, keys: Keys) -> None:
+    """The output has the options for `init`, and a dry run writes nothing."""
     folder = tmp_path / "empty"
     folder.mkdir()
     line = ("--root", str(folder), "consent", "setup", "--key", str(keys.allowed))
@@ -116,7 +114,9 @@ def test_without_a_workflow_the_key_is_made_ready_for_one(tmp_path: Path, keys: 
 
 
 @pytest.mark.parametrize("name", ["a b", "a,b", "*", ""])
-def test_a_name_that_allows_many_is_refused(tmp_path: Path, keys: Keys, name: str) -> None:
-    """Before any key is made."""
+def test_name_that_matches_several_signers_is_refused(
+    tmp_path: Path, keys: Keys, name: str
+) -> None:
+    """Spaces, commas and wildcards are not allowed in the name."""
     line = ("--root", str(tmp_path), "--actor", "user:pi", "consent", "setup", "--name", name)
     assert call(*line, "--key", str(keys.allowed)).code == (2 if name else 0)

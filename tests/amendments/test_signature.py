@@ -1,4 +1,4 @@
-"""Under ``signature`` nothing but an allowed signer's signature changes what is defined."""
+"""Under the policy ``signature``, only a signature of an allowed signer changes the plan."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tests.amendments.support import LONGER, Keys, Place, canonical, sign
 from tests.cli.support import attempt_data, call
 
 
-def test_an_allowed_key_approves(signed: Place, keys: Keys) -> None:
-    """In one step; the signer's name is in the record."""
+def test_allowed_key_approves(signed: Place, keys: Keys) -> None:
+    """The amendment records the name of the signer."""
     signed.finish("stage-1")
     signed.propose(*LONGER)
     assert signed.approve("amend-1", "--key", str(keys.allowed))[0] == "amendment.approved"
@@ -26,15 +26,15 @@ def test_an_allowed_key_approves(signed: Place, keys: Keys) -> None:
     assert signed.bypasses() == []
 
 
-def test_a_signature_made_elsewhere_approves(signed: Place, keys: Keys, tmp_path: Path) -> None:
-    """What `show --statement` prints is signed with OpenSSH alone, as on another machine."""
+def test_signature_made_elsewhere_approves(signed: Place, keys: Keys, tmp_path: Path) -> None:
+    """The statement can be signed with OpenSSH alone, for example on another machine."""
     signed.propose(*LONGER)
     made = sign(statement(signed), keys.allowed, tmp_path)
     assert signed.approve("amend-1", "--signature", str(made))[0] == "amendment.approved"
 
 
-def test_the_statement_says_all_that_is_agreed_to(signed: Place) -> None:
-    """Amendment, workflow, head, impact and policy, in canonical JSON."""
+def test_statement_contains_everything_to_approve(signed: Place) -> None:
+    """It has the amendment, the head, the impact and the policy, in canonical JSON."""
     signed.propose(*LONGER)
     text = statement(signed)
     said = json.loads(text)
@@ -45,12 +45,12 @@ def test_the_statement_says_all_that_is_agreed_to(signed: Place) -> None:
 
 
 @pytest.mark.parametrize("form", [1, 2])
-def test_an_approval_signed_in_an_older_form_goes_on_to_count(
+def test_approval_of_an_older_statement_form_stays_valid(
     signed: Place, keys: Keys, tmp_path: Path, form: int
 ) -> None:
-    """Older logs hold statements of an impact that let go on what was under way downstream.
+    """Older statements have an impact without stopped downstream attempts.
 
-    The first ones hold its digest alone, and no files.
+    Statements of the first form have only the digest of the impact and no scripts.
     """
     signed.finish("stage-1")
     signed.done("append", "attempt.started", "--data", attempt_data("stage-2"))
@@ -63,7 +63,7 @@ def test_an_approval_signed_in_an_older_form_goes_on_to_count(
         "outdated": ["stage-2"],
         "kept": {"stage-1": "stage-1.v1"},
     }
-    said |= {"form": 2, "impact": impact}
+    said |= {"form": 2, "impact": impact, "scripts": {}}
     if form == 1:
         said = {key: value for key, value in said.items() if key not in ("form", "scripts")}
         said["impact"] = digest_of(canonical(impact))
@@ -77,16 +77,17 @@ def test_an_approval_signed_in_an_older_form_goes_on_to_count(
     assert signed.bypasses() == []
 
 
-def test_an_approval_of_the_third_form_stops_for_a_verdict_too(
+def test_approval_of_the_third_statement_form_stays_valid(
     signed: Place, keys: Keys, tmp_path: Path
 ) -> None:
-    """It was signed so, and goes on to count; with another impact it does not."""
+    """In this form, a changed check still stops the running attempt."""
     signed.done("append", "attempt.started", "--data", attempt_data("stage-1"))
     signed.propose("--stage", "stage-1", "--set", "parameters.verify=true", "--reason", "so")
     said = json.loads(statement(signed))
     assert (said["form"], said["impact"]["stopped"]) == (4, {})
     stopped = {"stopped": {"stage-1": "att-0001"}, "kept": {"stage-1": "stage-1.v1"}}
-    text = canonical({**said, "form": 3, "impact": {**said["impact"], **stopped}})
+    impact = {**said["impact"], **stopped}
+    text = canonical({**said, "form": 3, "impact": impact, "scripts": {}})
     made = {**proof(text, sign(text, keys.allowed, tmp_path)), "form": 3}
     data = {key: value for key, value in APPROVAL.items() if key != "scripts"}
     signed.write_row("amendment.approved", {**data, "proof": made})
@@ -94,8 +95,8 @@ def test_an_approval_of_the_third_form_stops_for_a_verdict_too(
     assert signed.bypasses() == []
 
 
-def test_a_strangers_key_is_refused(signed: Place, keys: Keys) -> None:
-    """Exit 6; the attempt is in the audit."""
+def test_key_of_a_stranger_is_refused(signed: Place, keys: Keys) -> None:
+    """The exit code is 6, and the audit lists the attempt."""
     signed.propose(*LONGER)
     before = signed.definition()
     answer = signed.json("amend", "approve", "amend-1", "--key", str(keys.stranger))
@@ -104,10 +105,10 @@ def test_a_strangers_key_is_refused(signed: Place, keys: Keys) -> None:
     assert [b["kind"] for b in signed.bypasses()] == ["refused"]
 
 
-def test_a_signature_on_an_earlier_head_is_a_conflict(
+def test_signature_for_an_earlier_head_is_a_conflict(
     signed: Place, keys: Keys, tmp_path: Path
 ) -> None:
-    """The workflow moved on: exit 4, nothing written."""
+    """If the log has newer events, the exit code is 4."""
     signed.propose(*LONGER)
     made = sign(statement(signed), keys.allowed, tmp_path)
     signed.done("note", "meanwhile")
@@ -117,8 +118,8 @@ def test_a_signature_on_an_earlier_head_is_a_conflict(
     assert signed.version() == version
 
 
-def test_append_takes_no_signature_however_good(signed: Place, keys: Keys, tmp_path: Path) -> None:
-    """The agent's way in never carries consent, from a file of lines neither."""
+def test_append_accepts_no_signature(signed: Place, keys: Keys, tmp_path: Path) -> None:
+    """Agents use `append`, so even a valid signature is refused there."""
     signed.propose(*LONGER)
     text = statement(signed)
     good = {**APPROVAL, "proof": proof(text, sign(text, keys.allowed, tmp_path))}
@@ -132,8 +133,8 @@ def test_append_takes_no_signature_however_good(signed: Place, keys: Keys, tmp_p
     assert [b["kind"] for b in signed.bypasses()] == ["refused"] * 4
 
 
-def test_a_hand_edited_file_changes_nothing(signed: Place) -> None:
-    """The log decides; the audit lists the edit, before and after a write comes across it."""
+def test_edited_state_file_changes_nothing(signed: Place) -> None:
+    """The audit lists the edit before and after the next write."""
     before = signed.definition()
     path = signed.path / "workflow-state.json"
     document = json.loads(path.read_text())
@@ -146,20 +147,20 @@ def test_a_hand_edited_file_changes_nothing(signed: Place) -> None:
     assert [b["kind"] for b in signed.bypasses()] == ["edited"]
 
 
-def test_a_policy_is_changed_by_consent_under_the_old_one(signed: Place, keys: Keys) -> None:
-    """Signed, the new policy holds; from there on it is the one that counts."""
+def test_policy_change_needs_consent_under_the_old_policy(signed: Place, keys: Keys) -> None:
+    """After the signed approval, the new policy applies."""
     signed.propose("--set", "consent=trust", "--reason", "alone now")
     assert signed.call("amend", "approve", "amend-1").code == 6
     signed.approve("amend-1", "--key", str(keys.allowed))
     signed.propose(*LONGER)
     signed.approve("amend-2")
     assert signed.document()["version"] == 3
-    assert "consent is by trust" in signed.call("status").out
+    assert "the consent policy is trust" in signed.call("status").out
 
 
 @pytest.mark.forged
-def test_a_policy_changed_without_consent_is_not_changed(signed: Place) -> None:
-    """A row that makes it trust, and one that trusts in it: neither counts."""
+def test_forged_policy_change_is_ignored(signed: Place) -> None:
+    """Approvals that rely on the forged policy are ignored as well."""
     signed.propose("--set", "consent=trust", "--reason", "quick")
     text = statement(signed)
     data = {**APPROVAL, "invalidated_stages": [], "proof": proof(text, policy="trust")}
@@ -185,7 +186,7 @@ def _own_signer(bodies: list[Row]) -> list[Row]:
 
 
 def _reordered(bodies: list[Row]) -> list[Row]:
-    """Approve before the note that stood before the approval."""
+    """Swap the approval with the event before it."""
     where = next(i for i, b in enumerate(bodies) if b["type"] == "amendment.approved")
     bodies[where - 1], bodies[where] = bodies[where], bodies[where - 1]
     return bodies
@@ -199,10 +200,10 @@ def _other_change(bodies: list[Row]) -> list[Row]:
 
 
 @pytest.mark.parametrize("edit", [_downgraded, _own_signer, _reordered, _other_change])
-def test_a_history_written_anew_loses_its_approvals(
+def test_rewritten_history_loses_its_approvals(
     edit: Callable[[list[Row]], list[Row]], signed: Place, keys: Keys
 ) -> None:
-    """With a right chain from the first event on: no approval counts, and the audit says so."""
+    """Even with a valid hash chain, no approval counts, and the audit reports the change."""
     before = signed.definition()
     signed.propose(*LONGER)
     signed.done("note", "meanwhile")
@@ -212,19 +213,17 @@ def test_a_history_written_anew_loses_its_approvals(
     assert {"altered"} < {b["kind"] for b in signed.bypasses()}
 
 
-def test_an_approval_is_refused_on_a_log_that_was_put_in_anothers_place(
-    signed: Place, keys: Keys
-) -> None:
-    """This login knows the first event of the log that it made here."""
+def test_approval_on_a_replaced_log_is_refused(signed: Place, keys: Keys) -> None:
+    """The user account has pinned the first event of the original log."""
     signed.propose(*LONGER)
     signed.edit_rows(_downgraded)
     answer = signed.json("amend", "approve", "amend-1")
     assert (answer.code, answer.error["code"]) == (6, "another_log")
-    assert "the one that this login pinned" in answer.error["message"]
+    assert "the log that your user account pinned" in answer.error["message"]
 
 
-def test_a_forged_fold_is_not_believed(signed: Place) -> None:
-    """A kept copy of the state is a row like others: under signature the events alone count."""
+def test_forged_stored_state_is_ignored(signed: Place) -> None:
+    """Under the policy signature, the state is computed from the events alone."""
     from lifecycle.fold.evolve import REDUCER
     from service.reading import stream_log
 
@@ -250,7 +249,7 @@ def test_a_forged_fold_is_not_believed(signed: Place) -> None:
 
 
 def folded(place: Place) -> Any:
-    """Return the state of the workflow as an object."""
+    """Return the state of the workflow, computed from all events."""
     from cli.frame.workspace import SCHEMA
     from eventstore.sqlite.store import open_store
     from service.reading.log import WorkflowLog
@@ -264,17 +263,15 @@ def folded(place: Place) -> Any:
         store.close()
 
 
-def test_a_time_long_past_is_read_with_the_approvals_of_the_whole_log(
-    signed: Place, keys: Keys
-) -> None:
-    """``--at`` a time judges an approval where it stands, not among what happened by then."""
+def test_state_at_a_time_uses_the_approvals_of_the_whole_log(signed: Place, keys: Keys) -> None:
+    """With ``--at`` and a time, an approval is judged at its own position in the log."""
     signed.propose(*LONGER)
     signed.approve("amend-1", "--key", str(keys.allowed))
     assert signed.done("replay", "--at", "2100-01-01")["version"] == 2
 
 
-def test_signature_needs_signers(tmp_path: Path) -> None:
-    """A policy that nobody can meet is refused at init."""
+def test_signature_policy_requires_signers(tmp_path: Path) -> None:
+    """`init --consent signature` without signers is a usage error."""
     from tests.cli.support import write_plan
 
     answer = call(
@@ -283,10 +280,10 @@ def test_signature_needs_signers(tmp_path: Path) -> None:
     assert answer.code == 2
 
 
-def test_a_log_that_was_not_pinned_here_is_said_every_time(
+def test_unpinned_log_causes_a_warning(
     signed: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another login's first look at it is on trust."""
+    """Another user account sees the warning with every status."""
     assert "pinned" not in signed.call("status").out
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "another"))
     assert "has not pinned this log" in signed.call("status").out

@@ -1,4 +1,4 @@
-"""Under ``terminal`` a person types the answer, after the impact was shown."""
+"""Under the policy ``terminal``, a person approves by typing an answer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def place(tmp_path: Path) -> Place:
-    """Make a workflow with the usual policy, one stage done, and a proposal."""
+    """Create a workflow under the default policy, with a completed stage and a proposal."""
     found = make(tmp_path / "root")
     found.finish("stage-1")
     found.propose(*LONGER)
@@ -24,12 +24,12 @@ def place(tmp_path: Path) -> Place:
 
 
 def at_terminal(place: Place, answer: str, *words: str) -> tuple[int, str]:
-    """Approve at a terminal of its own, typing the answer once the question stands there."""
+    """Approve at a terminal, and type the answer when the question appears."""
     return answered(answer, "--root", str(place.path), "amend", "approve", "amend-1", *words)
 
 
-def test_a_person_is_shown_everything_and_agrees(place: Place) -> None:
-    """Amendment, reason, impact, then the question; y applies it."""
+def test_person_sees_the_amendment_and_approves(place: Place) -> None:
+    """The output has the changes, the reason and the impact before the question."""
     code, shown = at_terminal(place, "y\n")
     assert code == 0, shown
     lines = shown.splitlines()
@@ -40,8 +40,8 @@ def test_a_person_is_shown_everything_and_agrees(place: Place) -> None:
         "Changes:",
         "  parameters.n: 1 -> 2",
     ]
-    assert lines[5].startswith("Impact: invalidates stage-1; also affects stage-2, stage-3; keeps")
-    assert lines[6].startswith("Computed again: stage-1 (took ")
+    assert lines[5].startswith("Impact: invalidates stage-1; also affects stage-2, stage-3; moves")
+    assert lines[6].startswith("Runs again from the start: stage-1 (the last run took ")
     assert lines[7].startswith("Approve? [y/n: not now] ")
     assert place.document()["version"] == 2
     plan, record = place.done("audit", "amendments")
@@ -49,8 +49,8 @@ def test_a_person_is_shown_everything_and_agrees(place: Place) -> None:
     assert (record["state"], record["policy"]) == ("approved", "terminal")
 
 
-def test_a_person_who_says_no_decides_nothing_yet(place: Place) -> None:
-    """The proposal waits on; how it is rejected is said."""
+def test_answer_no_decides_nothing(place: Place) -> None:
+    """The proposal stays open, and the output names the command to reject it."""
     before = place.definition()
     code, told = at_terminal(place, "n\n")
     assert code == 6
@@ -59,8 +59,8 @@ def test_a_person_who_says_no_decides_nothing_yet(place: Place) -> None:
     assert place.done("amend", "list")[1]["status"] == "proposed"
 
 
-def test_an_answer_that_is_none_leaves_it_open(place: Place) -> None:
-    """End of input is no decision."""
+def test_end_of_input_decides_nothing(place: Place) -> None:
+    """The amendment is still pending."""
     before = place.definition()
     code, _ = at_terminal(place, "\x04")
     assert code == 6
@@ -68,15 +68,15 @@ def test_an_answer_that_is_none_leaves_it_open(place: Place) -> None:
     assert place.done("status")["pending_amendments"] == ["amend-1"]
 
 
-def test_an_agent_at_a_terminal_is_refused_before_it_is_asked(place: Place) -> None:
-    """By --actor, or by the environment."""
+def test_agent_at_a_terminal_is_refused_without_a_question(place: Place) -> None:
+    """The option --actor marks the caller as an agent."""
     code, shown = at_terminal(place, "y\n", "--actor", "agent:helper")
     assert (code, "Approve?" in shown) == (6, False)
     assert place.document()["version"] == 1
 
 
-def test_a_process_without_a_terminal_is_refused(place: Place) -> None:
-    """A pipe that says y is not a person, whatever it calls itself."""
+def test_approval_through_a_pipe_is_refused(place: Place) -> None:
+    """Without a terminal, no caller counts as a person."""
     line = ("setsid", sys.executable, "-m", "cli.main", "--root", str(place.path))
     for words in (("--actor", "user:ada"), ("--actor", "agent:x"), ()):
         assert _piped((*line, "amend", "approve", "amend-1", *words)) == 6
@@ -93,8 +93,8 @@ def _piped(line: tuple[str, ...]) -> int:
     return done.returncode
 
 
-def test_an_agent_by_its_environment_is_refused(place: Place) -> None:
-    """WFCTL_ACTOR says so."""
+def test_agent_set_by_the_environment_is_refused(place: Place) -> None:
+    """The variable WFCTL_ACTOR marks the caller as an agent."""
     answer = wfctl(
         *("--root", str(place.path), "amend", "approve", "amend-1"),
         environ={"WFCTL_ACTOR": "agent:x"},
@@ -103,8 +103,8 @@ def test_an_agent_by_its_environment_is_refused(place: Place) -> None:
 
 
 @pytest.mark.forged
-def test_a_row_by_an_agent_does_not_count(place: Place) -> None:
-    """The fold holds what the prompt holds, as far as the row itself tells."""
+def test_forged_approval_of_an_agent_is_ignored(place: Place) -> None:
+    """The row has no proof, so the fold refuses it like the command does."""
     before = place.definition()
     data = {"amendment": "amend-1", "version": 2, "approved_by": "user", "proof": {}}
     place.write_row("amendment.approved", data)
@@ -112,8 +112,8 @@ def test_a_row_by_an_agent_does_not_count(place: Place) -> None:
     assert [b["kind"] for b in place.bypasses()] == ["ineffective"]
 
 
-def test_a_description_cannot_paint_over_the_question(place: Place) -> None:
-    """Control characters are spelled out."""
+def test_control_characters_in_a_reason_are_escaped(place: Place) -> None:
+    """A reason cannot overwrite the question on the screen."""
     place.done("amend", "reject", "amend-1")
     words = ("--stage", "stage-1", "--set", "name=B", "--reason", "\x1b[2Jharmless\nImpact: none")
     place.propose(*words)

@@ -1,4 +1,4 @@
-"""Hosts on this machine, each with a network and a name of its own, and a server they reach."""
+"""Simulate hosts on this machine with network namespaces, and a server that they can reach."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from typing import NamedTuple, Self
 from tests.cli.support import HERE, Answer
 from tests.need import need, need_programs, need_root
 
-# The namespace of hostnames is a process's, not a name's: each command begins in a new one.
+# A hostname namespace belongs to a process, so each command starts in a new namespace.
 _NAMED = (
     "import os, socket, sys; socket.sethostname(sys.argv[1]); os.execvp(sys.argv[2], sys.argv[2:])"
 )
 
 
 def ip(*arguments: str) -> None:
-    """Set up a part of the network."""
+    """Configure a part of the network."""
     subprocess.run(["ip", *arguments], check=True, capture_output=True)
 
 
 class Host(NamedTuple):
-    """A host of two: the server has `server` in its network, and nothing else is there."""
+    """A simulated host. `server` is the address of the server in the network of the host."""
 
     name: str
     network: str
@@ -45,13 +45,13 @@ class Host(NamedTuple):
         return Answer(done.returncode, done.stdout, done.stderr)
 
     def within(self) -> list[str]:
-        """Return what runs a command on this host."""
+        """Return the command prefix that runs a command on this host."""
         named = [sys.executable, "-c", _NAMED, self.name]
         return ["ip", "netns", "exec", self.network, "unshare", "--uts", *named]
 
 
 class Networks:
-    """The network of a server, and beside it one for each host; used as a context."""
+    """A context manager for the network of a server and one network for each host."""
 
     def __init__(self, *names: str) -> None:
         own = f"wfctl{os.getpid()}"
@@ -76,7 +76,7 @@ class Networks:
         return self
 
     def _join(self, host: Host) -> None:
-        """Make the host's network, with one cable to the server's."""
+        """Create the network of a host, with one connection to the network of the server."""
         ip("netns", "add", host.network)
         there = ("name", "eth0", "netns", host.network)
         ip("-n", self.server, "link", "add", host.name, "type", "veth", "peer", *there)
@@ -89,11 +89,11 @@ class Networks:
             ip("-n", network, "link", "set", end, "up")
 
     def within(self) -> Sequence[str]:
-        """Return what runs a command in the server's network."""
+        """Return the command prefix that runs a command in the network of the server."""
         return ("ip", "netns", "exec", self.server)
 
     def listen(self) -> str:
-        """Return the server's addresses."""
+        """Return the addresses of the server."""
         return ",".join(host.server for host in self.hosts)
 
     def _remove(self) -> None:

@@ -1,7 +1,7 @@
-"""What a command loads, by name: a process of its own says so.
+"""Record which modules each command loads, in a separate process.
 
-``python -m tests.cli.imports`` writes the lists anew. What is added to one is paid for at every
-call of the command; say in the commit why it is worth that.
+``python -m tests.cli.imports`` updates the lists. A new module slows down every call of the
+command, so give the reason in the commit message.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ READS: dict[str, list[str]] = {
     "why": ["why", "stage-2"],
     "rehydrate": ["rehydrate"],
 }
-#: Each with the models that it builds; a flat command (`lifecycle.payload.event_types`) needs none.
+#: Command → its line, and the event models that it builds. Flat event data need no model.
 WRITES: dict[str, tuple[list[str], list[str]]] = {
     "note": (["note", "hi"], []),
     "append": (["append", "note.logged", "--data", '{"text": "hi"}'], []),
@@ -42,7 +42,8 @@ WRITES: dict[str, tuple[list[str], list[str]]] = {
     ),
 }
 
-#: How often a command opens a file of its root; SQLite opens a database once for each connection.
+#: The number of times that a command opens each file of its root.
+#: SQLite opens a database once for each connection.
 OPENED: dict[str, dict[str, int]] = {
     "status": {
         "config.toml": 1,
@@ -54,7 +55,7 @@ OPENED: dict[str, dict[str, int]] = {
         "sync.json": 2,
         "workflow-state.json": 1,
     },
-    # The second connection reads; closed last, it spares the copy of the log into the database.
+    # The second connection only reads. If it closes last, the log is not copied into the database.
     "note": {
         ".wfctl": 1,
         "config.toml": 1,
@@ -70,9 +71,8 @@ OPENED: dict[str, dict[str, int]] = {
     },
 }
 
-#: Runs a command line, then reports which modules it loaded, which models of events were built, and
-#: which files of the root were opened. Modules that the interpreter loads before the program starts
-#: (a `sitecustomize`, as Debian's Python has it) are not reported.
+#: Runs a command line, and reports the loaded modules, built event models and opened files.
+#: Modules that the interpreter loads before the program starts are not reported.
 _PROGRAM = """
 import sys
 before = set(sys.modules)
@@ -100,7 +100,7 @@ with open(sys.argv[1], "w") as file:
 
 
 class Loaded:
-    """What one call of a command has loaded, built of the models of events, and opened."""
+    """The modules, event models and files of one call of a command."""
 
     def __init__(self, root: Path, line: list[str]) -> None:
         with tempfile.NamedTemporaryFile("r", encoding="utf-8") as answer:
@@ -115,11 +115,11 @@ class Loaded:
             said = json.load(answer)
         assert said["code"] == 0, done
         self.built: list[str] = said["built"]
-        #: Files of the root, and how often each was opened.
+        #: Files of the root, with the number of times that each was opened.
         self.opened = Counter(_plain(name, root) for name in said["opened"] if str(root) in name)
-        said["modules"].remove(LOADER)  # what stands there loads nothing
+        said["modules"].remove(LOADER)  # the stand-in module loads nothing itself
         self.packages = {name.partition(".")[0] for name in said["modules"]}
-        #: Modules of ours by their whole names, packages of others by their first.
+        #: Full names of wfctl modules, and top-level names of other packages.
         self.names = {
             name if name.partition(".")[0] in ROOMS else name.partition(".")[0]
             for name in said["modules"]
@@ -128,7 +128,7 @@ class Loaded:
 
 
 def _plain(opened: str, root: Path) -> str:
-    """Return the name of a file, also of one that is made under another name at first."""
+    """Return the name of a file, also if the file is created under a temporary name."""
     if opened == str(root):
         return "."
     name = opened.partition("?")[0].rpartition("/")[2]
@@ -137,14 +137,15 @@ def _plain(opened: str, root: Path) -> str:
 
 ROOMS = frozenset(
     {
-        "agents",
         "cli",
         "eventstore",
+        "extensions",
         "lifecycle",
         "migrations",
         "projections",
         "reconciler",
         "service",
+        "wfctl_eventstore",
         "wording",
     }
 )
@@ -152,12 +153,12 @@ _OF_PYTHON = sys.stdlib_module_names
 
 
 def lines() -> dict[str, list[str]]:
-    """Return the command lines by the names of their lists."""
+    """Return each command line by the name of its list."""
     return READS | {name: line for name, (line, _) in WRITES.items()}
 
 
 def a_root(folder: Path) -> Place:
-    """Make a workflow of two stages in a folder."""
+    """Create a workflow of two stages in a folder."""
     answer = call("--root", str(folder), "init", str(write_plan(folder)), "--consent", "trust")
     assert answer.code == 0, answer
     return Place(folder)

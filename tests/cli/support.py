@@ -1,4 +1,4 @@
-"""Calling wfctl as a caller would, and looking at what it left."""
+"""Call wfctl as a user does, and inspect the results."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PLAN: dict[str, Any] = {
 
 
 class Answer(NamedTuple):
-    """What one call gave back."""
+    """The exit code and the output of one call."""
 
     code: int
     out: str
@@ -40,19 +40,19 @@ class Answer(NamedTuple):
 
     @property
     def envelope(self) -> dict[str, Any]:
-        """Standard output as the one JSON document it must be."""
+        """Return standard output parsed as a single JSON document."""
         value: dict[str, Any] = json.loads(self.out)
         return value
 
     @property
     def data(self) -> Any:
-        """What the envelope of a success holds."""
+        """Return the data of a successful answer."""
         assert self.envelope["success"] is True, self.out
         return self.envelope["data"]
 
     @property
     def error(self) -> dict[str, Any]:
-        """What the envelope of a failure holds."""
+        """Return the error of a failed answer."""
         assert self.envelope["success"] is False, self.out
         found: dict[str, Any] = self.envelope["error"]
         return found
@@ -65,14 +65,14 @@ def wfctl(
     environ: Mapping[str, str] | None = None,
     within: float = 120,
 ) -> Answer:
-    """Call the real program in a process of its own, forked where its start does not matter."""
+    """Call the real program in a separate process, forked from a started one where possible."""
     environ = {**os.environ, "PYTHONPATH": str(HERE), **(environ or {})}
     done = forked.run(arguments, cwd=cwd, environ=environ, stdin=stdin, timeout=within)
     return Answer(done.returncode, done.stdout, done.stderr)
 
 
 def call(*arguments: str) -> Answer:
-    """Call the program in this process: the same code, without the start of a Python."""
+    """Call the program in this process, which saves the start of a Python interpreter."""
     out, err = io.StringIO(), io.StringIO()
     with redirect_stdout(out), redirect_stderr(err):
         code = run_line(list(arguments))
@@ -80,27 +80,27 @@ def call(*arguments: str) -> Answer:
 
 
 class Place:
-    """A workflow root and the words to work in it."""
+    """A workflow root, and methods to run commands in the root."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def call(self, *arguments: str) -> Answer:
-        """Call a command here, in this process."""
+        """Call a command in this root, within this process."""
         return call("--root", str(self.path), *arguments)
 
     def json(self, *arguments: str) -> Answer:
-        """Call a command here, in this process, for its JSON."""
+        """Call a command in this root with JSON output, within this process."""
         return self.call("-o", "json", *arguments)
 
     def done(self, *arguments: str) -> Any:
-        """Call a command here that must go well, and return its data."""
+        """Call a command in this root, check that it succeeds, and return its data."""
         answer = self.json(*arguments)
         assert answer.code == 0, answer
         return answer.data
 
     def version(self) -> int:
-        """Return the version the log stands at."""
+        """Return the current version of the log."""
         found: int = self.json("status").envelope["_meta"]["version"]
         return found
 
@@ -109,7 +109,7 @@ class Place:
         return [event["type"] for event in self.done("events", *arguments)]
 
     def log(self) -> str:
-        """Return what progress.log holds."""
+        """Return the content of progress.log."""
         return (self.path / "progress.log").read_text("utf-8")
 
     def notes(self) -> list[str]:
@@ -118,13 +118,13 @@ class Place:
 
 
 def agree(root: Path, key: Path | None = None) -> None:
-    """Agree to the plan of a workflow as a person does who types `init` at a terminal."""
-    from cli.frame.beginning import approved
+    """Approve the plan of a workflow, as a person who types `init` at a terminal does."""
+    from cli.frame.beginning import approve_typed_plan
     from eventstore.event import Actor
     from service.root.root import open_root
 
     found, _ = open_root(root, os.environ.get("WFCTL_DATABASE_URL"))
-    assert approved(found, Actor("user", "pi"), "wfctl init", key) is not None
+    assert approve_typed_plan(found, Actor("user", "pi"), "wfctl init", key) is not None
 
 
 def write_plan(folder: Path, plan: Any = None, name: str = "plan.json") -> Path:
@@ -135,7 +135,7 @@ def write_plan(folder: Path, plan: Any = None, name: str = "plan.json") -> Path:
 
 
 def tree(folder: Path) -> dict[str, str]:
-    """Return every file below a folder with the digest of its bytes, folders with a dash."""
+    """Return the digest of every file below a folder, and a dash for each folder."""
     return {
         str(path.relative_to(folder)): "-"
         if path.is_dir()
@@ -145,7 +145,7 @@ def tree(folder: Path) -> dict[str, str]:
 
 
 def attempt_data(stage: str = "stage-1", **more: Any) -> str:
-    """Return the data of an attempt's start, as JSON."""
+    """Return the data of an event `attempt.started` as JSON."""
     fields = {
         "stage": stage,
         "mode": "sync",

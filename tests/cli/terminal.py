@@ -1,4 +1,4 @@
-"""Calling wfctl at a terminal of its own, and typing the answer to its question."""
+"""Call wfctl at a pseudo-terminal, and type answers to its questions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ QUESTION = "Approve? [y/n: not now] "
 
 
 def answered(answer: str, *line: str) -> tuple[int, str]:
-    """Call a command, type the answer once the question stands there; return exit code and text."""
+    """Call a command, type the answer to its question, and return the exit code and output."""
     child, terminal = pty.fork()
     if child == 0:
         os.environ["PYTHONPATH"] = str(HERE)
@@ -28,7 +28,7 @@ def answered(answer: str, *line: str) -> tuple[int, str]:
 
 
 def answered_as(login: int, environ: Mapping[str, str], answer: str, *line: str) -> tuple[int, str]:
-    """Do so as another login, as by ``sudo -u``, which need not be able to read this program."""
+    """Call a command as another user, who need not be able to read this program."""
     child, terminal = pty.fork()
     if child == 0:
         from cli import main
@@ -60,19 +60,19 @@ def _typed(child: int, terminal: int, answer: str) -> tuple[int, str]:
 
 
 def typed(*line: str) -> None:
-    """Call a command as a person does who sits at a terminal; it must ask nothing and go well."""
+    """Call a command at a terminal, and check that it succeeds without a question."""
     code, shown = answered("", *line)
     assert code == 0, shown
 
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """The keyboard and the screen of a program that somebody sits at."""
+    """The keyboard and screen of a program at a pseudo-terminal."""
 
     terminal: int
 
     def type(self, keys: str, *, until: str) -> None:
-        """Press keys, and wait for a text on the screen; nothing else may end the wait."""
+        """Press keys, and wait until the screen shows the given text."""
         os.write(self.terminal, keys.encode())
         shown = _until(self.terminal, until, anywhere=True)
         assert until in shown, shown
@@ -80,7 +80,7 @@ class Keys:
 
 @contextmanager
 def at_a_terminal(*words: str, cwd: Path, environ: dict[str, str]) -> Iterator[Keys]:
-    """Start a program at a terminal of its own, and end it when nobody sits there any more."""
+    """Start a program at a pseudo-terminal, and kill it at the end of the context."""
     child, terminal = pty.fork()
     if child == 0:
         os.chdir(cwd)
@@ -94,7 +94,7 @@ def at_a_terminal(*words: str, cwd: Path, environ: dict[str, str]) -> Iterator[K
 
 
 def _until(terminal: int, end: str | None, *, anywhere: bool = False) -> str:
-    """Read until a text stands at the end, or anywhere, or until nobody writes any more."""
+    """Read until the output ends with a text, contains the text, or is closed."""
     shown, deadline = "", time.monotonic() + 60
     while end is None or not (end in shown if anywhere else shown.endswith(end)):
         assert time.monotonic() < deadline, shown
@@ -102,7 +102,7 @@ def _until(terminal: int, end: str | None, *, anywhere: bool = False) -> str:
             continue
         try:
             content = os.read(terminal, 4096)
-        except OSError:  # the other side is closed
+        except OSError:  # the other end is closed
             break
         if not content:
             break
@@ -111,7 +111,7 @@ def _until(terminal: int, end: str | None, *, anywhere: bool = False) -> str:
 
 
 def agreed_to(root: Path, *words: str) -> str:
-    """Call a command as a person does who says y to its question; return what was shown."""
+    """Call a command, answer `y` to its question, and return the output."""
     code, shown = answered("y\n", "--root", str(root), *words)
     assert code == 0, shown
     return shown

@@ -1,4 +1,4 @@
-"""One account of where a workflow stands: all who tell of it name the same, in the same words."""
+"""All commands describe the state of a workflow with the same items and the same words."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from cli.commands.serve import _of_root
-from cli.frame.sight import sight
 from cli.settings import Settings
-from pages.looking import looked
-from pages.render import parsed
-from pages.shelf import Shelf
-from pages.views import page_of
+from extensions.pages.command import _of_root
+from extensions.pages.looking import build_page_look
+from extensions.pages.render import parse_request
+from extensions.pages.shelf import Shelf
+from extensions.pages.sight import build_sight
+from extensions.pages.views import page_of
 from tests.cli.support import Place, call
 from tests.keeping.support import made, stage
 
@@ -26,12 +26,12 @@ Told = list[str]
 
 @pytest.fixture(autouse=True)
 def _own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """List the roots of this test alone."""
+    """Use a separate state folder, so that the list of roots contains only those of the test."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 
 
 def chain(folder: Path, second: str = "cat ../stage-1/a.txt > b.txt") -> Place:
-    """Return a workflow of two stages, the second of which reads a result of the first, run."""
+    """Return a completed workflow of two stages. The second stage reads a result of the first."""
     one = stage(1, "cat ../in.txt > a.txt", inputs=["in.txt"], outputs=["stage-1/a.txt"])
     two = stage(
         2, second, depends_on=["stage-1"], inputs=["stage-1/a.txt"], outputs=["stage-2/b.txt"]
@@ -43,18 +43,18 @@ def chain(folder: Path, second: str = "cat ../stage-1/a.txt > b.txt") -> Place:
 
 
 def propose(place: Place, stage_id: str) -> None:
-    """Propose another way to compute a stage."""
+    """Propose an amendment of a stage."""
     change = ("--set", "parameters.n=2", "--reason", "more")
     place.done("amend", "propose", "--stage", stage_id, *change)
 
 
 def nothing(folder: Path) -> Place:
-    """All is as it was recorded."""
+    """Return a workflow without open items."""
     return chain(folder)
 
 
 def stale_by_amendment(folder: Path) -> Place:
-    """What stage-2 rests on is computed anew, as a person agreed."""
+    """Return a workflow whose stage-2 is stale because of an approved amendment of stage-1."""
     place = chain(folder)
     propose(place, "stage-1")
     place.done("amend", "approve", "amend-1", "--actor", "user:me")
@@ -62,7 +62,7 @@ def stale_by_amendment(folder: Path) -> Place:
 
 
 def stale_by_result(folder: Path) -> Place:
-    """A result is another one, which stage-2 had read; the log knows it."""
+    """Return a workflow whose stage-2 is stale because a recorded result of stage-1 changed."""
     place = chain(folder)
     (place.path / "stage-1/a.txt").write_text("2\n")
     place.done("rehydrate")
@@ -70,21 +70,21 @@ def stale_by_result(folder: Path) -> Place:
 
 
 def stale_by_input(folder: Path) -> Place:
-    """An input from outside is another one."""
+    """Return a workflow whose external input changed."""
     place = chain(folder)
     (place.path / "in.txt").write_text("2\n")
     return place
 
 
 def changed_result(folder: Path) -> Place:
-    """A last result was edited, and nobody recorded it yet."""
+    """Return a workflow whose final result was edited, which no event records yet."""
     place = chain(folder)
     (place.path / "stage-2/b.txt").write_text("2\n")
     return place
 
 
 def edited(folder: Path) -> Place:
-    """The state file was edited, and nobody recorded it yet."""
+    """Return a workflow whose state file was edited, which no event records yet."""
     place = chain(folder)
     path = place.path / "workflow-state.json"
     document = json.loads(path.read_text())
@@ -94,38 +94,38 @@ def edited(folder: Path) -> Place:
 
 
 def edited_and_kept(folder: Path) -> Place:
-    """The state file was edited, and the edit is kept until somebody decides."""
+    """Return a workflow whose edited state file was saved and waits for a decision."""
     place = edited(folder)
     place.done("note", "hi")
     return place
 
 
 def failed(folder: Path) -> Place:
-    """The second stage failed."""
+    """Return a workflow whose second stage failed."""
     return chain(folder, "exit 3")
 
 
 def proposed(folder: Path) -> Place:
-    """A person is to agree."""
+    """Return a workflow with an amendment that waits for approval."""
     place = chain(folder)
     propose(place, "stage-2")
     return place
 
 
 def to_judge(folder: Path) -> Place:
-    """The criteria of a stage are prose."""
+    """Return a workflow with a stage whose success criteria a person has to judge."""
     one = stage(1, "echo 1 > a.txt", outputs=["stage-1/a.txt"], success_criteria="It looks good.")
     place = made(folder, one, consent="trust")
     place.call("run")
     return place
 
 
-#: Situation → what the account says of it: each kind and what it is about.
+#: Situation → the kind and subject of each item in the account.
 SITUATIONS: dict[Callable[[Path], Place], list[str]] = {
     nothing: [],
     stale_by_amendment: ["stale stage-2"],
     stale_by_result: ["changed result stage-1/a.txt", "stale stage-2"],
-    stale_by_input: ["stale stage-1", "stale stage-2"],
+    stale_by_input: ["stale stage-1", "stale stage-2", "script in.txt"],
     changed_result: ["changed result stage-2/b.txt"],
     edited: ["drift workflow-state.json"],
     edited_and_kept: ["drift workflow-state.json"],
@@ -133,27 +133,29 @@ SITUATIONS: dict[Callable[[Path], Place], list[str]] = {
     proposed: ["amendment amend-1"],
     to_judge: ["judgement stage-1"],
 }
-#: What only the loop waits for, and no person.
+#: Situation → the items that the run loop resolves without a person.
 NOT_ASKED: dict[Callable[[Path], Place], set[str]] = {stale_by_amendment: {"stale stage-2"}}
 
 
 def of_files(line: str) -> bool:
-    """Whether it is about files, which is all that `drift` is about."""
+    """Return whether an item is about files, which are the only subject of `drift`."""
     return line.startswith(("drift ", "stale ")) or " result " in line
 
 
 def by_page(place: Place, below: str = "") -> str:
-    """Return a page of the workflow as it is read, without its markup."""
-    shelf = Shelf(lambda: [_of_root(Settings(), place.path)], sight())
+    """Return the text of a web page of the workflow, without its markup."""
+    shelf = Shelf(lambda: [_of_root(Settings(), place.path)], build_sight())
     [entry] = shelf.refresh()
     with entry.open() as log:
         return unescape(
-            page_of(looked(shelf, entry, log, parsed(f"{entry.address}{below}"))).decode()
+            page_of(
+                build_page_look(shelf, entry, log, parse_request(f"{entry.address}{below}"))
+            ).decode()
         )
 
 
 def by_list(key: str) -> Callable[[Place, str], str]:
-    """Return what tells a command's list of a briefing as lines."""
+    """Return a function that formats a list in a command's JSON output as lines."""
 
     def told(place: Place, command: str) -> str:
         data = place.json(*command.split()).data
@@ -163,20 +165,20 @@ def by_list(key: str) -> Callable[[Place, str], str]:
 
 
 def by_brief(place: Place, _: str) -> str:
-    """Return what the briefing as data names, as lines."""
+    """Return the items of the briefing's JSON output as lines."""
     data = place.done("rehydrate", "--dry-run")
     items = [*data["waiting"], *data["contradictions"]]
     return "\n".join(f"{one['kind']} {one['subjects']}: {one['text']}" for one in items)
 
 
 def by_inbox(place: Place, _: str) -> str:
-    """Return what waits for a person, as lines."""
+    """Return the items of the inbox as lines."""
     data = call("inbox", "-o", "json").data
     return "\n".join(f"{one['kind']} {one['subject']}: {one['text']}" for one in data)
 
 
 def by_text(place: Place, command: str) -> str:
-    """Return what a person reads, with no sign of Markdown escaped."""
+    """Return the text output of a command, without Markdown escapes."""
     return place.call(*command.split()).out.replace("\\", "")
 
 
@@ -197,33 +199,37 @@ READERS: dict[str, Callable[[Place, str], str]] = {
 
 
 def wanted(place: Place, situation: Callable[[Path], Place], reader: str) -> Told:
-    """Return the lines of the account that a reader has to tell."""
+    """Return the lines of the account that a reader has to show."""
     lines = by_list("account")(place, "status").splitlines()
     names = [line.partition(": ")[0] for line in lines]
     assert names == SITUATIONS[situation]
     if "drift" in reader:
         return [line for line in lines if of_files(line)]
+    if "rehydrate" in reader or reader in ("inbox", "brief as data"):
+        # These commands show only items that wait for a person.
+        lines = [line for line in lines if not line.startswith("script ")]
     if reader == "inbox":
         kept = NOT_ASKED.get(situation, set())
         return [line for line in lines if line.partition(": ")[0] not in kept]
     return lines
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("situation", SITUATIONS, ids=lambda one: one.__name__)
-def test_every_reader_tells_the_same_in_the_same_words_and_leads_on_from_it(
+def test_all_commands_report_the_same_items_and_next_actions(
     situation: Callable[[Path], Place], tmp_path: Path
 ) -> None:
-    """Each line of the account stands in each, and nothing of another kind."""
+    """Each command shows every item of the account, and no item of another kind."""
     place = situation(tmp_path)
     check_words(place, situation)
     check_next_actions(place, situation)
-    # A changed result is as undecided as an edited file.
+    # A changed result needs a decision, as an edited file does.
     waits = situation not in NOT_ASKED and any(map(of_files, SITUATIONS[situation]))
     assert place.call("drift", "show").code == (7 if waits else 0)
 
 
 def check_words(place: Place, situation: Callable[[Path], Place]) -> None:
-    """Each reader tells each line of the account, and nothing of another kind."""
+    """Check that each reader shows every item of the account and no other item."""
     for reader, read in READERS.items():
         text = read(place, reader)
         lines = wanted(place, situation, reader)
@@ -233,7 +239,7 @@ def check_words(place: Place, situation: Callable[[Path], Place]) -> None:
         assert [name for name in others if f"{name}: " in text] == [], (reader, text)
 
 
-#: Kind → how the command begins that leads on from it.
+#: Kind of item → start of the command that resolves the item.
 COMMANDS = {
     "amendment": "wfctl amend show",
     "drift": "wfctl drift show",
@@ -245,8 +251,8 @@ COMMANDS = {
 
 
 def check_next_actions(place: Place, situation: Callable[[Path], Place]) -> None:
-    """Status, brief, reconcile and the report name the same commands, which lead on."""
-    kinds = {name.rpartition(" ")[0] for name in SITUATIONS[situation]}
+    """Check that status, brief, reconcile and report suggest the same next commands."""
+    kinds = {name.rpartition(" ")[0] for name in SITUATIONS[situation]} - {"script"}
     expected = {COMMANDS[kind] for kind in kinds} if situation not in NOT_ASKED else set()
     told: list[Any] = [
         place.json(*command.split()).envelope["next_actions"]
@@ -258,8 +264,9 @@ def check_next_actions(place: Place, situation: Callable[[Path], Place]) -> None
         assert found == expected, commands
 
 
-def test_a_completed_stage_tells_of_no_error(tmp_path: Path) -> None:
-    """The file keeps the last one, as the protocol does; anyone who reads it is not told."""
+@pytest.mark.long
+def test_completed_stage_shows_no_last_error(tmp_path: Path) -> None:
+    """The state file keeps the error of an earlier attempt, but no command shows it."""
     place = chain(tmp_path, "test -e ../../../../../../go && echo 2 > b.txt")
     error = place.done("show", "stage-2")["last_error"]
     assert error == place.done("status")["stages"][1]["last_error"]

@@ -1,4 +1,4 @@
-"""A pseudo-terminal that an agent's program made speaks for no person."""
+"""A pseudo-terminal of an agent's program does not prove that a person is present."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from tests.cli.terminal import answered, typed
 pytestmark = pytest.mark.slow
 
 
-def test_a_command_in_an_agent_s_terminal_is_the_agent_s_and_consents_to_nothing(
+@pytest.mark.long
+def test_command_in_an_agent_terminal_gives_no_consent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Neither by typing nor by a y, also if the person is named in the environment; no pager."""
+    """Typed commands and answers count as the agent's, even if WFCTL_ACTOR names a person."""
     place = Place(tmp_path / "root")
     place.path.mkdir()
     pager = tmp_path / "pager"
@@ -37,7 +38,7 @@ def test_a_command_in_an_agent_s_terminal_is_the_agent_s_and_consents_to_nothing
     assert created["actor"] == {"kind": "agent", "name": "gemini-cli"}
     assert place.types("--type", "amendment.approved") == []
 
-    # The person says so, and the program's name is recorded.
+    # With --actor a person approves explicitly, and the proof names the agent's program.
     code, shown = answered("y\n", *line, "--actor", "user:ada", "amend", "approve", "plan")
     assert code == 0, shown
     [approved] = place.done("events", "--type", "amendment.approved")
@@ -51,8 +52,8 @@ def test_a_command_in_an_agent_s_terminal_is_the_agent_s_and_consents_to_nothing
 
 
 @pytest.mark.parametrize("variable", AGENT_MARKS)
-def test_every_mark_of_a_program_names_its_agent(variable: str, tmp_path: Path) -> None:
-    """In a pipe too; other text than a name stands for an unknown agent."""
+def test_environment_variable_of_an_agent_names_the_actor(variable: str, tmp_path: Path) -> None:
+    """This also applies in a pipe. A value that is not a name stands for an unknown agent."""
     expected = AGENT_MARKS[variable][0]
     for value in ("goose", "a b") if not expected else ("1",):
         name = expected or {"a b": "unknown"}.get(value, value)

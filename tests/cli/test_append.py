@@ -1,8 +1,9 @@
-"""``append``: the command that yields an event, by the same rules as any other way in."""
+"""`append` carries out the command for an event type, by the same rules as other commands."""
 
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ COMPUTED = [*STARTED, ("stage.computed", {**ATTEMPT, "exit_code": 0})]
 FAILED = [*STARTED, ("stage.failed", {"stage": "stage-1", "error": "it broke"})]
 SEEN = {**ATTEMPT, "row": 9, "verdict": "LOST", "action": "lost", "reason": "r", "evidence": {}}
 
-#: Event type → its data, what must come before, and the events that the command yields.
+#: Event type → its data, the events that must come first, and the events that result.
 CARRIED_OUT: dict[str, tuple[dict[str, Any], list[tuple[str, Any]], list[str]]] = {
     "stage.prepared": ({"stage": "stage-1"}, [], ["stage.prepared"]),
     "attempt.started": (STARTED[0][1], [], ["stage.prepared", "attempt.started"]),
@@ -53,7 +54,7 @@ CARRIED_OUT: dict[str, tuple[dict[str, Any], list[tuple[str, Any]], list[str]]] 
 }
 
 DOCUMENT = {"workflow_id": "w", "stages": []}
-#: Event type → its data, the exit code, and the code of the error.
+#: Event type → its data, the exit code, and the error code.
 REFUSED: dict[str, tuple[dict[str, Any], int, str]] = {
     "workflow.created": ({"document": DOCUMENT}, 4, "already_exists"),
     "workflow.imported": ({"document": DOCUMENT}, 4, "already_exists"),
@@ -113,25 +114,30 @@ REFUSED: dict[str, tuple[dict[str, Any], int, str]] = {
     "drift.detected": ({"file": "progress.log"}, 5, "no_command"),
     "drift.adopted": ({"file": "progress.log"}, 5, "no_command"),
     "drift.reverted": ({"file": "progress.log"}, 5, "no_command"),
+    "audit.agreed": (
+        {"entry": "3f9c01a", "kind": "script", "subject": "s", "text": "t", "reason": "so"},
+        6,
+        "needs_consent",
+    ),
     "round.begun": ({"loop": "search", "points": [{"x": 1}], "by": "agent:x"}, 5, "no_command"),
     "loop.stopped": ({"loop": "search", "reason": "enough"}, 3, "unknown_loop"),
 }
 
 
 def append(place: Place, type_: str, data: Any, *more: str) -> Any:
-    """Append one event that the rules allow, and return the answer's data."""
+    """Append one event that the rules allow, and return the data of the answer."""
     return place.done("append", type_, "--data", json.dumps(data), *more)
 
 
-def test_every_event_type_is_carried_out_or_refused() -> None:
-    """A new type fails here until somebody says which."""
+def test_every_event_type_is_listed_as_accepted_or_refused() -> None:
+    """A new event type fails this test until it is added to one of the tables."""
     assert set(CARRIED_OUT) | set(REFUSED) == set(STAGED)
     assert not set(CARRIED_OUT) & set(REFUSED)
 
 
 @pytest.mark.parametrize("type_", CARRIED_OUT)
-def test_append_carries_out_the_command_with_its_consequences(place: Place, type_: str) -> None:
-    """What follows from it is in the same append, and names its cause."""
+def test_append_records_an_event_with_its_consequences(place: Place, type_: str) -> None:
+    """The consequences are in the same append and name the event as their cause."""
     data, before, expected = CARRIED_OUT[type_]
     for step, given in before:
         append(place, step, given)
@@ -144,22 +150,22 @@ def test_append_carries_out_the_command_with_its_consequences(place: Place, type
 
 
 @pytest.mark.parametrize("type_", REFUSED)
-def test_append_is_refused_where_every_other_way_is(place: Place, type_: str) -> None:
-    """By the rules (5) or for want of a person's decision (6); nothing is recorded."""
+def test_append_is_refused_like_other_commands(place: Place, type_: str) -> None:
+    """The rules refuse with code 5, a missing decision with code 6; nothing is recorded."""
     data, exit_code, code = REFUSED[type_]
     answer = place.json("append", type_, "--data", json.dumps(data))
     assert (answer.code, answer.error["code"]) == (exit_code, code)
     assert place.version() == 2
 
 
-def test_append_never_takes_a_proof_of_consent(place: Place) -> None:
-    """However it is dressed up."""
+def test_append_refuses_a_proof_of_consent(place: Place) -> None:
+    """`append` exits with code 6 for an approval, even if its data include a signature."""
     data = {"amendment": "amend-1", "version": 2, "proof": {"signature": "s"}}
     assert place.json("append", "amendment.approved", "--data", json.dumps(data)).code == 6
 
 
-def test_what_only_the_rules_may_decide_is_decided_by_them(place: Place) -> None:
-    """The number of an attempt, of a retry, of a session: what the caller says is not taken."""
+def test_append_assigns_numbers_itself(place: Place) -> None:
+    """Numbers of attempts, retries and sessions in the caller's data are ignored."""
     lines = [
         ("attempt.started", {**STARTED[0][1], "attempt": "att-0007"}),
         ("stage.failed", {"stage": "stage-1", "error": "e"}),
@@ -172,14 +178,14 @@ def test_what_only_the_rules_may_decide_is_decided_by_them(place: Place) -> None
     assert yielded[3][0]["data"]["number"] == 1
 
 
-def test_the_stage_may_be_an_option(place: Place) -> None:
-    """As an agent would rather type it."""
+def test_append_takes_the_stage_as_an_option(place: Place) -> None:
+    """`--stage` sets the field `stage` of the data."""
     answer = place.done("append", "stage.prepared", "--stage", "stage-1")
     assert answer["events"][0]["data"]["stage"] == "stage-1"
 
 
-def test_data_comes_from_a_word_a_file_or_standard_input(place: Place) -> None:
-    """``JSON``, ``@FILE`` and ``-``."""
+def test_append_reads_data_from_argument_file_or_standard_input(place: Place) -> None:
+    """The option `--data` accepts JSON, ``@FILE`` and ``-``."""
     file = place.path.parent / "data.json"
     file.write_text('{"text": "from a file"}')
     append(place, "note.logged", {"text": "from a word"})
@@ -191,7 +197,6 @@ def test_data_comes_from_a_word_a_file_or_standard_input(place: Place) -> None:
 
 
 BAD: dict[str, tuple[list[str], int, str]] = {
-    "neither type nor file": ([], 2, "invalid_option"),
     "both type and file": (["note.logged", "--from", "x"], 2, "invalid_option"),
     "a file and a stage": (["--from", "x", "--stage", "stage-1"], 2, "invalid_option"),
     "an unknown type": (["stage.exploded"], 2, "unknown_event_type"),
@@ -207,8 +212,8 @@ BAD: dict[str, tuple[list[str], int, str]] = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_what_cannot_be_appended_is_refused_by_name(place: Place, name: str) -> None:
-    """Exit code and code of the error; nothing is recorded."""
+def test_invalid_append_is_refused_with_an_error_code(place: Place, name: str) -> None:
+    """The command exits with the documented code and records nothing."""
     line, exit_code, code = BAD[name]
     answer = place.json("append", *line)
     assert (answer.code, answer.error["code"]) == (exit_code, code)
@@ -220,8 +225,8 @@ def lines_of(*events: tuple[str, Any]) -> str:
     return "".join(json.dumps({"type": t, "data": d}) + "\n" for t, d in events)
 
 
-def test_lines_are_appended_all_at_once(place: Place) -> None:
-    """Each is decided in the state that the one before it leaves; one command, one append."""
+def test_lines_are_appended_in_one_command(place: Place) -> None:
+    """Each event is checked in the state after the previous event, and all share one command id."""
     source = place.path.parent / "lines"
     source.write_text("\n" + lines_of(*COMPUTED, ("stage.completed", {**ATTEMPT, "evidence": "e"})))
     place.done("append", "--from", str(source))
@@ -247,8 +252,8 @@ BAD_LINES: dict[str, tuple[str, int]] = {
 
 
 @pytest.mark.parametrize("name", BAD_LINES)
-def test_one_bad_line_holds_back_them_all(place: Place, name: str) -> None:
-    """All or nothing, in the log and in the files."""
+def test_invalid_line_prevents_the_whole_append(place: Place, name: str) -> None:
+    """Neither the log nor the files change."""
     bad, exit_code = BAD_LINES[name]
     source = place.path.parent / "lines"
     source.write_text(lines_of(("note.logged", {"text": "one"})) + bad)
@@ -261,11 +266,87 @@ def test_one_bad_line_holds_back_them_all(place: Place, name: str) -> None:
     assert {k: v for k, v in tree(place.path).items() if "events.db" not in k} == files
 
 
-def test_lines_may_come_from_standard_input(place: Place) -> None:
-    """What one log's ``events -o jsonl`` prints has the shape that another's ``append`` takes."""
+def test_lines_are_read_from_standard_input(place: Place) -> None:
+    """The output of ``events -o jsonl`` is valid input for ``append``."""
     place.done("note", "hello")
     line = place.call("-o", "jsonl", "events", "--type", "note.logged").out
     root = ["--root", str(place.path)]
     assert wfctl(*root, "append", "--from", "-", stdin=line).code == 0
     assert wfctl(*root, "append", "--from", "-", stdin="\n").code == 2
     assert place.notes() == ["hello", "hello"]
+
+
+NOTES: dict[str, list[str]] = {
+    "the text alone": ["note", "hello"],
+    "the whole type": ["note.logged", "hello"],
+    "a field": ["note.logged", "text=hello"],
+    "a JSON object": ["note.logged", '{"text": "hello"}'],
+}
+
+
+@pytest.mark.parametrize("name", NOTES)
+def test_data_follows_the_event_type(place: Place, name: str) -> None:
+    """The data are the text of a note, fields, or a JSON object."""
+    place.done("append", *NOTES[name])
+    assert place.notes() == ["hello"]
+
+
+def test_append_accepts_fields_as_arguments(place: Place) -> None:
+    """A value is parsed as JSON, or kept as text if it is not JSON or the field is text."""
+    append(place, *STARTED[0])
+    place.done("append", "stage.failed", "stage=stage-1", "error=diverged")
+    failed = next(e for e in place.done("events") if e["type"] == "stage.failed")
+    assert failed["data"]["error"] == "diverged"
+    place.done("append", "checkpoint.recorded", "stage=stage-1", 'checkpoint={"step": 3}')
+    assert place.done("events")[-1]["data"]["checkpoint"] == {"step": 3}
+    place.done("append", "note", "text=12")
+    assert place.notes() == ["12"]
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+@pytest.mark.parametrize("words", [[], ["-"]])
+def test_append_reads_a_json_event_from_standard_input(
+    place: Place, words: list[str], indent: int | None
+) -> None:
+    """The event needs no type argument and may span several lines."""
+    event = json.dumps({"type": "note.logged", "data": {"text": "hello"}}, indent=indent)
+    answer = wfctl("--root", str(place.path), "append", *words, stdin=event)
+    assert answer.code == 0, answer.err
+    assert place.notes() == ["hello"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["note"],
+        ["note", "two", "words"],
+        ["stage.failed", "stage-1"],
+        ["stage.failed", "stage=stage-1", "eror=diverged"],
+        ["stage.exploded"],
+        ["note.logged", "--text", "hello"],
+        ["session.ended"],
+    ],
+    ids=" ".join,
+)
+def test_refused_append_suggests_a_valid_example(place: Place, words: list[str]) -> None:
+    """The type, fields and values of the example pass validation."""
+    answer = place.json("append", *words)
+    assert answer.code == 2
+    found = re.search(r"`wfctl (append (?!--)[^`]*)`", answer.error["message"])
+    assert found, answer.error["message"]
+    assert place.call(*found[1].split(), "--dry-run").code in (0, 5)
+
+
+def test_append_without_arguments_suggests_an_example(place: Place) -> None:
+    """The error message contains an example if standard input is empty."""
+    answer = wfctl("--root", str(place.path), "append")
+    assert answer.code == 2
+    assert "`wfctl append note.logged text=hello`" in answer.err
+    assert place.version() == 2
+
+
+def test_refused_append_of_nested_data_suggests_a_file(place: Place) -> None:
+    """The example uses `@FILE` if no single argument can contain the data."""
+    error = place.json("append", "outputs.recorded").error
+    assert "`wfctl append outputs.recorded --data @FILE`" in error["message"]
+    assert "example" not in error["data"]

@@ -1,4 +1,4 @@
-"""`wfctl db copy`, `backup` and `restore`: afterwards every hash and every file agree."""
+"""`wfctl db copy`, `backup` and `restore` preserve every hash, so the files still match."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.server import Server
 
 
 def lived(place: Place) -> Place:
-    """Let a workflow go through some of everything that is kept."""
+    """Record events, a claim, an attempt and a refusal in a workflow."""
     place.done("note", "hello", "--command-id", "k")
     place.done("dispatch", "stage-1", "--sync")
     assert place.json("stage", "launch", "stage-2").code == 5
@@ -30,7 +30,7 @@ def hashes(place: Place) -> list[str]:
 
 
 def check_same(place: Place, before: list[str]) -> None:
-    """Check that a root shows what it showed, and that its log is whole."""
+    """Check that a root has the given hashes, no findings, and its recorded command ids."""
     assert hashes(place) == before
     assert place.done("replay", "--check")["findings"] == []
     assert place.done("fsck")["findings"] == []
@@ -39,10 +39,8 @@ def check_same(place: Place, before: list[str]) -> None:
 
 @pytest.mark.long
 @pytest.mark.slow
-def test_a_workflow_moves_to_a_server_and_back(
-    server: Server, place: Place, tmp_path: Path
-) -> None:
-    """Its files need not be written anew: they show the same log."""
+def test_workflow_moves_to_a_server_and_back(server: Server, place: Place, tmp_path: Path) -> None:
+    """The generated files stay valid without a rewrite, because the log is the same."""
     before, files = hashes(lived(place)), shown(place)
     own, url = place.done("db", "url")["url"], server.schema()
     rehearsed = call("-o", "json", "db", "copy", own, url, "--dry-run").data
@@ -66,10 +64,10 @@ def test_a_workflow_moves_to_a_server_and_back(
 @pytest.mark.few(2)
 @pytest.mark.parametrize("form", ["sqlite", "archive"])
 @pytest.mark.parametrize("engine", ["sqlite", "postgresql"])
-def test_a_backup_brings_back_a_lost_log(
+def test_backup_restores_a_lost_log(
     request: pytest.FixtureRequest, tmp_path: Path, engine: str, form: str
 ) -> None:
-    """From either engine in either form; while the log is there a restore is refused."""
+    """Both engines and both formats work. A restore is refused while the log exists."""
     url = request.getfixturevalue("server").log() if engine == "postgresql" else None
     place = lived(made(tmp_path, url or f"sqlite:///{tmp_path}/log.db"))
     before, file = hashes(place), tmp_path / "backup"
@@ -89,10 +87,8 @@ def test_a_backup_brings_back_a_lost_log(
 
 
 @pytest.mark.parametrize("form", ["sqlite", "archive"])
-def test_a_stream_that_is_not_there_makes_no_empty_backup(
-    place: Place, tmp_path: Path, form: str
-) -> None:
-    """Nor an empty copy, nor a restored nothing; and a backup is a file."""
+def test_unknown_stream_is_not_backed_up(place: Place, tmp_path: Path, form: str) -> None:
+    """Backup, copy and restore exit with code 3 and write nothing."""
     file, log = tmp_path / "kept", f"sqlite:///{place.path}/.wfctl/events.db"
     assert place.done("db", "backup", str(file), "--as", form)["events"] > 0
     for line in (
@@ -115,10 +111,10 @@ def test_a_stream_that_is_not_there_makes_no_empty_backup(
     ],
     ids=["claim", "refusal", "event"],
 )
-def test_an_archive_with_a_line_of_another_form_is_damaged(
+def test_archive_with_a_malformed_line_is_damaged(
     place: Place, tmp_path: Path, start: bytes, line: bytes
 ) -> None:
-    """Even where somebody made its last line fit."""
+    """The restore fails even if the digest at the end of the archive matches."""
     assert place.call("stage", "complete", "stage-1").code == 5
     file = tmp_path / "kept"
     place.done("db", "backup", str(file), "--as", "archive")
@@ -133,8 +129,8 @@ def test_an_archive_with_a_line_of_another_form_is_damaged(
     assert answer.error["code"] in ("store_damaged", "damaged_event")
 
 
-def test_after_an_older_backup_the_files_are_written_anew(tmp_path: Path) -> None:
-    """They show what the backup does not hold; it is said what to do, and nothing is lost."""
+def test_files_are_rebuilt_after_the_restore_of_an_older_backup(tmp_path: Path) -> None:
+    """The command suggests `replay --rebuild`, and progress.log keeps its newer lines."""
     place = made(tmp_path, f"sqlite:///{tmp_path}/log.db")
     file = tmp_path / "backup"
     place.done("db", "backup", str(file))
@@ -144,15 +140,14 @@ def test_after_an_older_backup_the_files_are_written_anew(tmp_path: Path) -> Non
     assert [a["command"] for a in answer.envelope["next_actions"]] == ["wfctl replay --rebuild"]
     place.done("replay", "--rebuild")
     place.done("note", "afresh")
-    assert place.done("replay", "--check")["findings"] == []
+    kinds = [one["kind"] for one in place.json("replay", "--check").data["findings"]]
+    assert kinds == ["anchor"]  # a person must accept this log first
     assert all(words in place.log() for words in ("after the backup", "afresh"))
 
 
 @pytest.mark.parametrize("form", ["sqlite", "archive"])
-def test_a_backup_is_restored_into_a_folder_without_a_root(
-    place: Place, tmp_path: Path, form: str
-) -> None:
-    """It becomes that of the workflow; rehearsed, nothing is made."""
+def test_backup_is_restored_into_an_empty_folder(place: Place, tmp_path: Path, form: str) -> None:
+    """The folder becomes a root of the workflow. A dry run writes nothing."""
     before, file, new = hashes(lived(place)), tmp_path / "backup", tmp_path / "new"
     place.done("db", "backup", str(file), "--as", form)
     new.mkdir()
@@ -166,8 +161,8 @@ def test_a_backup_is_restored_into_a_folder_without_a_root(
     assert Place(new).json("db", "restore", str(file)).code == 4
 
 
-def test_a_backup_of_machines_is_restored_into_a_folder_without_a_root(tmp_path: Path) -> None:
-    """It has no staged workflow then."""
+def test_backup_of_machines_is_restored_into_an_empty_folder(tmp_path: Path) -> None:
+    """The new root has the machines and no staged workflow."""
     roots = [Place(tmp_path / name) for name in ("old", "new")]
     for root in roots:
         root.path.mkdir()
@@ -178,10 +173,8 @@ def test_a_backup_of_machines_is_restored_into_a_folder_without_a_root(tmp_path:
     assert roots[1].json("status").code == 3
 
 
-def test_of_a_backup_of_several_workflows_a_new_root_gets_the_one_that_is_named(
-    place: Place, tmp_path: Path
-) -> None:
-    """Without a name it is refused, and nothing is made."""
+def test_restore_of_several_workflows_needs_a_workflow_name(place: Place, tmp_path: Path) -> None:
+    """Without a name, the command lists the workflows and writes nothing."""
     both, other, new = f"sqlite:///{tmp_path}/both.db", tmp_path / "other", tmp_path / "new"
     for folder in (other, new):
         folder.mkdir()
@@ -199,8 +192,10 @@ def test_of_a_backup_of_several_workflows_a_new_root_gets_the_one_that_is_named(
 
 
 @pytest.mark.parametrize("content", [b"", b"PGDMP...", b"{}\n"])
-def test_another_file_is_no_backup(place: Place, tmp_path: Path, content: bytes) -> None:
-    """It is named, and nothing is changed."""
+def test_restore_refuses_a_file_that_is_not_a_backup(
+    place: Place, tmp_path: Path, content: bytes
+) -> None:
+    """The error names the file, and nothing changes."""
     file = tmp_path / "file"
     file.write_bytes(content)
     answer = place.json("db", "restore", str(file))
@@ -212,8 +207,8 @@ def test_another_file_is_no_backup(place: Place, tmp_path: Path, content: bytes)
 
 @pytest.mark.slow
 @pytest.mark.long
-def test_a_copy_that_is_killed_is_taken_up(server: Server, tmp_path: Path) -> None:
-    """By the same command; the second says how much was there."""
+def test_killed_copy_is_resumed(server: Server, tmp_path: Path) -> None:
+    """The same command continues the copy, and reports the number of events already copied."""
     source = tmp_path / "long.db"
     program = (
         "import sys; from eventstore.store import Expected; from tests.eventstore.support import *;"

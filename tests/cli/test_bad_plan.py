@@ -13,7 +13,7 @@ from tests.cli.support import PLAN, call, tree, wfctl, write_plan
 
 
 def init(tmp_path: Path, plan: Path) -> tuple[dict[str, Any], int]:
-    """Call init on a plan that must fail; return the error and the exit code."""
+    """Call `init` with an invalid plan, and return the error and the exit code."""
     root = tmp_path / "root"
     root.mkdir(exist_ok=True)
     before = tree(tmp_path)
@@ -24,7 +24,7 @@ def init(tmp_path: Path, plan: Path) -> tuple[dict[str, Any], int]:
 
 
 def with_stage(**changes: Any) -> dict[str, Any]:
-    """Return the plan with fields of its second stage changed; a field set to None is left out."""
+    """Return the plan with changed fields in its second stage. The value None removes a field."""
     plan = deepcopy(PLAN)
     plan["stages"][1].update(changes)
     plan["stages"][1] = {k: v for k, v in plan["stages"][1].items() if v is not None}
@@ -32,15 +32,18 @@ def with_stage(**changes: Any) -> dict[str, Any]:
 
 
 def cyclic() -> dict[str, Any]:
-    """Return a plan whose stages wait for each other."""
+    """Return a plan whose stages depend on each other."""
     plan = with_stage()
     plan["stages"][0]["depends_on"] = ["stage-2"]
     return plan
 
 
 WRONG: dict[str, tuple[Any, str]] = {
-    "a cycle": (cyclic(), "depends_on goes in a circle: stage-1 -> stage-2 -> stage-1"),
-    "itself": (with_stage(depends_on=["stage-2"]), "circle: stage-2 -> stage-2"),
+    "a cycle": (
+        cyclic(),
+        ("the stages depend on each other in a circle (depends_on): stage-1 -> stage-2 -> stage-1"),
+    ),
+    "itself": (with_stage(depends_on=["stage-2"]), "circle (depends_on): stage-2 -> stage-2"),
     "an unknown dependency": (with_stage(depends_on=["stage-9"]), "no stage 'stage-9'"),
     "a duplicate id": (with_stage(id="stage-1", depends_on=[]), "stage-1 appears 2 times"),
     "a malformed id": (with_stage(id="stage-2a"), "stages[1].id"),
@@ -53,17 +56,17 @@ WRONG: dict[str, tuple[Any, str]] = {
     "a wrong type": (with_stage(depends_on="stage-1"), "stages[1].depends_on"),
     "a number for a name": (with_stage(name=3), "stages[1].name"),
     "a name of two lines": (with_stage(name="a\nb"), "stages[1].name"),
-    "a list at the top": ([PLAN], "expected an object at the top, found list"),
+    "a list at the top": ([PLAN], "the plan must be an object with fields, found list"),
     "a misspelt field": (with_stage(depend_on=[]), "did you mean depends_on?"),
     "a command beside parameters": (with_stage(command="true"), "parameters.command"),
     "a check beside parameters": (with_stage(verify="true"), "parameters.verify"),
     "a parameter that no program takes": (
         with_stage(parameters={"command": "true", "sequence": "A" * 140_000}),
-        "stage-2.parameters.sequence: expected 130,000 bytes at most",
+        "stage-2.parameters.sequence: expected at most 130,000 bytes",
     ),
     "parameters that no program takes together": (
         with_stage(parameters={"command": "true", **{f"s{n}": "A" * 100_000 for n in range(11)}}),
-        "stage-2.parameters: expected 1,000,000 bytes at most",
+        "stage-2.parameters: expected at most 1,000,000 bytes",
     ),
     "a point that no program takes": (
         with_stage(
@@ -73,7 +76,7 @@ WRONG: dict[str, tuple[Any, str]] = {
                 "map": {"points": [{"s": "A" * 140_000}], "folders": "digest"},
             },
         ),
-        "expected 129,000 bytes at most for all values of a point",
+        "bytes, but at most 129,000 bytes are allowed",
     ),
     "a backslash in an input": (
         with_stage(inputs=["a\\b"], parameters={"command": "true"}),
@@ -83,15 +86,15 @@ WRONG: dict[str, tuple[Any, str]] = {
         with_stage(outputs=["stage-2/a:b"], parameters={"command": "true"}),
         "stage-2.outputs: DPDispatcher cannot copy",
     ),
-    "retries of one's own": (with_stage(retries=5), "3 retries on a local backend"),
+    "retries of one's own": (with_stage(retries=5), "3 on a local backend"),
     "resources of a stage": (with_stage(resources={}), "parameters.resource_overrides"),
     "an environment": (with_stage(env={}), "WFCTL_PARAM_"),
-    "depends": (with_stage(depends=[]), "it belongs into depends_on"),
-    "a time limit": (with_stage(timeout=5), "it belongs into parameters.time_limit, in seconds"),
-    "what nobody knows": (with_stage(colour="red"), "a name that begins with x-"),
+    "depends": (with_stage(depends=[]), "use depends_on"),
+    "a time limit": (with_stage(timeout=5), "use parameters.time_limit, in seconds"),
+    "what nobody knows": (with_stage(colour="red"), "a name that starts with x-"),
     "a misspelt name at the top": ({**PLAN, "purpse": "x"}, "did you mean purpose?"),
-    "an output outside the root": (with_stage(outputs=["../a"]), "lies outside the root"),
-    "an absolute output": (with_stage(outputs=["/tmp/a"]), "lies outside the root"),
+    "an output outside the root": (with_stage(outputs=["../a"]), "is outside the root"),
+    "an absolute output": (with_stage(outputs=["/tmp/a"]), "is outside the root"),
     "an output out of reach": (
         with_stage(parameters={"command": "true"}, outputs=["result/a"]),
         "such as stage-2/a",
@@ -104,18 +107,18 @@ WRONG: dict[str, tuple[Any, str]] = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_a_plan_that_breaks_a_rule_is_refused_by_name(tmp_path: Path, name: str) -> None:
-    """The message names the place and what is wrong there."""
+def test_plan_that_breaks_a_rule_is_refused_with_its_reason(tmp_path: Path, name: str) -> None:
+    """The message names the invalid field and the problem."""
     plan, said = WRONG[name]
     error, code = init(tmp_path, write_plan(tmp_path, plan))
     assert code == 1
     assert error["code"] == "invalid_plan"
     assert said in error["message"]
-    assert "nothing was written" in error["message"]
+    assert "Nothing was written" in error["message"]
 
 
-def test_every_problem_of_a_plan_is_told_at_once(tmp_path: Path) -> None:
-    """A person corrects a plan once, not once a problem."""
+def test_all_problems_of_a_plan_are_reported_together(tmp_path: Path) -> None:
+    """A person can correct every problem of a plan at the same time."""
     plan = with_stage(depends_on=["stage-8", "stage-9"], backend="moon")
     error, _ = init(tmp_path, write_plan(tmp_path, plan))
     assert len(error["data"]["problems"]) == 3
@@ -140,8 +143,8 @@ UNREADABLE: dict[str, tuple[str, str, str, tuple[int, int] | None]] = {
 
 
 @pytest.mark.parametrize("name", UNREADABLE)
-def test_a_plan_that_cannot_be_decoded_names_line_and_column(tmp_path: Path, name: str) -> None:
-    """The place is in the message, for people, and in the data, for programs."""
+def test_undecodable_plan_reports_line_and_column(tmp_path: Path, name: str) -> None:
+    """The message and the JSON data both contain the position."""
     file, text, kind, place = UNREADABLE[name]
     (tmp_path / file).write_text(text, "utf-8")
     error, code = init(tmp_path, tmp_path / file)
@@ -162,23 +165,23 @@ NOT_FINITE = {
 
 
 @pytest.mark.parametrize("file", NOT_FINITE)
-def test_a_number_that_is_not_finite_is_refused(tmp_path: Path, file: str) -> None:
-    """Each notation has its own way to write one."""
+def test_number_that_is_not_finite_is_refused(tmp_path: Path, file: str) -> None:
+    """NaN and infinity are refused in JSON, YAML and TOML."""
     (tmp_path / file).write_text(NOT_FINITE[file], "utf-8")
     error, code = init(tmp_path, tmp_path / file)
     assert (code, error["code"]) == (1, "invalid_plan")
     assert "stages[0].parameters.x" in error["message"]
 
 
-def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
-    """A plan is UTF-8."""
+def test_plan_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
+    """The error states that the file is not valid UTF-8."""
     (tmp_path / "plan.json").write_bytes(b'{"workflow_id": "\xff"}')
     error, code = init(tmp_path, tmp_path / "plan.json")
     assert (code, error["data"]["kind"]) == (1, "UTF-8")
 
 
-def test_a_plan_that_is_not_there_is_not_found(tmp_path: Path) -> None:
-    """A missing file and a folder are exit 3, each with its path."""
+def test_missing_plan_is_not_found(tmp_path: Path) -> None:
+    """A missing file and a folder both exit with code 3 and the path."""
     error, code = init(tmp_path, tmp_path / "gone.json")
     assert (code, error["code"]) == (3, "not_found")
     assert "gone.json" in error["message"]
@@ -187,8 +190,8 @@ def test_a_plan_that_is_not_there_is_not_found(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("bad", ['{"stages": [', ""])
-def test_a_plan_from_standard_input_is_checked_alike(tmp_path: Path, bad: str) -> None:
-    """``-`` is standard input, and a process of its own gives the same answer."""
+def test_plan_from_standard_input_is_validated(tmp_path: Path, bad: str) -> None:
+    """``-`` reads standard input and applies the same checks as for a file."""
     answer = wfctl("-o", "json", "init", "-", cwd=tmp_path, stdin=bad)
     assert answer.code == 1
     assert answer.error["code"] in ("unreadable_plan", "invalid_plan")
@@ -197,8 +200,8 @@ def test_a_plan_from_standard_input_is_checked_alike(tmp_path: Path, bad: str) -
     assert answer.code == 0, answer.err
 
 
-def test_the_same_plan_in_each_notation_makes_the_same_workflow(tmp_path: Path) -> None:
-    """JSON, YAML and TOML are three ways to write one document."""
+def test_same_plan_in_json_yaml_and_toml_creates_the_same_workflow(tmp_path: Path) -> None:
+    """The three formats contain the same document."""
     (tmp_path / "p.json").write_text(json.dumps(PLAN))
     (tmp_path / "p.yaml").write_text(json.dumps(PLAN))
     (tmp_path / "p.toml").write_text(

@@ -1,4 +1,4 @@
-"""Answers in few tokens: what is newest, and nothing that is empty."""
+"""`--brief` limits an answer to a number of tokens: newest records first, no empty fields."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from reconciler.briefing.briefing import tokens
+from reconciler.briefing.briefing import count_tokens
 from tests.cli.support import Place, call, write_plan
 
 RECORDS = (["log"], ["events"])
@@ -14,7 +14,7 @@ RECORDS = (["log"], ["events"])
 
 @pytest.fixture(scope="module")
 def told(tmp_path_factory: pytest.TempPathFactory) -> Place:
-    """A workflow with forty notes, one of them as long as a page; it is read alone."""
+    """Return a workflow with forty notes, one of which is very long. No test changes it."""
     root = tmp_path_factory.mktemp("told")
     answer = call("--root", str(root), "init", str(write_plan(root)), "--consent", "trust")
     assert answer.code == 0, answer
@@ -27,20 +27,20 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Place:
 @pytest.mark.parametrize("form", ["text", "json", "jsonl"])
 @pytest.mark.parametrize("budget", [80, 400, 1000])
 @pytest.mark.parametrize("command", RECORDS)
-def test_a_budget_of_records_is_kept(
+def test_brief_answer_stays_within_its_budget(
     told: Place, command: list[str], budget: int, form: str
 ) -> None:
-    """And it is used: the newest record is shown where there is room for one."""
+    """The answer also uses the budget: it shows the newest record if there is room."""
     shown = told.call("-o", form, *command, "--brief", str(budget)).out
-    assert tokens(shown) <= budget
+    assert count_tokens(shown) <= budget
     if budget > 80:
         assert ("note 39" in shown) or (command == ["events"] and form == "text")
-        assert tokens(shown) > budget / 3
+        assert count_tokens(shown) > budget / 3
 
 
 @pytest.mark.parametrize("command", RECORDS)
-def test_what_was_left_out_is_counted(told: Place, command: list[str]) -> None:
-    """Beside where the log stands, and in words for people."""
+def test_brief_answer_counts_the_omitted_records(told: Place, command: list[str]) -> None:
+    """The JSON metadata and the first line of text state the number."""
     envelope = told.json(*command, "--brief", "400").envelope
     total = len(told.done(*command))
     assert envelope["_meta"]["left_out"] == total - len(envelope["data"])
@@ -48,8 +48,8 @@ def test_what_was_left_out_is_counted(told: Place, command: list[str]) -> None:
 
 
 @pytest.mark.parametrize("command", RECORDS)
-def test_the_newest_are_asked_for_alike(told: Place, command: list[str]) -> None:
-    """``-n`` and ``--limit``, in their order, with a budget or without."""
+def test_limit_options_return_the_newest_records(told: Place, command: list[str]) -> None:
+    """``-n`` and ``--limit`` keep the order, with and without a budget."""
     every = [record["version"] for record in told.done(*command)]
     for option in ("-n", "--limit"):
         assert [r["version"] for r in told.done(*command, option, "3")] == every[-3:]
@@ -59,8 +59,8 @@ def test_the_newest_are_asked_for_alike(told: Place, command: list[str]) -> None
 
 @pytest.mark.parametrize("command", RECORDS)
 @pytest.mark.parametrize("other", [["--reverse"], ["--fields", "type"], ["--follow"]])
-def test_a_brief_answer_takes_no_other_form(
+def test_brief_refuses_other_output_options(
     told: Place, command: list[str], other: list[str]
 ) -> None:
-    """It is a usage error, not silence."""
+    """The combination exits with code 2."""
     assert told.call(*command, "--brief", "9", *other).code == 2

@@ -1,4 +1,4 @@
-"""What is written down of a server is nobody's own."""
+"""The shared configuration of a database server contains no personal user name."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pwd
 
 import pytest
 
-from service.root.root import Config, config_text, kept
+from service.root.root import Config, config_text, without_secrets
 
 ME = pwd.getpwuid(os.geteuid()).pw_name
 URLS = {
@@ -23,12 +23,12 @@ URLS = {
 
 
 @pytest.mark.parametrize("url", URLS)
-def test_a_login_of_whoever_calls_is_not_kept(url: str) -> None:
-    """git keeps the configuration, and the next login connects as itself."""
-    assert kept(url) == URLS[url]
+def test_user_name_of_the_caller_is_not_stored(url: str) -> None:
+    """Git may share the configuration, and each user connects under their own name."""
+    assert without_secrets(url) == URLS[url]
     assert f'database_url = "{URLS[url]}"' in config_text(Config("w", url))
 
 
-def test_whom_to_tell_is_kept_with_the_rest() -> None:
-    """A configuration that is written anew loses nothing."""
+def test_notify_command_is_kept_in_the_configuration() -> None:
+    """Rewriting the configuration preserves the command."""
     assert 'notify = "curl -d @- \\"x\\""' in config_text(Config("w", notify='curl -d @- "x"'))

@@ -1,4 +1,4 @@
-"""A disk that is full or read-only: nothing that was acknowledged is lost, and it mends itself."""
+"""A full or read-only disk: acknowledged data is kept, and a later command repairs the files."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from tests.need import need
 
 pytestmark = [pytest.mark.slow, pytest.mark.root]
 
-#: Bytes of a file system that holds a workflow, and little more.
+#: Size of a file system in bytes, slightly larger than a workflow.
 SIZE = 2_000_000
-#: What a file system gives out at a time, in bytes.
+#: Block size of the file system in bytes.
 BLOCK = 4096
-#: A note that needs several blocks more in progress.log than the log itself needs.
+#: A note that needs more blocks in progress.log than in the log.
 LONG = "x" * 19_000
 
 
 def mount(*arguments: str | Path) -> None:
-    """Mount a file system; also root may be denied that, in a container for example."""
+    """Mount a file system, and skip the test if a container forbids that."""
     done = subprocess.run(["mount", *arguments], capture_output=True, text=True, check=False)
     need(done.returncode == 0, f"mount is not permitted here: {done.stderr.strip()}")
 
 
 class Disk(Place):
-    """A workflow root on a small file system of its own."""
+    """A workflow root on a small separate file system."""
 
     def fill(self) -> None:
-        """Take all the room there is."""
+        """Fill the file system completely."""
         with (self.path / "ballast").open("wb", buffering=0) as ballast:
             try:
                 while ballast.write(b"x" * BLOCK):
@@ -45,23 +45,23 @@ class Disk(Place):
                 return
 
     def make_room(self) -> None:
-        """Give the room back."""
+        """Free the space that `fill` used."""
         (self.path / "ballast").unlink()
 
     def leave(self, free: int) -> None:
-        """Take all the room but so many bytes."""
+        """Fill the file system, except for the given number of bytes."""
         self.fill()
         ballast = self.path / "ballast"
         os.truncate(ballast, max(0, ballast.stat().st_size - free))
 
     def become(self, kept: Path) -> None:
-        """Hold what was kept elsewhere, and nothing else."""
+        """Replace the content with a saved copy."""
         for path in self.path.iterdir():
             shutil.rmtree(path) if path.is_dir() else path.unlink()
         shutil.copytree(kept, self.path, dirs_exist_ok=True)
 
     def read_only(self, on: bool = True) -> None:
-        """Let nobody write, or let them again."""
+        """Make the file system read-only, or writable again."""
         mount("-o", f"remount,{'ro' if on else 'rw'}", self.path)
 
     def log_lines(self) -> list[str]:
@@ -82,14 +82,14 @@ def small_disk(path: Path, size: int) -> Iterator[Disk]:
 
 @pytest.fixture
 def bare(tmp_path: Path) -> Iterator[Disk]:
-    """Make an empty file system."""
+    """Create an empty file system."""
     with small_disk(tmp_path / "disk", SIZE) as disk:
         yield disk
 
 
 @pytest.fixture
 def disk(bare: Disk, tmp_path: Path) -> Disk:
-    """Make a workflow on a file system of its own."""
+    """Create a workflow on a separate file system."""
     answer = bare.json("init", str(write_plan(tmp_path)), "--consent", "trust")
     assert answer.code == 0, answer
     return bare
@@ -106,16 +106,16 @@ WRITES = {
 
 
 @pytest.mark.parametrize("name", sorted(set(READS) - {"a dry run"}))
-def test_a_read_works_on_a_read_only_disk(disk: Disk, name: str) -> None:
-    """Nothing is written, and nothing needs to be."""
+def test_reading_command_works_on_a_read_only_disk(disk: Disk, name: str) -> None:
+    """The command succeeds without writing a file."""
     disk.read_only()
     answer = disk.json(*READS[name])
     assert answer.code == 0, answer
 
 
 @pytest.mark.parametrize("name", ["note", "dispatch", "dispatch --sync", "stage"])
-def test_a_write_on_a_read_only_disk_is_refused_whole(disk: Disk, name: str) -> None:
-    """Exit 1 and a code that says why; the same command goes through once one may write."""
+def test_write_on_a_read_only_disk_changes_nothing(disk: Disk, name: str) -> None:
+    """The command exits with code 1 and the reason, and succeeds once the disk is writable."""
     before = tree(disk.path)
     disk.read_only()
     answer = disk.json(*WRITES[name])
@@ -127,8 +127,8 @@ def test_a_write_on_a_read_only_disk_is_refused_whole(disk: Disk, name: str) -> 
     assert disk.json("replay", "--check").code == 0
 
 
-def test_an_init_on_a_read_only_disk_is_refused(bare: Disk, tmp_path: Path) -> None:
-    """Nothing is made; the same init goes through once one may write."""
+def test_init_on_a_read_only_disk_writes_nothing(bare: Disk, tmp_path: Path) -> None:
+    """The same command succeeds once the disk is writable."""
     plan = str(write_plan(tmp_path))
     bare.read_only()
     answer = bare.json("init", plan, "--consent", "trust")
@@ -142,8 +142,8 @@ NO_ROOM = ("disk_full", "store_unwritable", "files_behind")
 
 
 @pytest.mark.parametrize("free", [0, 4096, 16_384, 45_056, 65_536, 98_304])
-def test_an_init_on_a_full_disk_can_be_repeated(bare: Disk, tmp_path: Path, free: int) -> None:
-    """Whatever it got done before the room ran out is taken up, or was acknowledged."""
+def test_init_on_a_full_disk_can_be_repeated(bare: Disk, tmp_path: Path, free: int) -> None:
+    """The second call completes the first one, or reports that the workflow exists."""
     plan = str(write_plan(tmp_path))
     bare.leave(free)
     first = bare.json("init", plan, "--consent", "trust")
@@ -158,13 +158,13 @@ def test_an_init_on_a_full_disk_can_be_repeated(bare: Disk, tmp_path: Path, free
 
 
 def check(disk: Disk) -> None:
-    """Check that the files are what the log says, and that the log is whole."""
+    """Check that the files match the log, and that the log has no findings."""
     assert disk.json("replay", "--check").code == 0
     assert disk.json("fsck").code == 0
 
 
-def test_notes_on_a_disk_that_fills_up_are_lost_only_where_that_was_said(disk: Disk) -> None:
-    """Each was acknowledged and is there, or was refused and is not."""
+def test_note_on_a_full_disk_is_recorded_or_refused(disk: Disk) -> None:
+    """Every acknowledged note is in the log, and no refused note is."""
     disk.leave(65_536)
     acknowledged = []
     for number in range(25):
@@ -182,11 +182,11 @@ def test_notes_on_a_disk_that_fills_up_are_lost_only_where_that_was_said(disk: D
     check(disk)
 
 
-def test_a_note_that_is_recorded_but_not_shown_says_so(disk: Disk, tmp_path: Path) -> None:
-    """Exit 1 with its version; given again under its key it is not recorded twice."""
+def test_note_that_is_recorded_but_not_in_the_files_is_reported(disk: Disk, tmp_path: Path) -> None:
+    """The error states the version, and a repetition with the same key records no second note."""
     line = ["note", LONG, "--command-id", "key-1"]
     answer = first_behind(disk, line, shutil.copytree(disk.path, tmp_path / "kept"))
-    assert "next write command" in answer.error["message"]
+    assert "the next command that writes" in answer.error["message"]
     assert answer.error["data"]["version"] == 3
     disk.make_room()
     again = disk.json(*line)
@@ -196,10 +196,10 @@ def test_a_note_that_is_recorded_but_not_shown_says_so(disk: Disk, tmp_path: Pat
 
 
 def first_behind(disk: Disk, line: list[str], kept: Path) -> Answer:
-    """Find room enough for the log and too little for the files; return the answer there.
+    """Find an amount of space that fits the log but not the files, and return the answer.
 
-    Each try begins with the same files: what a failed one leaves in the engine's would be room for
-    the next, which could then need no more than the step to it.
+    Each try starts with the same files, because leftover engine files would change the required
+    space.
     """
     for free in range(0, 64 * BLOCK, BLOCK):
         disk.leave(free)
@@ -211,8 +211,8 @@ def first_behind(disk: Disk, line: list[str], kept: Path) -> Answer:
     raise AssertionError("nothing was ever recorded")
 
 
-def test_a_write_that_found_no_room_leaves_no_file_open(disk: Disk) -> None:
-    """Nor does its error, while somebody still looks at it."""
+def test_write_without_space_leaves_no_file_open(disk: Disk) -> None:
+    """No file stays open, even while the error object exists."""
     disk.leave(0)
     gc.disable()
     try:
@@ -223,7 +223,7 @@ def test_a_write_that_found_no_room_leaves_no_file_open(disk: Disk) -> None:
 
 
 def open_files() -> list[str]:
-    """Return the names of the files that this process has open."""
+    """Return the names of the open files of this process."""
     found = []
     for number in Path("/proc/self/fd").iterdir():
         with suppress(FileNotFoundError):
@@ -232,8 +232,8 @@ def open_files() -> list[str]:
 
 
 @pytest.mark.parametrize("free", [0, 8192, 32_768])
-def test_a_dispatch_on_a_full_disk_never_runs_what_is_not_recorded(disk: Disk, free: int) -> None:
-    """Refused, or recorded; with room again the workflow goes on to where it should be."""
+def test_dispatch_on_a_full_disk_runs_no_unrecorded_attempt(disk: Disk, free: int) -> None:
+    """The dispatch is refused or recorded, and the workflow continues once there is space."""
     disk.leave(free)
     answer = disk.json("dispatch", "stage-1", "--sync")
     assert answer.code in (0, 1)

@@ -1,4 +1,4 @@
-"""Every error has an exit code of the contract, chosen and not left over."""
+"""Every error class has an explicitly chosen exit code."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ import pytest
 from cli.frame.failure import exit_code
 from cli.frame.options import CONFLICT, FAILED, FINDINGS, NEEDS_PERSON, NOT_FOUND, REFUSED, USAGE
 from eventstore import errors as log
+from extensions.machines.rules import errors as machines
+from extensions.machines.service import errors as use_machines
+from extensions.proofs import errors as proofs
 from lifecycle import errors as rules
-from lifecycle.machines import errors as machines
 from reconciler import errors as jobs
 from reconciler.control import dispatch
 from reconciler.files import described, freshness
 from reconciler.sweep import map_points as sweeps
 from service import errors as use
-from service.machines import errors as use_machines
-from service.proofs import note as proofs
+from wfctl_eventstore import extension
 
 BASES = (rules.LifecycleError, log.EventStoreError, jobs.ReconcilerError, use.ServiceError)
-MODULES = (rules, machines, use_machines, log, jobs, use, dispatch, described)
+MODULES = (rules, machines, use_machines, log, jobs, use, dispatch, described, extension)
 
 CHOSEN: dict[type[Exception], int] = {
     machines.MachineError: REFUSED,
@@ -38,7 +39,6 @@ CHOSEN: dict[type[Exception], int] = {
     machines.StateNotFound: NOT_FOUND,
     machines.StateAlreadyExists: CONFLICT,
     machines.TaskHeld: CONFLICT,
-    use_machines.VersionConflict: CONFLICT,
     use_machines.UnimportableMachine: FAILED,
     use_machines.LockHeld: FAILED,
     use_machines.LockLost: FAILED,
@@ -68,14 +68,18 @@ CHOSEN: dict[type[Exception], int] = {
     rules.OutsideEnvelope: REFUSED,
     rules.UnknownLoop: NOT_FOUND,
     rules.NeedsConsent: NEEDS_PERSON,
+    rules.NoAnswer: NEEDS_PERSON,
     described.NoStageCommand: REFUSED,
     described.ScriptsChanged: NEEDS_PERSON,
+    described.ScriptsUnknown: NEEDS_PERSON,
+    extension.MissingExtensionError: NOT_FOUND,
     described.VerdictChanged: NEEDS_PERSON,
     described.TooMuchBeside: REFUSED,
     freshness.InputsChanged: NEEDS_PERSON,
     dispatch.NoDiagnosticRun: REFUSED,
     sweeps.ChangedMap: REFUSED,
     sweeps.UnfitMap: REFUSED,
+    use.VersionConflict: CONFLICT,
     use.NoRoot: NOT_FOUND,
     use.RootExists: CONFLICT,
     use.WorkflowExists: CONFLICT,
@@ -135,6 +139,7 @@ CHOSEN: dict[type[Exception], int] = {
     jobs.RejectedSubmission: FAILED,
     jobs.MissingInput: FAILED,
     jobs.EmptyInput: FAILED,
+    jobs.UnusableLink: FAILED,
     jobs.ProgramMissing: FAILED,
     jobs.AgentMissing: FAILED,
     jobs.AgentNotStarted: FAILED,
@@ -149,7 +154,7 @@ CHOSEN: dict[type[Exception], int] = {
 
 
 def errors_of(module: ModuleType) -> Iterator[type[Exception]]:
-    """Yield the errors that a module defines, their roots aside."""
+    """Yield the error classes that a module defines, without base classes."""
     for _, found in inspect.getmembers(module, inspect.isclass):
         mine = found.__module__ == module.__name__
         if mine and issubclass(found, Exception) and found not in BASES:
@@ -160,26 +165,26 @@ EVERY = [error for module in MODULES for error in errors_of(module)]
 
 
 @pytest.mark.parametrize("kind", EVERY, ids=lambda kind: kind.__name__)
-def test_every_error_class_has_the_exit_code_that_was_chosen_for_it(kind: type[Exception]) -> None:
-    """A new error fails here until somebody decides what its caller should see."""
+def test_every_error_class_has_its_chosen_exit_code(kind: type[Exception]) -> None:
+    """A new error class fails this test until its exit code is chosen."""
     assert exit_code(kind.__new__(kind)) == CHOSEN[kind]
 
 
-def test_the_codes_of_two_errors_are_never_the_same() -> None:
-    """A program tells errors apart by ``code``, so no two trees may share one by accident."""
+def test_error_codes_are_unique() -> None:
+    """Programs distinguish errors by ``code``, so two error trees must not share a code."""
     shared = {
-        "already_exists",  # one meaning, known to two rooms, as the next three
+        "already_exists",  # same meaning in two packages, as the next three codes
         "unknown_event_type",
         "unimportable_state",
         "root_busy",
-        "GUARD_FAILED",  # a guard that lacks a person's approval alone is a guard all the same
+        "GUARD_FAILED",  # a guard that only lacks the approval of a person is still a guard
     }
     codes = [error.code for error in EVERY if error.code not in shared]  # type: ignore[attr-defined]
     assert sorted(codes) == sorted(set(codes))
 
 
-def test_what_nobody_foresaw_is_a_failure() -> None:
-    """A bug is exit 1, never a success and never a code with a meaning."""
+def test_unexpected_error_exits_with_code_1() -> None:
+    """A bug must not exit with a code that has another meaning."""
     assert exit_code(RuntimeError()) == FAILED
     found = [kind for kind, code in CHOSEN.items() if code == FINDINGS]
     about_proofs = [kind for kind in found if issubclass(kind, use.ServiceError)]

@@ -1,4 +1,4 @@
-"""`wfctl events --follow`: what others append is printed as it comes."""
+"""`wfctl events --follow` prints events as other processes append them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow
 
 @contextmanager
 def following(place: Place, *words: str) -> Iterator[IO[str]]:
-    """Start a follower and yield what it prints; kill it in the end."""
+    """Start a follower, yield its output, and kill the process at the end."""
     line = [sys.executable, "-m", "cli.main", "--root", str(place.path), "-o", "jsonl"]
     command = [*line, "events", "--follow", *words]
     environment = {**os.environ, "PYTHONPATH": str(HERE)}
@@ -35,12 +35,12 @@ def following(place: Place, *words: str) -> Iterator[IO[str]]:
 
 
 def seen(output: IO[str], number: int) -> list[str]:
-    """Return the types of so many events."""
+    """Read the given number of events, and return their types."""
     return [json.loads(output.readline())["type"] for _ in range(number)]
 
 
 def test_events_of_other_processes_are_followed(place: Place) -> None:
-    """From the first on, through the filters, in the log's order."""
+    """The follower prints all matching events from the first one on, in the order of the log."""
     before = place.types()
     with following(place) as output, following(place, "--type", "note.logged") as notes:
         assert seen(output, len(before)) == before
@@ -50,8 +50,8 @@ def test_events_of_other_processes_are_followed(place: Place) -> None:
         assert seen(notes, 1) == ["note.logged"]
 
 
-def test_a_follower_sleeps_through_the_restart_of_its_server(tmp_path: Path) -> None:
-    """What is appended after it is printed, once; other workflows' events are not."""
+def test_follower_survives_a_restart_of_the_server(tmp_path: Path) -> None:
+    """Later events are printed once, without the events of other workflows."""
     server = started()
     try:
         url = server.log()

@@ -8,24 +8,24 @@ from typing import Any
 
 import pytest
 
-from tests.cli.support import Place, write_plan
+from tests.cli.support import Place, tree, write_plan
 from tests.cli.test_disk import Disk, small_disk
 
 pytestmark = [pytest.mark.slow, pytest.mark.root]
 
-#: Bytes of a file system that holds the files of one small job.
+#: Size in bytes of a file system that fits the files of one small job.
 SIZE = 600_000
 
 
 @pytest.fixture
 def scratch(tmp_path: Path) -> Iterator[Disk]:
-    """Make a small file system in which jobs work."""
+    """Create a small file system as the work folder of jobs."""
     with small_disk(tmp_path / "scratch", SIZE) as disk:
         yield disk
 
 
 def made(folder: Path, scratch: Disk, command: str, **more: Any) -> Place:
-    """Make a workflow of one stage whose job works in the scratch folder."""
+    """Create a workflow of one stage whose job runs in the scratch folder."""
     config = {"batch_type": "Shell", "context_type": "LocalContext", "local_root": "./"}
     profile = {"config": {**config, "remote_root": str(scratch.path)}}
     stage = {
@@ -52,10 +52,10 @@ MAP = {"map": {"grid": {"x": [1, 2]}}, "task_outputs": ["out.txt"]}
 
 
 @pytest.mark.parametrize("more", [{}, MAP], ids=["stage", "task"])
-def test_a_stage_waits_for_room_on_a_full_scratch_disk_and_spends_no_retry(
+def test_stage_waits_for_space_on_a_full_scratch_disk(
     tmp_path: Path, scratch: Disk, more: dict[str, Any]
 ) -> None:
-    """The first line names the file system; `run` tries again once there is room."""
+    """The first line names the file system. `run` tries again and uses no retry."""
     place = made(tmp_path, scratch, "echo hi > out.txt", **more)
     scratch.fill()
     for _ in range(2):
@@ -70,10 +70,9 @@ def test_a_stage_waits_for_room_on_a_full_scratch_disk_and_spends_no_retry(
     assert place.done("show", "stage-1")["retry_count"] == 0
 
 
-def test_a_submission_that_needs_more_than_the_free_room_waits_too(
-    tmp_path: Path, scratch: Disk
-) -> None:
-    """Free bytes alone do not tell whether the submission fits; each `run` tries it."""
+@pytest.mark.long
+def test_submission_larger_than_the_free_space_waits(tmp_path: Path, scratch: Disk) -> None:
+    """The free bytes alone do not show whether a submission fits, so each `run` tries."""
     place = made(tmp_path, scratch, "echo hi > out.txt")
     scratch.leave(4096)
     assert place.call("run").code == 6
@@ -86,17 +85,19 @@ FILLS = {
     "words in err": "head -c 1000000 /dev/zero > big && : > out.txt || { rm big; "
     "echo x: No space left on device >&2; exit 3; }",
     "no words": "head -c 1000000 /dev/zero > big 2> /dev/null; exit 0",
+    "no words and exit 1": "head -c 1000000 /dev/zero > big 2> /dev/null; exit 1",
     "no room for words": "head -c 1000000 /dev/zero > out.txt",
 }
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
-    ("name", "more"), [*((name, {}) for name in sorted(FILLS)), ("words in err", MAP)]
+    ("name", "more"), [(name, more) for name in sorted(FILLS) for more in ({}, MAP)]
 )
-def test_the_failure_of_a_job_that_filled_its_disk_names_the_file_system(
+def test_failure_of_a_job_that_filled_its_disk_names_the_file_system(
     tmp_path: Path, scratch: Disk, name: str, more: dict[str, Any]
 ) -> None:
-    """Whether the job could say so, said nothing, or found no room to say it."""
+    """The failure names the disk even if the job printed no error message."""
     place = made(tmp_path, scratch, FILLS[name], **more)
     assert place.call("run").code == 6
     stage = place.done("show", "stage-1")
@@ -106,21 +107,27 @@ def test_the_failure_of_a_job_that_filled_its_disk_names_the_file_system(
     assert f"the file system {scratch.path} (" in stage["last_error"] + failed["because"]
 
 
-def test_a_full_root_is_named_with_its_free_bytes(scratch: Disk, tmp_path: Path) -> None:
-    """The log cannot be written; the same command goes through once there is room."""
+def test_full_root_is_reported_with_its_free_bytes(scratch: Disk, tmp_path: Path) -> None:
+    """The log cannot be written, and the same command succeeds once there is space."""
     place = Disk(scratch.path)
     place.done("init", str(write_plan(tmp_path)), "--consent", "trust")
     place.fill()
     answer = place.call("note", "x" * 20_000)
-    assert f"no room is left on the file system {scratch.path} (0 bytes free)" in answer.err
+    full = f"no room is left on the file system {scratch.path} (0 bytes free)"
+    assert full in answer.err
+    before = tree(place.path)
+    assert full in place.call("status").out
+    assert full in "".join(one["text"] for one in place.done("status")["account"])
+    assert tree(place.path) == before
     place.make_room()
+    assert "no room" not in place.call("status").out
     assert place.call("note", "x" * 20_000).code == 0
 
 
-def test_a_full_folder_for_temporary_files_fails_no_stage(
+def test_full_temporary_folder_fails_no_stage(
     tmp_path: Path, scratch: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """wfctl writes there while it prepares a submission; the stage waits as it was."""
+    """wfctl prepares submissions in that folder, so the stage waits and stays ready."""
     place = made(tmp_path, scratch, f"echo hi > out.txt # {'x' * 20_000}")
     scratch.leave(4096)
     monkeypatch.setattr("tempfile.tempdir", str(scratch.path))

@@ -1,4 +1,4 @@
-"""Help, completion and the manual page: from one source, and true."""
+"""Help, completion and manual page come from one source and match the program."""
 
 from __future__ import annotations
 
@@ -12,13 +12,22 @@ from typing import Any
 
 import pytest
 
-from cli.program.commands import COMMANDS, HIDDEN
-from cli.program.completion import candidates
-from cli.program.helping import TOPICS, _commands
-from cli.program.tree import build, top
+from cli.program.commands import (
+    HIDDEN,
+    find_top_words,
+    load_commands,
+    load_groups,
+    load_help_lines,
+    load_sections,
+)
+from cli.program.completion import list_candidates
+from cli.program.examples import find_command_line, find_command_lines, read_examples
+from cli.program.helping import TOPICS, _iterate_commands
+from cli.program.tree import build_program
 from cli.settings import Settings
-from lifecycle.plan.fields import READ, WORDS_OF_STAGE, WORDS_OF_WORKFLOW
-from tests.cli.manual_page import ON_FILE, page
+from lifecycle.plan.fields import WORDS_OF_STAGE, WORDS_OF_WORKFLOW
+from lifecycle.sweeps.parameters import PARAMETERS_OF_WFCTL
+from tests.cli.help_examples import MAXIMUM_LINES, SILENT
 from tests.cli.support import HERE, Place, call
 from tests.cli.terminal import at_a_terminal
 from tests.need import need_programs
@@ -26,15 +35,17 @@ from tests.need import need_programs
 
 def program() -> Any:
     """Return the tree of commands."""
-    return build().__self__  # type: ignore[attr-defined]
+    return build_program().__self__  # type: ignore[attr-defined]
 
 
-NAMES = [name for name, _ in _commands(program())]
+#: Maximum length of a command line in an example.
+MAXIMUM_COMMAND = 100
+NAMES = [name for name, _ in _iterate_commands(program())]
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_help_of_a_command_has_all_of_it(name: str) -> None:
-    """The options of every command, an example that is one, no type of the program's own."""
+def test_help_of_a_command_is_complete(name: str) -> None:
+    """The help has the global options and an example, and shows no internal type name."""
     told = call(*name.split(), "--help")
     assert told.code == 0
     assert "--root DIR" in told.out
@@ -45,71 +56,118 @@ def test_the_help_of_a_command_has_all_of_it(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(HIDDEN))
-def test_a_command_that_nobody_is_told_of_has_no_example(name: str) -> None:
-    """Nor a heading over none."""
+def test_hidden_command_has_no_example(name: str) -> None:
+    """The help of a hidden command has no empty heading either."""
     told = call(*name.split(), "--help")
     assert told.code == 0
     assert "Example" not in told.out
 
 
-def test_every_example_is_of_a_command_and_names_it() -> None:
-    """None is left over of what was, and each begins with what it is an example of."""
-    assert set(COMMANDS) - HIDDEN == set(NAMES)
-    for name, (_, line) in COMMANDS.items():
-        if name in HIDDEN:
-            continue
-        words = shlex.split(line.replace("$(", "").replace(")", ""), comments=True)
-        assert words[: 1 + len(name.split())] == ["wfctl", *name.split()], line
+def test_every_command_has_an_example_that_calls_it() -> None:
+    """The examples and the commands have the same names."""
+    examples = read_examples()
+    assert list(examples) == [name for name in load_commands() if name not in HIDDEN]
+    assert set(examples) == set(NAMES)
+    for name in examples:
+        words = shlex.split(find_command_line(name))
+        assert words[: 1 + len(name.split())] == ["wfctl", *name.split()], name
 
 
-def test_every_option_of_an_example_is_one() -> None:
-    """What the help says may be pasted."""
-    commands = dict(_commands(program()))
-    for name, (_, line) in COMMANDS.items():
-        if name in HIDDEN:
-            continue
+def test_every_option_in_an_example_exists() -> None:
+    """A reader can paste each example."""
+    commands = dict(_iterate_commands(program()))
+    for name, example in read_examples().items():
         known = {opt for p in commands[name].params for opt in (*p.opts, *p.secondary_opts)}
-        own = line.partition("&&")[0]
-        given = re.findall(r"(?<=\s)(--[a-z-]+|-[a-z])(?=\s|$)", own)
-        everywhere = {"-o", "--root", "--actor", "--help"}
-        assert set(given) <= known | everywhere, (name, given)
+        for line in find_command_lines(example):
+            own = line.partition(" | ")[0]
+            given = re.findall(r"(?<=\s)(--[a-z-]+|-[a-z])(?=\s|$)", own)
+            everywhere = {"-o", "--root", "--actor", "--help"}
+            assert set(given) <= known | everywhere, (name, given)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_help_of_a_command_ends_with_its_example_and_the_output(name: str) -> None:
+    """Only commands that take over the terminal have no output."""
+    printed = call(*name.split(), "--help").out
+    lines = printed.partition("Example:\n")[2].rstrip("\n").splitlines()
+    assert lines == [f"  {line}".rstrip() for line in read_examples()[name].splitlines()]
+    outputs = [line for line in lines if not line.startswith("  $ ")]
+    assert bool(outputs) is (name not in SILENT)
+    assert len(lines) <= 1 + MAXIMUM_LINES
+    assert max(map(len, lines)) <= 2 + MAXIMUM_COMMAND
+
+
+def test_wfctl_alone_lists_the_commands_by_task() -> None:
+    """The list has every heading and no options."""
+    answer = call()
+    assert answer.code == 0
+    assert all(f"{title}:" in answer.out for title in load_sections())
+    assert "--root-is" not in answer.out
+    assert set(call("-o", "json").data["commands"]) == set(load_help_lines())
+
+
+@pytest.mark.parametrize("name", [name for name, usual in load_groups().items() if usual is None])
+def test_group_alone_lists_its_commands(name: str) -> None:
+    """A list is a valid answer, so the exit code is 0."""
+    answer = call(name)
+    assert answer.code == 0
+    inner = [one.removeprefix(f"{name} ") for one in NAMES if one.startswith(f"{name} ")]
+    assert list(call(name, "-o", "json").data["commands"]) == inner
+    assert all(f"  {one} " in answer.out for one in inner)
+
+
+@pytest.mark.parametrize("name", [name for name, usual in load_groups().items() if usual])
+def test_group_alone_runs_its_usual_command(place: Place, name: str) -> None:
+    """The answer is the same as that of the group's default command."""
+    answer = place.json(name)
+    assert answer.code == 0
+    assert answer.data == place.json(name, str(load_groups()[name])).data
+    assert "\n  serve" not in call(name, "--help").out or name == "witness"
 
 
 @pytest.mark.parametrize("line", [["export", "foo"], ["status", "--color", "puce"],
                                   ["run", "--max-parallel", "0"], ["log", "-n", "x"]])  # fmt: skip
-def test_a_wrong_value_is_told_in_words_of_our_own(line: list[str]) -> None:
-    """And the help that is named is that of the command."""
+def test_invalid_value_is_reported_without_internal_terms(line: list[str]) -> None:
+    """The error message refers to the help of the command."""
     told = call(*line)
     assert told.code == 2
     assert "Value error" not in told.err
     assert "Input should" not in told.err
-    assert "--help` lists what there is" in told.err
+    assert "--help` explains the arguments" in told.err
 
 
 @pytest.mark.parametrize("topic", [*TOPICS, "stage fail", "status", "machine init"])
-def test_help_knows_topics_and_commands(topic: str) -> None:
-    """By their words."""
+def test_help_accepts_topics_and_commands(topic: str) -> None:
+    """A topic or command with several words needs no quotes."""
     told = call("help", *topic.split())
     assert told.code == 0
     assert len(told.out) > 100
     assert call("help", "nonsense").code == 3
 
 
-@pytest.mark.parametrize("name", sorted({*READ, *WORDS_OF_STAGE, *WORDS_OF_WORKFLOW}))
-def test_help_knows_every_field_of_a_plan(name: str) -> None:
-    """A parameter too that wfctl reads; a command of that name is helped on beside it."""
+@pytest.mark.parametrize(
+    "name", sorted({*PARAMETERS_OF_WFCTL, *WORDS_OF_STAGE, *WORDS_OF_WORKFLOW})
+)
+def test_help_explains_every_field_of_a_plan(name: str) -> None:
+    """This includes parameters that wfctl reads. A command of the same name is explained too."""
     told = call("help", name)
     assert told.code == 0
-    place = f"parameters.{name}: " if name in READ else f"{name}, of a "
+    place = f"parameters.{name}: " if name in PARAMETERS_OF_WFCTL else f"{name} (of a "
     assert told.out.startswith(place)
-    assert ("Usage:" in told.out) is (name in top())
-    assert call("help", f"parameters.{name}").code == (0 if name in READ else 3)
+    assert ("Usage:" in told.out) is (name in find_top_words())
+    assert call("help", f"parameters.{name}").code == (0 if name in PARAMETERS_OF_WFCTL else 3)
 
 
-def test_the_manual_page_on_file_is_what_the_program_prints() -> None:
-    """`python -m tests.cli.manual_page` writes it."""
-    assert ON_FILE.read_text("utf-8") == page()
-    assert "docs/wfctl.1" in (HERE / "pyproject.toml").read_text("utf-8")
+def test_manual_page_has_every_command_with_its_example() -> None:
+    """`make package` adds the page to the wheel."""
+    answer = call("help", "--man")
+    assert answer.code == 0
+    assert answer.out.startswith(".TH WFCTL 1 ")
+    sections = answer.out.split("\n.SS wfctl ")[1:]
+    assert len(sections) == len(NAMES)
+    for name, section in zip(NAMES, sections, strict=True):
+        assert section.replace("\\-", "-").startswith(f"{name} ") or section.startswith(f"{name}\n")
+        assert "\nExample:\n" in section
 
 
 LINES = {
@@ -130,21 +188,21 @@ LINES = {
 
 @pytest.fixture
 def proposed(place: Place) -> Place:
-    """A workflow with a proposal."""
+    """Return a workflow with a proposed amendment."""
     place.done("amend", "propose", "--stage", "stage-2", "--set", "parameters.x=1", "--reason", "y")
     return place
 
 
 @pytest.mark.parametrize("line", LINES)
-def test_what_may_stand_there_is_offered(proposed: Place, line: str) -> None:
-    """Commands, stages, formats, amendments, options, by what the line asks for."""
-    found = candidates(program(), Settings(root=proposed.path), line.split())
+def test_completion_offers_valid_words(proposed: Place, line: str) -> None:
+    """The line determines whether commands, stages, formats, amendments or options are offered."""
+    found = list_candidates(program(), Settings(root=proposed.path), line.split())
     assert found == LINES[line]
 
 
 @pytest.fixture
 def environ(proposed: Place) -> dict[str, str]:
-    """An environment in which a shell finds wfctl, and the folder that is the workflow's."""
+    """Return an environment in which a shell in the workflow's folder finds wfctl."""
     shim = proposed.path / "bin"
     shim.mkdir()
     tool = shim / "wfctl"
@@ -155,7 +213,7 @@ def environ(proposed: Place) -> dict[str, str]:
 
 
 def _asked(place: Place, environ: dict[str, str], *words: str) -> list[str]:
-    """Call a shell and return what it printed, word by word."""
+    """Call a shell, and return the words of its output."""
     done = subprocess.run(
         words, cwd=place.path, env=environ, capture_output=True, text=True, check=True
     )
@@ -163,8 +221,8 @@ def _asked(place: Place, environ: dict[str, str], *words: str) -> list[str]:
 
 
 @pytest.mark.slow
-def test_a_real_bash_completes_stages(proposed: Place, environ: dict[str, str]) -> None:
-    """By the script as it is printed."""
+def test_bash_completes_stages(proposed: Place, environ: dict[str, str]) -> None:
+    """The test runs the script that `wfctl completion bash` prints."""
     asked = (
         call("completion", "bash").out + "\nCOMP_WORDS=(wfctl show stage-); COMP_CWORD=2; _wfctl"
     )
@@ -173,10 +231,8 @@ def test_a_real_bash_completes_stages(proposed: Place, environ: dict[str, str]) 
 
 
 @pytest.mark.slow
-def test_a_real_fish_completes_stages_or_else_files(
-    proposed: Place, environ: dict[str, str]
-) -> None:
-    """Files are offered only if nothing of the workflow may stand."""
+def test_fish_completes_stages_or_files(proposed: Place, environ: dict[str, str]) -> None:
+    """Files are offered only if no name of the workflow is valid at that position."""
     need_programs("fish")
     (proposed.path / "study.toml").touch()
     script = call("completion", "fish").out
@@ -189,8 +245,8 @@ def test_a_real_fish_completes_stages_or_else_files(
 
 
 @pytest.mark.slow
-def test_a_real_zsh_completes_what_is_typed(proposed: Place, environ: dict[str, str]) -> None:
-    """At a terminal, with the key that completes."""
+def test_zsh_completes_a_typed_line(proposed: Place, environ: dict[str, str]) -> None:
+    """The test presses the Tab key at a terminal."""
     need_programs("zsh")
     (proposed.path / "_wfctl").write_text(call("completion", "zsh").out)
     begin = "PS1=; autoload -U compinit; compinit -D -u; source ./_wfctl; print rea''dy"
@@ -201,13 +257,13 @@ def test_a_real_zsh_completes_what_is_typed(proposed: Place, environ: dict[str, 
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_there_is_a_script_for_each_shell(shell: str) -> None:
-    """Each asks the program."""
+def test_completion_prints_a_script_for_each_shell(shell: str) -> None:
+    """Each script calls `wfctl __complete`."""
     told = call("completion", shell)
     assert told.code == 0
     assert "wfctl __complete -- " in told.out
 
 
-def test_a_place_without_a_workflow_offers_no_stage(tmp_path: Path) -> None:
-    """And says nothing of it in the middle of a line."""
-    assert candidates(program(), Settings(root=tmp_path), ["show", ""]) == []
+def test_completion_without_a_workflow_offers_no_stage(tmp_path: Path) -> None:
+    """No error message interrupts the line that the user is typing."""
+    assert list_candidates(program(), Settings(root=tmp_path), ["show", ""]) == []

@@ -1,4 +1,4 @@
-"""Which journal the log has: said, kept, and chosen by a person where it must be."""
+"""The journal mode of the log: reported, kept in the configuration, and validated."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from tests.cli.support import PLAN, Place, call
 
 @pytest.fixture
 def vacant(tmp_path: Path) -> Path:
-    """Return a folder with nothing but a plan in it."""
+    """Return a folder that contains only a plan."""
     (tmp_path / "plan.json").write_text(json.dumps(PLAN), "utf-8")
     return tmp_path
 
 
-def test_the_journal_is_said_with_its_reason(place: Place) -> None:
-    """By the address of the log and by the status, as data."""
+def test_journal_mode_is_reported_with_its_reason(place: Place) -> None:
+    """`db url` and `status` report the mode in their JSON output."""
     found = place.done("db", "url")["journal"]
     assert (found["mode"], found["synchronous"]) == ("wal", "FULL")
     assert found["reason"]
     assert place.done("status")["journal"] == found
 
 
-def test_a_journal_that_was_asked_for_is_kept(vacant: Path) -> None:
-    """What init was told holds for every later command, and the status says so."""
+def test_journal_mode_of_init_is_kept(vacant: Path) -> None:
+    """Every later command uses the mode, and the status reports it."""
     begun = call(
         "--root",
         str(vacant),
@@ -43,11 +43,11 @@ def test_a_journal_that_was_asked_for_is_kept(vacant: Path) -> None:
     assert place.done("db", "url")["journal"]["mode"] == "truncate"
     assert (vacant / ".wfctl/events.db-journal").exists()
     assert not (vacant / ".wfctl/events.db-wal").exists()
-    assert "truncate journal: as it was asked for" in place.call("status").out
+    assert "truncate journal: as requested" in place.call("status").out
 
 
-def test_another_journal_is_refused(place: Place) -> None:
-    """Only those that keep an acknowledged event through a loss of power."""
+def test_unsafe_journal_mode_is_refused(place: Place) -> None:
+    """Only modes that preserve acknowledged events after a power loss are allowed."""
     assert place.call("--journal", "memory", "note", "hello").code == 2
     config = place.path / ".wfctl/config.toml"
     config.write_text(config.read_text() + 'journal = "off"\n')

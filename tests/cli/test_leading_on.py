@@ -1,4 +1,4 @@
-"""A refusal says what may be done instead."""
+"""A refused command suggests what to do instead."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from tests.cli.support import PLAN, Place, call, write_plan
 
 @pytest.fixture
 def place(tmp_path: Path) -> Place:
-    """Make the workflow of two stages."""
+    """Create a workflow of two stages."""
     made = Place(tmp_path / "root")
     made.path.mkdir()
     made.done("init", str(write_plan(tmp_path)), "--consent", "trust")
     return made
 
 
-def test_a_refusal_tells_the_next_actions(place: Place) -> None:
-    """In the envelope, as of a success; for people the first in one line."""
+def test_refusal_suggests_next_actions(place: Place) -> None:
+    """JSON output lists all actions, and text output shows the first one."""
     shown = place.json("dispatch", "stage-2")
     assert shown.code == 5
     [action] = shown.envelope["next_actions"]
@@ -31,8 +31,8 @@ def test_a_refusal_tells_the_next_actions(place: Place) -> None:
     Draft202012Validator(json.loads(call("schema", "answer").out)).validate(shown.envelope)
 
 
-def test_a_refusal_tells_no_more_than_a_few(tmp_path: Path) -> None:
-    """However many stages wait for somebody."""
+def test_refusal_suggests_at_most_three_actions(tmp_path: Path) -> None:
+    """The limit also applies if nine stages have failed."""
     stages = [{**PLAN["stages"][0], "id": f"own-{n}", "outputs": [f"own-{n}/o"]} for n in range(9)]
     place = Place(tmp_path)
     place.done("init", str(write_plan(tmp_path, {**PLAN, "stages": stages})), "--consent", "trust")
@@ -43,22 +43,22 @@ def test_a_refusal_tells_no_more_than_a_few(tmp_path: Path) -> None:
     assert (shown.code, len(shown.envelope["next_actions"])) == (5, 3)
 
 
-def test_what_is_no_refusal_tells_none(place: Place, tmp_path: Path) -> None:
-    """Nothing leads on from a slip of the pen, and nothing if there is no workflow."""
+def test_usage_error_suggests_no_action(place: Place, tmp_path: Path) -> None:
+    """An unknown stage and a missing workflow have no next actions."""
     assert "next_actions" not in place.json("show", "stage-9").envelope
     assert "next_actions" not in Place(tmp_path).json("status").envelope
 
 
 @pytest.mark.parametrize("word", ["…", "...", "TEXT", "what you did", "<text>"])
-def test_a_placeholder_is_nobody_s_words(place: Place, word: str) -> None:
-    """It would be kept for ever: as a fix, or as a reason."""
+def test_placeholder_is_refused_as_reason_or_fix(place: Place, word: str) -> None:
+    """The log would keep the placeholder as the reason for ever."""
     place.done("stage", "prepare", "stage-1")
     place.done("stage", "fail", "stage-1", "--error", "broken")
     before = place.version()
     refused = place.json("stage", "retry", "stage-1", "--fix", word)
     assert (refused.code, refused.error["code"]) == (5, "missing_evidence")
-    assert "in words" in refused.error["message"]
+    assert "Describe in a sentence" in refused.error["message"]
     asked = ("--stage", "stage-1", "--type", "stage_rerun", "--reason", word)
-    assert "words of your own" in place.json("amend", "propose", *asked).error["message"]
+    assert "your own words" in place.json("amend", "propose", *asked).error["message"]
     assert place.version() == before
     place.done("stage", "retry", "stage-1", "--fix", "the seed was 0")

@@ -1,4 +1,4 @@
-"""All workflows of a login, wherever they are."""
+"""`wfctl list` shows all workflows of a user, wherever their roots are."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from tests.server import Server
 
 @pytest.fixture(autouse=True)
 def _own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the roots of other tests be no roots of this login."""
+    """Use a separate state folder, so that roots of other tests are not listed."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 
 
 def made(folder: Path, name: str, *more: str) -> Place:
-    """Make a workflow of this name in a folder."""
+    """Create a workflow with the given id in a folder."""
     folder.mkdir()
     plan = write_plan(folder, {**PLAN, "workflow_id": name})
     assert call("--root", str(folder), *more, "init", str(plan), "--consent", "trust").code == 0
@@ -26,15 +26,15 @@ def made(folder: Path, name: str, *more: str) -> Place:
 
 
 def listed(*more: str) -> list[dict[str, object]]:
-    """Return what is listed."""
+    """Return the listed workflows."""
     answer = call("-o", "json", *more, "list")
     assert answer.code == 0, answer
     found: list[dict[str, object]] = answer.data["workflows"]
     return found
 
 
-def test_every_root_that_was_written_in_is_listed_once(tmp_path: Path) -> None:
-    """With status, what waits, and its size; one that is gone is not."""
+def test_every_written_root_is_listed_once(tmp_path: Path) -> None:
+    """The list has the status, the pending items and the size, and omits removed roots."""
     one, two = made(tmp_path / "one", "first"), made(tmp_path / "two", "second")
     one.done("note", "again")
     two.done("stage", "prepare", "stage-1")
@@ -54,8 +54,8 @@ def test_every_root_that_was_written_in_is_listed_once(tmp_path: Path) -> None:
     assert [record["workflow"] for record in listed()] == ["second"]
 
 
-def test_a_workflow_whose_session_found_nothing_more_to_do_is_told(tmp_path: Path) -> None:
-    """No failure and no decision says so: a stage has nothing to run."""
+def test_blocked_workflow_without_failures_is_reported(tmp_path: Path) -> None:
+    """The list says that the last session ended blocked, because a stage has no command."""
     silent = {"id": "stage-1", "name": "Think", "outputs": ["stage-1/thought.txt"]}
     (tmp_path / "one").mkdir()
     plan = write_plan(tmp_path / "one", {"workflow_id": "w", "stages": [silent]})
@@ -64,11 +64,11 @@ def test_a_workflow_whose_session_found_nothing_more_to_do_is_told(tmp_path: Pat
     assert listed()[0]["waits"] == []
     assert "amend propose --stage stage-1 --set parameters.command=COMMAND" in place.call("run").out
     assert listed()[0]["waits"] == ["its last session ended blocked; wfctl why"]
-    assert "to go on: wfctl dispatch stage-1" in place.call("why", "stage-1").out
+    assert "next: wfctl dispatch stage-1" in place.call("why", "stage-1").out
 
 
-def test_a_list_is_bounded_and_says_what_it_leaves_out(tmp_path: Path) -> None:
-    """The newest first."""
+def test_list_is_limited_and_counts_the_omitted_workflows(tmp_path: Path) -> None:
+    """The list starts with the newest workflow."""
     for name in ("a", "b", "c"):
         made(tmp_path / name, name)
     answer = call("-o", "json", "list", "-n", "2").data
@@ -76,8 +76,8 @@ def test_a_list_is_bounded_and_says_what_it_leaves_out(tmp_path: Path) -> None:
     assert answer["left_out"] == 1
 
 
-def test_a_root_that_cannot_be_read_hides_no_other(tmp_path: Path) -> None:
-    """It is told with the reason."""
+def test_unreadable_root_hides_no_other_root(tmp_path: Path) -> None:
+    """The list shows the unreadable root with the reason."""
     made(tmp_path / "good", "good")
     made(tmp_path / "bad", "bad")
     (tmp_path / "bad/.wfctl/events.db").unlink()
@@ -87,10 +87,10 @@ def test_a_root_that_cannot_be_read_hides_no_other(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_on_a_server_the_workflows_of_the_group_are_listed(
+def test_list_on_a_server_includes_workflows_of_the_group(
     tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Those of other logins too, which no root here shows; nothing of a password."""
+    """The list includes workflows of other users, and prints no password."""
     url = server.schema()
     made(tmp_path / "theirs", "theirs", "--database-url", url)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "mine"))
@@ -98,3 +98,40 @@ def test_on_a_server_the_workflows_of_the_group_are_listed(
     found = listed("--database-url", url)
     assert [record["workflow"] for record in found] == ["theirs"]
     assert found[0]["root"] is None
+
+
+@pytest.mark.slow
+def test_damaged_row_on_a_server_affects_only_its_workflow(
+    tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The list states the reason, and a backup with exit code 7 contains the other workflows."""
+    url = server.schema()
+    for name in ("altered", "intact"):
+        made(tmp_path / name, name, "--database-url", url)
+    server.sql(
+        "SET session_replication_role = replica",
+        "UPDATE events SET body = replace(body, 'See it', 'See') WHERE stream LIKE '%altered'",
+        url=url,
+    )
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "mine"))
+    found = {str(record["workflow"]): record for record in listed("--database-url", url)}
+    assert set(found) == {"altered", "intact"}
+    assert "was changed after it was recorded" in str(found["altered"]["note"])
+    file = tmp_path / "backup"
+    answer = call("-o", "json", "--database-url", url, "db", "backup", str(file))
+    assert (answer.code, answer.data["left_out"]) == (7, ["workflow-altered"])
+    new = tmp_path / "new"
+    new.mkdir()
+    assert call("--root", str(new), "db", "restore", str(file)).code == 0
+    assert Place(new).json("status").envelope["_meta"]["workflow"] == "intact"
+
+
+@pytest.mark.slow
+def test_workflow_is_listed_once_under_all_spellings_of_its_server(
+    tmp_path: Path, server: Server
+) -> None:
+    """The URL option differs from the URL in the root, but both name the same database."""
+    url = server.schema()
+    made(tmp_path / "mine", "mine", "--database-url", url)
+    found = listed("--database-url", f"{url}&connect_timeout=9")
+    assert [record["workflow"] for record in found] == ["mine"]

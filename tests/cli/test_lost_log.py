@@ -1,4 +1,4 @@
-"""A log that was lost: the error names the way back, and the way leads there."""
+"""A lost log: the error names the recovery command, and the command works."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ READS_AND_WRITES = [["status"], ["note", "hello"], ["rehydrate"], ["run"]]
 
 
 @pytest.mark.parametrize("line", READS_AND_WRITES, ids=lambda line: line[0])
-def test_a_lost_log_is_an_error_with_the_way_back(place: Place, line: list[str]) -> None:
-    """Reads and writes alike name it."""
+def test_lost_log_error_names_the_recovery_command(place: Place, line: list[str]) -> None:
+    """Reading and writing commands both suggest `import` or `restore`."""
     for path in place.path.glob(".wfctl/events.db*"):
         path.unlink()
     answer = place.call(*line)
@@ -19,8 +19,8 @@ def test_a_lost_log_is_an_error_with_the_way_back(place: Place, line: list[str])
     assert "wfctl import" in answer.err or "restore" in answer.err, answer.err
 
 
-def test_what_the_files_show_is_taken_up(place: Place) -> None:
-    """With the rest of the log moved aside, the import goes on where the files stood."""
+def test_what_the_files_show_is_restored_by_an_import(place: Place) -> None:
+    """After the `.wfctl` folder was moved aside, the import restores the status of each stage."""
     place.done("stage", "prepare", "stage-1")
     before = [stage["status"] for stage in place.done("status")["stages"]]
     (place.path / ".wfctl").rename(place.path / ".wfctl.lost")

@@ -1,4 +1,4 @@
-"""The machine file of a backend profile, as a plan names it: found for every kind of stage."""
+"""The machine file of a backend profile is found for every kind of stage."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SWEEP = {
         "task_outputs": ["out.txt"],
     },
 }
-#: As a plan may write it → where the file is, both seen from the root; {} is the folder above it.
+#: Path in the plan → path of the file relative to the root. {} is the folder above the root.
 WRITTEN = {
     "hpc.json": "hpc.json",
     "machines/old/../hpc.json": "machines/hpc.json",
@@ -36,7 +36,7 @@ WRITTEN = {
 
 
 def begun(folder: Path, stage: dict[str, Any], written: str) -> Place:
-    """Make a workflow of one stage that runs on the machine which a profile names."""
+    """Create a workflow of one stage that runs on the machine of a profile."""
     place = Place(folder / "root")
     place.path.mkdir()
     plan = {
@@ -56,14 +56,15 @@ def put(place: Place, path: str) -> None:
     file.write_text(json.dumps(MACHINE))
 
 
+@pytest.mark.few(3)
 @pytest.mark.slow
 @pytest.mark.parametrize("written", first(list(WRITTEN)))
 @pytest.mark.parametrize("stage", [PLAIN, SWEEP], ids=["plain", "sweep"])
 @pytest.mark.parametrize("before", ["no folder", "a folder", "a link", "prepared"])
-def test_a_machine_file_is_found_from_the_root(
+def test_machine_file_path_is_relative_to_the_root(
     tmp_path: Path, written: str, stage: dict[str, Any], before: str
 ) -> None:
-    """Whatever there is of the stage's folder, and however the path is written."""
+    """The path works for every spelling and for every state of the stage folder."""
     place = begun(tmp_path, stage, written.format(tmp_path))
     put(place, WRITTEN[written])
     own = place.path / "film"
@@ -86,11 +87,9 @@ def test_a_machine_file_is_found_from_the_root(
 
 
 @pytest.mark.parametrize("written", ["hpc.json", "machines/old/../hpc.json"])
-def test_a_machine_file_that_is_missing_is_named_where_it_is_looked_for(
-    tmp_path: Path, written: str
-) -> None:
-    """The refusal names the very path at which the file is expected."""
+def test_missing_machine_file_is_named_with_its_path(tmp_path: Path, written: str) -> None:
+    """The error shows the exact path at which the file is expected."""
     place = begun(tmp_path, PLAIN, written)
     refused = place.json("dispatch", "film")
     assert refused.code == 5
-    assert f"{place.path / WRITTEN[written]} is missing" in refused.error["message"]
+    assert f"{place.path / WRITTEN[written]} of the stage" in refused.error["message"]

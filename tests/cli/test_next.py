@@ -1,4 +1,4 @@
-"""What leads on stands on every answer of a change, as its last line."""
+"""The last line of every successful change suggests the next command."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BY_HAND = {"workflow_id": "w", "stages": [{"id": "stage-1", "name": "One"}]}
 
 
 def following(answer: Answer) -> str:
-    """Return the last line of an answer in text, which says what leads on."""
+    """Return the suggested command from the last line of a text answer."""
     assert answer.code == 0, answer
     *before, last = answer.out.splitlines()
     assert last.startswith("next: wfctl "), answer.out
@@ -28,8 +28,8 @@ def following(answer: Answer) -> str:
     return last.removeprefix("next: ")
 
 
-def test_every_change_names_what_comes_next(tmp_path: Path) -> None:
-    """It is the first of the next actions that the same answer has in JSON."""
+def test_every_change_suggests_the_next_command(tmp_path: Path) -> None:
+    """The suggestion is the first of the next actions in JSON output."""
     place = Place(tmp_path)
     plan = str(write_plan(tmp_path, BY_HAND))
     assert following(place.call("init", plan, "--consent", "trust"))
@@ -47,13 +47,13 @@ def test_every_change_names_what_comes_next(tmp_path: Path) -> None:
     ):
         told = place.call(*line)
         assert told.code == 0, told
-        if line != ["session", "start"]:  # its answer is a briefing, with a list of its own
+        if line != ["session", "start"]:  # this command prints a briefing with its own list
             first = place.json("status").envelope["next_actions"][0]["command"]
             assert following(told).startswith(first), line
 
 
-def test_an_approval_at_a_terminal_names_what_comes_next(tmp_path: Path) -> None:
-    """So a person goes on."""
+def test_approval_at_a_terminal_suggests_the_next_command(tmp_path: Path) -> None:
+    """The terminal ends with the command that dispatches the approved stage."""
     place = Place(tmp_path)
     place.done("init", str(write_plan(tmp_path, PLAN)))
     code, shown = answered("y\n", "--root", str(tmp_path), "amend", "approve", "plan")
@@ -62,8 +62,8 @@ def test_an_approval_at_a_terminal_names_what_comes_next(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("form", ["json", "jsonl"])
-def test_data_has_no_such_line(tmp_path: Path, form: str) -> None:
-    """Programs read it from the envelope; a rehearsal changes nothing, and leads nowhere."""
+def test_json_output_and_dry_run_have_no_next_line(tmp_path: Path, form: str) -> None:
+    """Programs read the next actions from the JSON envelope, and a dry run suggests none."""
     place = Place(tmp_path)
     place.done("init", str(write_plan(tmp_path, PLAN)), "--consent", "trust")
     assert "next: " not in place.call("-o", form, "note", "hi").out

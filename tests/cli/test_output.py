@@ -1,4 +1,4 @@
-"""What is printed where: one JSON document, bare records, text for people, talk on stderr."""
+"""The output streams: one JSON document or records on stdout, and messages on stderr."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.program.commands import SECTIONS
-from cli.program.tree import top
+from cli.program.commands import find_top_words, load_sections
 from tests.cli.support import HERE, PLAN, Place, call, wfctl, write_plan
 from tests.cli.terminal import answered
 
@@ -52,8 +51,8 @@ EVERY: dict[str, list[str]] = {**READS, **WRITES}
 
 
 @pytest.mark.parametrize("name", EVERY)
-def test_a_success_is_one_envelope_on_stdout(place: Place, name: str) -> None:
-    """Its fields and their types are the contract; nothing else is on stdout."""
+def test_successful_json_answer_is_one_envelope(place: Place, name: str) -> None:
+    """Standard output contains only the envelope with its documented fields."""
     answer = place.json(*EVERY[name])
     assert answer.code == 0, answer
     envelope = answer.envelope
@@ -65,10 +64,8 @@ def test_a_success_is_one_envelope_on_stdout(place: Place, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["status", "show", "replay", "note", "reconcile"])
-def test_the_envelope_says_where_the_log_stands_and_what_to_do_next(
-    place: Place, name: str
-) -> None:
-    """An agent needs no second call to go on."""
+def test_envelope_has_log_position_and_next_actions(place: Place, name: str) -> None:
+    """An agent needs no second call to continue."""
     envelope = place.json(*EVERY[name]).envelope
     assert envelope["_meta"]["workflow"] == PLAN["workflow_id"]
     assert envelope["_meta"]["version"] >= 2
@@ -82,16 +79,14 @@ FAILURES = {
     "an unknown option": (["status", "--loud"], 2, "usage"),
     "an unknown command": (["fly"], 2, "usage"),
     "an unknown command of a group": (["stage", "fly", "stage-1"], 2, "usage"),
-    "no command of a group": (["stage"], 2, "usage"),
     "a bad value": (["log", "-n", "none"], 2, "usage"),
     "a bad actor": (["note", "hello", "--actor", "boss"], 2, "invalid_option"),
-    "no command at all": ([], 2, "invalid_option"),
 }
 
 
 @pytest.mark.parametrize("name", FAILURES)
-def test_an_error_is_one_envelope_on_stdout(place: Place, name: str) -> None:
-    """A stable code, a message, its values; no traceback anywhere."""
+def test_failed_json_answer_is_one_envelope(place: Place, name: str) -> None:
+    """The error has a stable code, a message and data, and no traceback."""
     line, code, error = FAILURES[name]
     answer = place.json(*line)
     assert answer.code == code
@@ -105,16 +100,16 @@ def test_an_error_is_one_envelope_on_stdout(place: Place, name: str) -> None:
 
 @pytest.mark.parametrize("name", FAILURES)
 @pytest.mark.parametrize("format_", ["text", "jsonl"])
-def test_without_json_an_error_is_talk(place: Place, name: str, format_: str) -> None:
-    """Standard output stays empty, so that a pipe gets records or nothing."""
+def test_error_without_json_is_printed_on_stderr(place: Place, name: str, format_: str) -> None:
+    """Standard output stays empty, so a pipe receives either records or nothing."""
     line, code, _ = FAILURES[name]
     answer = place.call("-o", format_, *line)
     assert (answer.code, answer.out) == (code, "")
     assert answer.err.startswith("wfctl: ")
 
 
-def test_a_text_that_looks_like_an_option_is_no_option(place: Place) -> None:
-    """The format is what the options say, not what a note says."""
+def test_note_text_that_looks_like_an_option_is_text(place: Place) -> None:
+    """Only real options change the output format."""
     answer = place.call("note", "use -o json", "--stage", "stage-9")
     assert (answer.code, answer.out) == (3, "")
     assert place.call("note", "--", "--root=x -o json").code == 0
@@ -132,35 +127,35 @@ LINES = [
 
 
 @pytest.mark.parametrize("line", LINES, ids=" ".join)
-def test_the_options_of_every_command_stand_anywhere(place: Place, line: list[str]) -> None:
-    """In each of the spellings that people of other tools are used to; the last one counts."""
+def test_global_options_are_accepted_anywhere(place: Place, line: list[str]) -> None:
+    """Every common spelling works, and the last value applies."""
     answer = call(*(word.replace("R", str(place.path)) for word in line))
     assert answer.data["workflow"] == PLAN["workflow_id"]
 
 
-def test_the_options_of_every_command_stand_behind_a_group_too(place: Place) -> None:
-    """``stage prepare`` is two words deep."""
+def test_global_options_are_accepted_after_a_group(place: Place) -> None:
+    """The options may follow `stage` as well as `stage prepare`."""
     root = str(place.path)
     answer = call("stage", "--root", root, "prepare", "-o", "json", "stage-1", "--actor=user:ada")
     assert [event["type"] for event in answer.data["events"]] == ["stage.prepared"]
 
 
 @pytest.mark.parametrize("name", ["events", "log"])
-def test_json_lines_are_bare_records(place: Place, name: str) -> None:
-    """One a line, no envelope; the same records as JSON has."""
+def test_json_lines_are_records_without_an_envelope(place: Place, name: str) -> None:
+    """Each line is one record, and the records equal those of JSON output."""
     lines = place.call("-o", "jsonl", name).out.splitlines()
     assert [json.loads(line) for line in lines] == place.json(name).data
 
 
 @pytest.mark.parametrize("name", READS)
-def test_json_lines_of_one_thing_are_one_line(place: Place, name: str) -> None:
-    """Whatever is printed, each line is a record."""
+def test_json_lines_output_has_one_object_per_line(place: Place, name: str) -> None:
+    """This also applies to commands that print a single object."""
     out = place.call("-o", "jsonl", *READS[name]).out
     assert all(isinstance(json.loads(line), dict) for line in out.splitlines())
 
 
-def test_a_record_holds_the_whole_envelope_of_an_event(place: Place) -> None:
-    """What the design says an event has, under those names."""
+def test_event_record_has_all_envelope_fields(place: Place) -> None:
+    """The field names are those of the design."""
     first = place.done("events")[0]
     assert set(first) == {
         "event_id", "stream", "version", "position", "type", "schema_version", "data", "actor",
@@ -179,10 +174,10 @@ ACTORS = {
 
 
 @pytest.mark.parametrize("name", ACTORS)
-def test_who_acts_is_the_option_else_the_environment(
+def test_actor_comes_from_option_or_environment(
     place: Place, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Away from a terminal it is an agent that did not say its name."""
+    """Without either, a caller without a terminal is recorded as an unknown agent."""
     line, environ, actor = ACTORS[name]
     for key, value in environ.items():
         monkeypatch.setenv(key, value)
@@ -191,8 +186,8 @@ def test_who_acts_is_the_option_else_the_environment(
     assert f"{last['kind']}:{last['name']}" == actor
 
 
-def test_on_a_terminal_the_login_acts(place: Place) -> None:
-    """A person need not say who they are."""
+def test_actor_at_a_terminal_is_the_user_account(place: Place) -> None:
+    """A person does not have to set WFCTL_ACTOR or --actor."""
     main, side = pty.openpty()
     line = [sys.executable, "-m", "cli.main", "--root", str(place.path), "note", "hello"]
     environ = {**os.environ, "PYTHONPATH": str(HERE), "LOGNAME": "ada", "USER": "ada"}
@@ -204,10 +199,10 @@ def test_on_a_terminal_the_login_acts(place: Place) -> None:
 
 @pytest.mark.parametrize("actor", ["ada", "boss:ada", "user:", ":ada", ""])
 @pytest.mark.parametrize("how", ["option", "environment"])
-def test_an_actor_that_is_none_is_a_usage_error(
+def test_invalid_actor_is_a_usage_error(
     place: Place, actor: str, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing is recorded under a name that nobody can look up; every write looks first."""
+    """A write checks the actor first, and records nothing."""
     if how == "environment":
         monkeypatch.setenv("WFCTL_ACTOR", actor)
     line = ["--actor", actor] if how == "option" else []
@@ -218,29 +213,31 @@ def test_an_actor_that_is_none_is_a_usage_error(
     assert place.notes() == []
 
 
-@pytest.mark.parametrize("name", [[], *([name] for name in top()), ["stage", "fail"]], ids=str)
-def test_every_command_explains_itself(name: list[str]) -> None:
-    """``--help`` works without a workflow, and so does ``-h``."""
+@pytest.mark.parametrize(
+    "name", [[], *([name] for name in find_top_words()), ["stage", "fail"]], ids=str
+)
+def test_every_command_has_help(name: list[str]) -> None:
+    """``--help`` and ``-h`` work without a workflow."""
     for flag in ("--help", "-h"):
         answer = call(*name, flag)
         assert answer.code == 0
         assert f"Usage: {' '.join(['wfctl', *name])}" in answer.out
 
 
-def test_the_help_lists_every_command_once_by_task() -> None:
+def test_help_lists_every_command_once_by_task() -> None:
     """The line of a command is the first line of its own help."""
     out = call("--help").out
-    listed = [name for lines in SECTIONS.values() for name in lines]
-    assert sorted(listed) == sorted(name for name in top() if not name.startswith("_"))
-    for title, lines in SECTIONS.items():
+    listed = [name for lines in load_sections().values() for name in lines]
+    assert sorted(listed) == sorted(name for name in find_top_words() if not name.startswith("_"))
+    for title, lines in load_sections().items():
         assert f"\n{title}:\n" in out
         for name, line in lines.items():
             assert re.search(rf"^  {name} +{re.escape(line)}$", out, re.MULTILINE), name
             assert f"\n  {line}.\n" in call(name, "--help").out
 
 
-def test_a_reader_that_goes_away_ends_the_program_quietly(place: Place) -> None:
-    """As in ``wfctl events | head -1``."""
+def test_closed_pipe_ends_the_program_quietly(place: Place) -> None:
+    """`wfctl events | head -1` prints no traceback."""
     lines = "".join(
         json.dumps({"type": "note.logged", "data": {"text": "x" * 1000}}) + "\n" for _ in range(300)
     )
@@ -262,8 +259,8 @@ def test_a_reader_that_goes_away_ends_the_program_quietly(place: Place) -> None:
         assert program.wait(60) == 128 + signal.SIGPIPE
 
 
-def test_a_reader_that_did_not_wait_for_an_error_is_no_fault(tmp_path: Path) -> None:
-    """As in ``wfctl status -o json | true``."""
+def test_pipe_closed_before_an_error_causes_no_message(tmp_path: Path) -> None:
+    """`wfctl status -o json | true` exits like a program that SIGPIPE killed."""
     reading, writing = os.pipe()
     os.close(reading)
     done = subprocess.run(
@@ -281,10 +278,8 @@ def test_a_reader_that_did_not_wait_for_an_error_is_no_fault(tmp_path: Path) -> 
     "line", [["log"], ["-o", "json", "log"], ["audit", "transitions"]], ids=str
 )
 @pytest.mark.parametrize("taker", ["full", "closed"])
-def test_a_stdout_that_takes_nothing_is_told_on_stderr(
-    place: Place, taker: str, line: list[str]
-) -> None:
-    """A full disk is a failure of this run; to a caller who closed it nothing is printed."""
+def test_unwritable_stdout_is_reported_on_stderr(place: Place, taker: str, line: list[str]) -> None:
+    """A full disk is an error, and a closed stdout is not."""
     command = " ".join([sys.executable, "-m", "cli.main", *line])
     done = subprocess.run(
         ["sh", "-c", command + {"full": " > /dev/full", "closed": " >&-"}[taker]],
@@ -294,15 +289,15 @@ def test_a_stdout_that_takes_nothing_is_told_on_stderr(
         text=True,
         check=False,
     )
-    full = "wfctl: No space left on device; nothing that was acknowledged is lost.\n"
+    full = "wfctl: No space left on device. All confirmed changes are recorded.\n"
     assert (done.returncode, done.stderr) == {"full": (1, full), "closed": (0, "")}[taker]
 
 
 @pytest.mark.parametrize(
     "line", [["show", "caf\xe9 \udcff"], ["-o", "json", "show", "caf\xe9 \udcff"]], ids=len
 )
-def test_what_is_printed_is_utf8_in_every_locale(place: Place, line: list[str]) -> None:
-    """A byte of a name that is no text stands there as an escape, which JSON holds too."""
+def test_output_is_utf8_in_every_locale(place: Place, line: list[str]) -> None:
+    """Bytes of a name that are not valid UTF-8 are printed as escapes."""
     done = subprocess.run(
         [sys.executable, "-m", "cli.main", "--root", str(place.path), *line],
         env={**os.environ, "PYTHONPATH": str(HERE), "PYTHONIOENCODING": "ascii"},
@@ -313,10 +308,10 @@ def test_what_is_printed_is_utf8_in_every_locale(place: Place, line: list[str]) 
     assert "caf\xe9 \\" in (done.stdout + done.stderr).decode()
 
 
-def test_colours_are_for_terminals_and_for_those_who_ask(
+def test_colours_are_used_at_terminals_or_on_request(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """``--color`` goes before NO_COLOR; a pipe gets none."""
+    """``--color`` overrides NO_COLOR, and a pipe gets no colours by default."""
     assert "\x1b[" not in place.call("status").out
     assert "\x1b[" in place.call("status", "--color", "always").out
     monkeypatch.setenv("NO_COLOR", "1")
@@ -324,10 +319,10 @@ def test_colours_are_for_terminals_and_for_those_who_ask(
     assert "\x1b[" not in place.call("status", "--color=never").out
 
 
-def test_a_traceback_is_shown_only_where_it_is_asked_for(
+def test_traceback_is_shown_only_in_debug_mode(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """``WFCTL_DEBUG=1`` is for those who mend wfctl."""
+    """``WFCTL_DEBUG=1`` is meant for developers of wfctl."""
     assert "Traceback" not in place.call("show", "stage-9").err
     monkeypatch.setenv("WFCTL_DEBUG", "1")
     answer = place.json("show", "stage-9")
@@ -335,8 +330,16 @@ def test_a_traceback_is_shown_only_where_it_is_asked_for(
     assert answer.error["code"] == "unknown_stage"
 
 
-def test_the_process_and_the_function_agree(place: Place, tmp_path: Path) -> None:
-    """What the tests call in their own process is what a caller gets from the program."""
+def test_pythoninspect_prints_no_traceback(place: Place) -> None:
+    """Python keeps the last exception for PYTHONINSPECT, and wfctl must not leave one."""
+    ended = wfctl("--root", str(place.path), "show", "stage-9", environ={"PYTHONINSPECT": "1"})
+    assert ended.code == 3
+    assert "Traceback" not in ended.err
+    assert "stage-9" in ended.err
+
+
+def test_program_and_in_process_call_print_the_same(place: Place, tmp_path: Path) -> None:
+    """The tests call the program in their own process, which must give the same answers."""
     root = ["--root", str(place.path), "-o", "json"]
     for line in (["events"], ["status"], ["show", "stage-9"], ["fly"], ["status", "--loud"]):
         outside, inside = wfctl(*root, *line), call(*root, *line)
@@ -348,8 +351,8 @@ def test_the_process_and_the_function_agree(place: Place, tmp_path: Path) -> Non
     )
 
 
-def test_many_commands_in_one_process_leave_no_garbage(place: Place) -> None:
-    """What one command built is let go before the next ones are through."""
+def test_many_commands_in_one_process_leak_no_objects(place: Place) -> None:
+    """Each command frees the objects that an earlier command built."""
     place.call("status")
     kept = gc.get_freeze_count()
     for _ in range(3):
@@ -357,8 +360,8 @@ def test_many_commands_in_one_process_leave_no_garbage(place: Place) -> None:
     assert gc.get_freeze_count() <= kept
 
 
-def test_a_pager_that_is_no_command_is_named(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a terminal, where it is asked for; a pipe needs none."""
+def test_invalid_pager_is_reported(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error appears only at a terminal, because a pipe needs no pager."""
     monkeypatch.setenv("PAGER", "less '")
     code, shown = answered("", "--root", str(place.path), "log")
     assert code == 2
@@ -367,10 +370,10 @@ def test_a_pager_that_is_no_command_is_named(place: Place, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("command", ["log", "status", "audit refused", "export log"])
-def test_words_of_others_do_not_steer_a_terminal(
+def test_untrusted_text_does_not_control_a_terminal(
     place: Place, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
-    """What would clear it stands there as a sign; colours stay, and a pipe gets it all."""
+    """Control codes are replaced by a visible sign, and colours of wfctl still work."""
     monkeypatch.setenv("PAGER", "cat")
     monkeypatch.delenv("NO_COLOR", raising=False)
     words = "\x1b[2J\x9b1;1H\r\x1b[8m"
@@ -397,10 +400,8 @@ def test_words_of_others_do_not_steer_a_terminal(
     ],
     ids=["document", "records", "error", "cells"],
 )
-def test_words_of_others_do_not_steer_a_terminal_in_other_formats(
-    place: Place, line: list[str]
-) -> None:
-    """JSON of the same value, a sign in a cell; a pipe gets the same."""
+def test_control_codes_are_escaped_in_other_output_formats(place: Place, line: list[str]) -> None:
+    """JSON escapes the codes and CSV replaces them, at a terminal and in a pipe."""
     place.done("note", "gone: \x9b2J\x7f")
     _, shown = answered("", "--root", str(place.path), *line)
     piped = place.call(*line).out

@@ -1,4 +1,4 @@
-"""Where wfctl works: no workflow, a second one, and a database that is not what it should be."""
+"""Roots without a workflow, roots with a workflow, and unusable databases."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ COMMANDS = {
     "db current": ["db", "current"],
     "db upgrade": ["db", "upgrade"],
 }
-#: What opens the log, for reading and for writing.
+#: Commands that open the log, for reading and for writing.
 OPENING = {name: COMMANDS[name] for name in COMMANDS if not name.startswith("db ")}
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_without_a_workflow_every_command_is_not_found(tmp_path: Path, name: str) -> None:
-    """Exit 3 says where it looked and what makes a workflow; nothing is made."""
+def test_command_without_a_workflow_exits_with_code_3(tmp_path: Path, name: str) -> None:
+    """The error names the searched folder and `wfctl init`, and nothing is written."""
     answer = call("--root", str(tmp_path), "-o", "json", *COMMANDS[name])
     assert (answer.code, answer.error["code"]) == (3, "no_workflow")
     assert str(tmp_path) in answer.error["message"]
@@ -46,8 +46,8 @@ def test_without_a_workflow_every_command_is_not_found(tmp_path: Path, name: str
     assert tree(tmp_path) == {}
 
 
-def test_a_workflow_is_found_from_any_folder_below_it(place: Place) -> None:
-    """As git finds its own."""
+def test_workflow_is_found_from_any_folder_below_its_root(place: Place) -> None:
+    """The search walks up the folders, as git does."""
     deep = place.path / "stage-1" / "deep"
     deep.mkdir(parents=True)
     answer = wfctl("-o", "json", "status", cwd=deep)
@@ -55,13 +55,13 @@ def test_a_workflow_is_found_from_any_folder_below_it(place: Place) -> None:
 
 
 def unchanging(place: Place) -> tuple[dict[str, str], Any]:
-    """Return the files and the events; the engine's own files are folded together now and then."""
+    """Return the files and the events, without the database files that SQLite rewrites."""
     files = {k: v for k, v in tree(place.path).items() if "events.db" not in k}
     return files, place.done("events")
 
 
-def test_a_second_init_is_a_conflict_and_changes_nothing(place: Place, tmp_path: Path) -> None:
-    """Neither the same plan nor another one replaces what is there."""
+def test_second_init_is_refused_and_changes_nothing(place: Place, tmp_path: Path) -> None:
+    """Neither the same plan nor another plan replaces the existing workflow."""
     other = write_plan(tmp_path, {**PLAN, "workflow_id": "other"}, "other.json")
     before = unchanging(place)
     for plan in (tmp_path / "plan.json", other):
@@ -72,8 +72,8 @@ def test_a_second_init_is_a_conflict_and_changes_nothing(place: Place, tmp_path:
     assert unchanging(place) == before
 
 
-def test_an_init_that_is_repeated_by_its_key_gives_its_first_answer(tmp_path: Path) -> None:
-    """The same key and plan is the same command; another plan under the key is a conflict."""
+def test_repeated_init_with_the_same_key_returns_the_first_answer(tmp_path: Path) -> None:
+    """Another plan under the same key is a conflict."""
     plan = write_plan(tmp_path)
     here = [
         "--root",
@@ -94,8 +94,8 @@ def test_an_init_that_is_repeated_by_its_key_gives_its_first_answer(tmp_path: Pa
     assert call(*here, str(other)).code == 4
 
 
-def test_an_init_that_was_interrupted_is_taken_up(tmp_path: Path) -> None:
-    """A folder without a configuration, or a log without a first event, is no workflow yet."""
+def test_interrupted_init_is_completed(tmp_path: Path) -> None:
+    """A folder without a configuration or a log without events is not yet a workflow."""
     root = tmp_path / "root"
     (root / ".wfctl").mkdir(parents=True)
     plan = write_plan(tmp_path)
@@ -103,13 +103,15 @@ def test_an_init_that_was_interrupted_is_taken_up(tmp_path: Path) -> None:
     assert call("--root", str(root), "init", str(plan), "--consent", "trust").code == 0
     with closing(sqlite3.connect(root / ".wfctl/events.db")) as database:
         database.executescript("DROP TRIGGER events_no_delete; DELETE FROM events;")
+    for name in (".wfctl/sync.json", "workflow-state.json", "progress.log"):
+        (root / name).unlink()
     assert call("--root", str(root), "status").code == 3
     assert call("--root", str(root), "init", str(plan), "--consent", "trust").code == 0
     assert Place(root).version() == 2
 
 
 def replaced(place: Place, how: str) -> None:
-    """Put something else where the place's database was."""
+    """Replace the database of a root with an unusable one."""
     path = place.path / ".wfctl/events.db"
     if how in ("database_newer", "database_older"):
         version = "9999" if how == "database_newer" else "0000"
@@ -136,10 +138,10 @@ def replaced(place: Place, how: str) -> None:
         ("database_older", "database_older", 1),
     ],
 )
-def test_a_database_that_cannot_be_used_is_named_and_left_alone(
+def test_unusable_database_is_named_and_not_changed(
     place: Place, name: str, how: str, code: str, exit_code: int
 ) -> None:
-    """The message holds its path; the files that people read are as they were."""
+    """The error shows the path of the database, and the generated files stay unchanged."""
     replaced(place, how)
     database = place.path / ".wfctl/events.db"
     before = database.read_bytes() if how in ("garbage", "foreign") else None
@@ -152,8 +154,8 @@ def test_a_database_that_cannot_be_used_is_named_and_left_alone(
         assert database.read_bytes() == before
 
 
-def test_a_workflow_is_never_made_in_a_database_of_somebody_else(tmp_path: Path) -> None:
-    """Init refuses a foreign file where its own would lie, and does not touch it."""
+def test_init_refuses_a_foreign_database(tmp_path: Path) -> None:
+    """`init` does not change a foreign file at the path of its own database."""
     (tmp_path / ".wfctl").mkdir()
     database = tmp_path / ".wfctl/events.db"
     with closing(sqlite3.connect(database)) as foreign:
@@ -177,8 +179,8 @@ def test_a_workflow_is_never_made_in_a_database_of_somebody_else(tmp_path: Path)
 @pytest.mark.parametrize(
     "text", ["workflow = ", "", "workflow = 3\n", 'workflow = "w"\ndatabase_url = 3', "\udcff"]
 )
-def test_a_broken_configuration_is_named(place: Place, text: str) -> None:
-    """A person who edited it learns which file it is."""
+def test_invalid_configuration_is_named(place: Place, text: str) -> None:
+    """The error shows the path of the configuration file."""
     path = place.path / ".wfctl/config.toml"
     path.write_bytes(text.encode("utf-8", "surrogateescape"))
     answer = place.json("status")
@@ -186,8 +188,8 @@ def test_a_broken_configuration_is_named(place: Place, text: str) -> None:
     assert str(path) in answer.error["message"]
 
 
-def test_a_log_elsewhere_is_used_from_the_first_command_on(tmp_path: Path) -> None:
-    """What init was told stands in the configuration; a relative path is taken from the root."""
+def test_database_url_of_init_is_kept(tmp_path: Path) -> None:
+    """The configuration stores the URL, and a relative path starts at the root."""
     root = tmp_path / "root"
     root.mkdir()
     plan = write_plan(tmp_path)
@@ -211,10 +213,10 @@ def test_a_log_elsewhere_is_used_from_the_first_command_on(tmp_path: Path) -> No
     assert place.json("init", str(plan), "--consent", "trust").code == 4
 
 
-def test_the_option_goes_before_the_environment_before_the_configuration(
+def test_database_url_option_overrides_environment_and_configuration(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """``--database-url``, ``WFCTL_DATABASE_URL``, ``config.toml``, in this order."""
+    """The order is ``--database-url``, ``WFCTL_DATABASE_URL``, ``config.toml``."""
     config = place.path / ".wfctl/config.toml"
     config.write_text(config.read_text() + 'database_url = "sqlite:////c.db"\n')
     place.done("--actor", "user:ada", "db", "trust")
@@ -224,8 +226,8 @@ def test_the_option_goes_before_the_environment_before_the_configuration(
     assert place.done("db", "url", "--database-url=sqlite:////o.db")["url"] == "sqlite:////o.db"
 
 
-def test_a_database_url_of_another_kind_is_refused_without_its_password(place: Place) -> None:
-    """It is never taken for the usual database, and no secret is printed."""
+def test_unsupported_database_url_is_refused_without_its_password(place: Place) -> None:
+    """wfctl does not fall back to the default database, and prints no secret."""
     url = "mysql://me:secret@host/db"
     answer = place.call("status", "--database-url", url)
     assert answer.code == 2
@@ -233,8 +235,8 @@ def test_a_database_url_of_another_kind_is_refused_without_its_password(place: P
     assert "secret" not in answer.err + answer.out
 
 
-def test_a_stage_without_a_command_is_refused_before_anything_starts(tmp_path: Path) -> None:
-    """The stage that says nothing to run is named, and nothing is launched."""
+def test_stage_without_a_command_is_refused(tmp_path: Path) -> None:
+    """The error names the stage and `parameters.command`, and nothing is launched."""
     plan: Any = {**PLAN, "stages": [{"id": "stage-1", "name": "Build"}]}
     assert (
         call(
@@ -250,8 +252,8 @@ def test_a_stage_without_a_command_is_refused_before_anything_starts(tmp_path: P
     assert place.types() == ["workflow.created", "stage.readied"]
 
 
-def test_a_plan_without_any_command_blocks_its_stages_and_not_the_run(tmp_path: Path) -> None:
-    """The session ends in order: each stage that could begin is named, with what would help."""
+def test_plan_without_commands_blocks_the_run(tmp_path: Path) -> None:
+    """The session ends normally, and names each blocked stage with a fix."""
     stages = [{"id": f"stage-{n}", "name": "Build"} for n in (1, 2)]
     plan: Any = {
         **PLAN,
@@ -274,8 +276,8 @@ def test_a_plan_without_any_command_blocks_its_stages_and_not_the_run(tmp_path: 
 
 
 @pytest.mark.parametrize("name", ["run", "dispatch"])
-def test_without_dpdispatcher_nothing_is_launched_or_recorded(place: Place, name: str) -> None:
-    """The message names the program, where it was looked for, and how to get it."""
+def test_missing_dpdispatcher_is_reported_before_a_launch(place: Place, name: str) -> None:
+    """The error names the program, the searched path and the fix, and nothing is recorded."""
     given = place.path / "stage-2"
     given.mkdir()
     shutil.copy(write_plan(place.path.parent), given / "submission.json")
@@ -288,8 +290,8 @@ def test_without_dpdispatcher_nothing_is_launched_or_recorded(place: Place, name
     assert of_stages == ["workflow.created", "stage.readied"]
 
 
-def test_an_empty_path_does_not_stop_what_runs_no_program(place: Place) -> None:
-    """Only launching needs other programs."""
+def test_empty_path_variable_stops_no_other_command(place: Place) -> None:
+    """Only a launch needs other programs."""
     environ = {"PATH": ""}
     root = ["--root", str(place.path)]
     assert wfctl(*root, "note", "hello", environ=environ).code == 0
@@ -297,10 +299,8 @@ def test_an_empty_path_does_not_stop_what_runs_no_program(place: Place) -> None:
     assert os.environ["PATH"]
 
 
-def test_a_root_whose_path_is_not_utf_8_is_refused_in_words_and_nothing_is_made(
-    tmp_path: Path, place: Place
-) -> None:
-    """A new root, and one whose folder was renamed to such a name."""
+def test_root_path_that_is_not_utf8_is_refused(tmp_path: Path, place: Place) -> None:
+    """The error is readable and nothing is written, for a new and for a renamed root."""
     folder = tmp_path / os.fsdecode(b"caf\xe9")
     folder.mkdir()
     moved = folder / "moved"
@@ -310,6 +310,6 @@ def test_a_root_whose_path_is_not_utf_8_is_refused_in_words_and_nothing_is_made(
     read = wfctl("-o", "json", "status", cwd=moved)
     for answer in (made, read):
         assert (answer.code, answer.error["code"]) == (2, "invalid_option"), answer
-        assert "expected a root whose path is UTF-8, found" in answer.error["message"]
+        assert "the path of the folder must be valid UTF-8, but it is" in answer.error["message"]
         assert "caf\\xe9" in answer.error["message"]
     assert [*folder.iterdir()] == [moved]

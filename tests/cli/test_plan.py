@@ -1,4 +1,4 @@
-"""A plan before a workflow is made of it: an example to start from, a check, its schema."""
+"""A plan before `init`: an example plan, a check, and a JSON schema."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from tests.cli.support import PLAN, Place, call, tree, write_plan
 from tests.sweeps.looped import plan as plan_of_a_loop
 
 
-def test_the_example_is_a_plan_that_is_taken_as_it_is(tmp_path: Path) -> None:
-    """It is written once, never over a file, and `init` makes a workflow of it."""
+def test_example_plan_is_valid(tmp_path: Path) -> None:
+    """The example is written once, replaces no file, and works with `init`."""
     plan = tmp_path / "plan.toml"
     assert call("init", "--example", str(plan)).code == 0
     assert call("init", "--example", str(plan)).code == 4
@@ -22,8 +22,8 @@ def test_the_example_is_a_plan_that_is_taken_as_it_is(tmp_path: Path) -> None:
     assert call("--root", str(root), "init", str(plan), "--consent", "trust").code == 0
 
 
-def test_a_check_tells_every_problem_and_writes_nothing(tmp_path: Path) -> None:
-    """The same words as `init`, with the same exit code."""
+def test_check_reports_every_problem_and_writes_nothing(tmp_path: Path) -> None:
+    """The messages and the exit code are those of `init`."""
     wrong = {**PLAN, "purpse": "x"}
     plan = write_plan(tmp_path, wrong)
     before = tree(tmp_path)
@@ -33,8 +33,8 @@ def test_a_check_tells_every_problem_and_writes_nothing(tmp_path: Path) -> None:
     assert tree(tmp_path) == before
 
 
-def test_the_schema_of_a_plan_describes_every_field() -> None:
-    """Editors take it."""
+def test_plan_schema_describes_every_field() -> None:
+    """Editors use the schema for completion."""
     schema = json.loads(call("schema", "plan").out)
     stage = schema["properties"]["stages"]["items"]
     for fields in (schema["properties"], stage["properties"]):
@@ -42,8 +42,8 @@ def test_the_schema_of_a_plan_describes_every_field() -> None:
     assert stage["additionalProperties"] is False
 
 
-def test_a_slip_in_the_name_of_a_parameter_is_asked_about(tmp_path: Path) -> None:
-    """Parameters may have any name, so it is no error; a name far from all is no mistake."""
+def test_misspelled_parameter_causes_advice(tmp_path: Path) -> None:
+    """Any parameter name is valid, so advice appears only for a name close to a known one."""
     place = Place(tmp_path)
     given = {"comand": "true", "expected_second": 3, "tolerance": 0.1, "T": 2}
     plan = {"workflow_id": "w", "stages": [{"id": "stage-1", "name": "A", "parameters": given}]}
@@ -51,11 +51,11 @@ def test_a_slip_in_the_name_of_a_parameter_is_asked_about(tmp_path: Path) -> Non
     found = place.done("plan", "check", str(path))
     slips = [line.rpartition(" mean ")[2] for line in found["advice"] if " mean " in line]
     assert slips == ["command?", "expected_seconds?"]
-    own = {"wfctl": [], "command": ["comand", "expected_second", "tolerance", "T"]}
+    own = {"wfctl": [], "command": ["comand", "expected_second", "tolerance", "T"], "verify": []}
     assert found["parameters"] == {"stage-1": own}
     answer = place.call("init", str(path), "--consent", "trust")
     assert answer.code == 0
-    assert "parameters.comand is read by its command alone" in answer.err
+    assert "wfctl does not use parameters.comand" in answer.err
     assert place.done("show", "stage-1")["parameters"] == given
 
 
@@ -68,7 +68,7 @@ def stage(number: int, parameters: dict[str, Any], **fields: Any) -> dict[str, A
 
 
 def advice_on(place: Place, *stages: dict[str, Any], **fields: Any) -> list[str]:
-    """Return what both commands say of a plan: `plan check` in its answer, `init` on stderr."""
+    """Return the advice for a plan, and check that `plan check` and `init` both print it."""
     path = write_plan(place.path, {"workflow_id": "w", **fields, "stages": [*stages]})
     checked: list[str] = place.done("plan", "check", str(path))["advice"]
     begun = place.call("init", str(path), "--consent", "trust", "--dry-run")
@@ -76,15 +76,15 @@ def advice_on(place: Place, *stages: dict[str, Any], **fields: Any) -> list[str]
     return checked
 
 
-def test_a_sound_plan_is_given_no_advice(tmp_path: Path) -> None:
-    """A sweep whose script reads what its command does not name; a partner among the inputs."""
+def test_valid_plan_causes_no_advice(tmp_path: Path) -> None:
+    """The sweep's script reads a parameter that the command does not name."""
     (tmp_path / "measure.py").write_text("import os; os.environ['WFCTL_PARAM_L']")
     grid = {"grid": {"T": [1, 2], "L": [8]}}
     sweep = {"command": COMMAND, "map": grid, "task_verify": "true", "verify": "true"}
     first = stage(
         1, sweep, inputs=["measure.py"], outputs=["stage-1/tasks.csv"], success_criteria="m < 1"
     )
-    # The folder of a partner is found by all values.
+    # All values together determine the folder of a partner.
     like = {"command": "cat $WFCTL_LIKE_FOLDER/m", "map": {"like": "stage-1"}}
     second = stage(
         2, like, depends_on=["stage-1"], inputs=["stage-1/tasks.csv"], outputs=["stage-2/tasks.csv"]
@@ -92,31 +92,31 @@ def test_a_sound_plan_is_given_no_advice(tmp_path: Path) -> None:
     assert advice_on(Place(tmp_path), first, second) == []
 
 
-def test_a_check_says_where_somebody_must_judge(tmp_path: Path) -> None:
-    """Criteria in words with nothing that checks them."""
+def test_check_reports_stages_that_a_person_must_judge(tmp_path: Path) -> None:
+    """The stage has success criteria in words and no check."""
     (told,) = advice_on(Place(tmp_path), stage(1, {"command": "true"}, success_criteria="good"))
-    assert "somebody must judge them; `wfctl run` will stop there" in told
+    assert "so `wfctl run` stops at this stage until a person has checked the results" in told
 
 
-def test_a_check_says_which_points_cannot_run_as_they_are_meant(tmp_path: Path) -> None:
-    """A value that nobody gives, and one that nobody asks for."""
+def test_check_reports_unused_and_undefined_sweep_values(tmp_path: Path) -> None:
+    """The command uses a value without a map entry, and ignores a value of the map."""
     grid = {"command": COMMAND, "map": {"grid": {"temperature": [1, 2]}}}
     told = advice_on(Place(tmp_path), stage(1, grid, outputs=["stage-1/tasks.csv"]))
     assert len(told) == 2
-    assert told[0].startswith("stage-1: parameters.command asks for $WFCTL_PARAM_T, which has no")
-    assert told[1].startswith("stage-1: temperature is a value of the map that nothing here uses")
+    assert told[0].startswith("stage-1: parameters.command uses $WFCTL_PARAM_T, which has no")
+    assert told[1].startswith("stage-1: the value temperature of the map has no effect")
 
 
-def test_a_check_says_which_stage_no_session_affords(tmp_path: Path) -> None:
-    """`wfctl run` never goes on there, however often it is called."""
+def test_check_reports_a_stage_that_exceeds_the_session_budget(tmp_path: Path) -> None:
+    """`wfctl run` never starts that stage, however often it is called."""
     first = stage(1, {"command": "true", "expected_seconds": 1})
     (told,) = advice_on(Place(tmp_path), first, session_config={"session_budget": 0.5})
-    assert "no session begins it; raise session_config.session_budget" in told
+    assert "Increase session_config.session_budget" in told
     assert "goes on" not in told
 
 
-def test_a_check_says_which_limits_end_a_loop_before_its_rounds_are_over(tmp_path: Path) -> None:
-    """Three rounds have two points each and a stage behind them: nine tasks, of 90 s at most."""
+def test_check_reports_limits_that_end_a_loop_early(tmp_path: Path) -> None:
+    """Three rounds with two points each and a dependent stage need nine tasks of 90 s at most."""
 
     def told(**limits: Any) -> list[str]:
         given = plan_of_a_loop(tmp_path, **limits)
@@ -140,30 +140,30 @@ def test_a_check_says_which_limits_end_a_loop_before_its_rounds_are_over(tmp_pat
     )
 
 
-def test_a_check_takes_scripts_that_are_pinned_as_they_are(tmp_path: Path) -> None:
-    """As `init` takes them."""
+def test_check_accepts_pinned_scripts(tmp_path: Path) -> None:
+    """`init` accepts a plan with pinned scripts too."""
     assert advice_on(Place(tmp_path), stage(1, {}), session_config={"pin": "scripts"}) == []
 
 
-def test_a_machine_that_is_not_there_is_told_before_anything_begins(tmp_path: Path) -> None:
-    """Of a profile that names none, and of one whose file is missing; a check says it too."""
+def test_missing_machine_of_a_profile_is_reported(tmp_path: Path) -> None:
+    """The check names profiles without a machine and profiles whose machine file is missing."""
     profiles = {"local": {"type": "local"}, "hpc": {"type": "remote", "config_path": "hpc.json"}}
     found = advice_on(Place(tmp_path), stage(1, {"command": "true"}), backend_profiles=profiles)
     assert [line.partition(": ")[0] for line in found] == ["local", "hpc"]
-    assert "without config and config_path" in found[0]
+    assert "neither config nor config_path" in found[0]
     assert "hpc.json is missing" in found[1]
 
 
-def test_a_command_that_is_no_text_is_told_of(tmp_path: Path) -> None:
-    """``verify = true`` is run by bash as ``True``, which is no command."""
+def test_check_that_is_not_a_string_is_reported(tmp_path: Path) -> None:
+    """`verify = true` would make bash run ``True``, which is not a command."""
     [line] = advice_on(Place(tmp_path), stage(1, {"command": "true", "verify": True}))
-    assert line == "stage-1: parameters.verify is True, and no text: bash runs `True`"
+    assert line == "stage-1: parameters.verify is True, not a string; bash runs `True`"
 
 
-def test_a_check_says_what_is_wrong_with_line_ends_modules_and_files_of_points(
+def test_check_reports_line_ends_and_files_of_points(
     tmp_path: Path,
 ) -> None:
-    """Each of them would end a stage later, or be missed without a word."""
+    """Each of these problems would otherwise fail a later stage or stay unnoticed."""
     content = b"\xef\xbb\xbfT,a b\r\n1,2\r\n"
     (tmp_path / "points.csv").write_bytes(content)
     maps = [
@@ -174,13 +174,37 @@ def test_a_check_says_what_is_wrong_with_line_ends_modules_and_files_of_points(
         stage(n, {"command": "true", "map": one}, outputs=[f"stage-{n}/tasks.csv"])
         for n, one in enumerate(maps, 1)
     ]
-    overrides = {"resource_overrides": {"module_list": ["lamps"]}, "command": "true\r\ntrue"}
-    told = advice_on(Place(tmp_path), *sweeps, stage(3, overrides))
-    name, digest, modules, ends = told
-    assert modules.startswith("stage-3: parameters.resource_overrides.module_list: nothing fails")
+    told = advice_on(Place(tmp_path), *sweeps, stage(3, {"command": "true\r\ntrue"}))
+    name, digest, ends = told
     assert name == (
-        "stage-1.parameters.map: point 1: 'a b' is no name; expected letters, digits and _, for "
-        "WFCTL_PARAM_<name>"
+        "stage-1.parameters.map: the name 'a b' of point 1 is not valid. Use only letters, digits "
+        "and _, because each task gets the value as WFCTL_PARAM_<name>"
     )
-    assert digest.startswith("stage-2: points.csv: the map has another sha256, found")
+    assert digest.startswith("stage-2: points.csv: the map names another sha256; the file has")
     assert ends.startswith("stage-3: parameters.command has lines that end with a carriage return")
+
+
+def test_check_asks_to_declare_a_data_file_that_a_check_reads(tmp_path: Path) -> None:
+    """A declared input and a file that a stage creates cause no advice."""
+    place = Place(tmp_path)
+    one = {
+        "id": "stage-1",
+        "name": "A",
+        "outputs": ["stage-1/out.txt"],
+        "success_criteria": "as the reference",
+        "parameters": {"command": "echo 3 > out.txt", "verify": "python3 check.py"},
+    }
+    (tmp_path / "reference").mkdir()
+    (tmp_path / "reference/values.dat").write_text("3\n")
+    (tmp_path / "stage-1").mkdir()
+    (tmp_path / "stage-1/out.txt").write_text("3\n")
+    (tmp_path / "check.py").write_text(
+        "import sys\nnames = 'reference/values.dat', 'stage-1/out.txt'\n"
+        "sys.exit(len({open(name).read() for name in names}) - 1)\n"
+    )
+    path = write_plan(tmp_path, {"workflow_id": "w", "stages": [one]})
+    [advice] = place.done("plan", "check", str(path))["advice"]
+    assert advice.startswith("stage-1: the check check.py names the file reference/values.dat")
+    one["inputs"] = ["reference/values.dat"]
+    path = write_plan(tmp_path, {"workflow_id": "w", "stages": [one]})
+    assert place.done("plan", "check", str(path))["advice"] == []

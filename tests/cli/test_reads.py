@@ -1,4 +1,4 @@
-"""Commands that look: they change nothing, and can look back."""
+"""Reading commands change nothing, and can show earlier states."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ AT = {"status": ["status"], "show": ["show", "stage-1"], "log": ["log"], "events
 
 @pytest.fixture
 def told(place: Place) -> Place:
-    """A workflow with some history: created, readied, two notes, prepared."""
+    """Return a workflow with some history: created, readied, two notes, prepared."""
     for line in (["note", "one"], ["note", "two"], ["stage", "prepare", "stage-1"]):
         place.done(*line)
     return place
 
 
 @pytest.mark.parametrize("name", READS)
-def test_a_read_changes_no_byte(told: Place, name: str) -> None:
-    """Not in the root, and not below ``.wfctl``, the engine's own files included."""
+def test_reading_command_changes_no_file(told: Place, name: str) -> None:
+    """The root and `.wfctl` stay unchanged, including the database files."""
     before = tree(told.path)
     assert told.json(*READS[name]).code == 0
     assert wfctl("--root", str(told.path), *READS[name]).code == 0
@@ -50,8 +50,8 @@ def test_a_read_changes_no_byte(told: Place, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", READS)
-def test_a_read_needs_none_of_the_files_it_stands_for(told: Place, name: str) -> None:
-    """The log alone answers; what is missing stays missing."""
+def test_reading_command_needs_only_the_log(told: Place, name: str) -> None:
+    """Missing generated files do not matter and are not created."""
     for file in ("workflow-state.json", "progress.log"):
         (told.path / file).unlink()
     (told.path / ".wfctl/sync.json").unlink()
@@ -70,8 +70,8 @@ LINES = {
 
 
 @pytest.mark.parametrize("name", LINES)
-def test_what_lists_records_says_where_the_log_stands_or_stood(told: Place, name: str) -> None:
-    """By workflow, version and position: those of the last event that is looked at."""
+def test_record_listing_reports_the_log_position(told: Place, name: str) -> None:
+    """The metadata has the workflow, version and position of the last inspected event."""
     events = told.done("events")
     for at, last in (((), events[-1]), (("--at", "2"), events[1])):
         assert told.json(*LINES[name], *at).envelope["_meta"] == {
@@ -82,21 +82,21 @@ def test_what_lists_records_says_where_the_log_stands_or_stood(told: Place, name
 
 
 @pytest.mark.parametrize("name", ["status", "show", "run --dry-run", "fsck"])
-def test_what_shows_a_state_says_its_position(told: Place, name: str) -> None:
-    """That of the log's last event."""
+def test_state_output_reports_the_log_position(told: Place, name: str) -> None:
+    """The position is that of the last event."""
     meta = told.json(*READS[name]).envelope["_meta"]
     assert meta["position"] == told.done("events")[-1]["position"]
 
 
 def seen(answer: Answer) -> str:
-    """Return what was printed, where it went well."""
+    """Return the output of a successful answer."""
     assert answer.code == 0, answer
     return answer.out
 
 
 @pytest.mark.parametrize("name", AT)
-def test_a_look_back_shows_what_the_same_look_showed_then(place: Place, name: str) -> None:
-    """By version: what is appended later changes nothing in it."""
+def test_state_at_a_version_does_not_change_later(place: Place, name: str) -> None:
+    """Events appended after that version do not affect the output of `--at`."""
     at = ["--at", str(place.version())]
     then = seen(place.json(*AT[name], *at))
     for line in (["note", "later"], ["stage", "prepare", "stage-1"]):
@@ -106,8 +106,8 @@ def test_a_look_back_shows_what_the_same_look_showed_then(place: Place, name: st
 
 
 @pytest.mark.parametrize("name", AT)
-def test_a_look_back_by_time_is_one_by_what_was_so_then(told: Place, name: str) -> None:
-    """The time of an event is the moment after which it counts, in any offset and spelling."""
+def test_state_at_a_time_equals_state_at_the_version(told: Place, name: str) -> None:
+    """The event of that time is included, in every time zone and notation."""
     events = told.done("events")
     moment = events[3]["occurred_at"]
     by_version = seen(told.json(*AT[name], "--at", "4"))
@@ -115,34 +115,34 @@ def test_a_look_back_by_time_is_one_by_what_was_so_then(told: Place, name: str) 
         assert seen(told.json(*AT[name], "--at", spelt)) == by_version
 
 
-def test_a_time_without_offset_is_local(told: Place) -> None:
-    """As every other program takes what a person types."""
+def test_time_without_offset_is_local(told: Place) -> None:
+    """A time without an offset is in the time zone of the caller."""
     moment = told.done("events")[3]["occurred_at"].removesuffix("Z")
     line = ["--root", str(told.path), "-o", "json", "status", "--at", moment]
-    far = {"TZ": "Etc/GMT-5"}  # five hours east, so that the same words are five hours earlier
+    far = {"TZ": "Etc/GMT-5"}  # UTC+5, so the same text means a time five hours earlier
     assert wfctl(*line, environ={"TZ": "UTC"}).envelope["_meta"]["version"] == 4
     assert wfctl(*line, environ=far).code == 3
 
 
 @pytest.mark.parametrize("name", ["status", "show", "replay"])
 @pytest.mark.parametrize("at", ["0", "1999-01-01"])
-def test_before_the_beginning_there_was_nothing(told: Place, name: str, at: str) -> None:
-    """Exit 3: the log held no workflow then."""
+def test_state_before_the_first_event_is_not_found(told: Place, name: str, at: str) -> None:
+    """The command exits with code 3, because the log had no workflow at that time."""
     answer = told.json(*AT[name], "--at", at)
     assert (answer.code, answer.error["code"]) == (3, "no_workflow_yet")
 
 
 @pytest.mark.parametrize("name", AT)
 @pytest.mark.parametrize("at", ["yesterday", "", "-1", "2026-02-30", "1.5", "0001-01-01T00:00+05"])
-def test_a_moment_that_is_none_is_a_usage_error(told: Place, name: str, at: str) -> None:
-    """The message shows both spellings that there are."""
+def test_invalid_time_is_a_usage_error(told: Place, name: str, at: str) -> None:
+    """The message shows both valid notations."""
     answer = told.json(*AT[name], f"--at={at}")
     assert (answer.code, answer.error["code"]) == (2, "invalid_option")
     assert "ISO 8601" in answer.error["message"]
 
 
-def test_a_version_to_come_is_not_found(told: Place) -> None:
-    """The state is never shown under a version that it has not."""
+def test_future_version_is_not_found(told: Place) -> None:
+    """The error states the current version."""
     for at in ("6", str(10**30)):
         answer = told.json("status", "--at", at)
         assert (answer.code, answer.error["code"]) == (3, "not_found")
@@ -164,15 +164,15 @@ FILTERS = {
 
 
 @pytest.mark.parametrize("name", FILTERS)
-def test_events_are_told_apart_by_what_is_asked_for(told: Place, name: str) -> None:
-    """Each filter alone, and two together."""
+def test_events_are_filtered_by_options(told: Place, name: str) -> None:
+    """Each filter works alone, and two filters work together."""
     found = told.done("events", *name.split())
     notes = [event["data"]["text"] for event in found if event["type"] == "note.logged"]
     assert notes == FILTERS[name]
 
 
-def test_a_follower_sees_what_is_appended_later_and_ends_at_its_limit(told: Place) -> None:
-    """It needs no further event to know that it has had enough."""
+def test_follower_prints_later_events_and_ends_at_its_limit(told: Place) -> None:
+    """The follower exits with the last event of the limit, without waiting for another event."""
     line = [sys.executable, "-m", "cli.main", "--root", str(told.path), "-o", "jsonl"]
     follower = subprocess.Popen(
         [*line, "events", "--follow", "--limit", "6"],
@@ -189,21 +189,21 @@ def test_a_follower_sees_what_is_appended_later_and_ends_at_its_limit(told: Plac
     assert follower.returncode == 0
 
 
-def test_the_history_of_one_stage_holds_what_concerns_it(told: Place) -> None:
-    """``log --stage`` and ``log -n``."""
+def test_log_of_one_stage_shows_only_its_events(told: Place) -> None:
+    """``log --stage`` and ``log -n`` filter the history."""
     lines = told.done("log", "--stage", "stage-1")
     assert [line["stage"] for line in lines] == ["stage-1", "stage-1"]
     assert [line["message"] for line in told.done("log", "-n", "1")] == [lines[-1]["message"]]
 
 
-def test_the_log_says_what_the_file_says(told: Place) -> None:
-    """The two never differ in their words."""
+def test_log_command_matches_progress_log(told: Place) -> None:
+    """The messages of `wfctl log` and of progress.log are identical."""
     messages = [line["message"] for line in told.done("log")]
     assert [line.split("] ", 1)[1] for line in told.log().splitlines()] == messages
 
 
-def test_show_tells_of_attempts_and_their_evidence(place: Place) -> None:
-    """Everything the fold knows of the stage, for people too."""
+def test_show_lists_attempts(place: Place) -> None:
+    """Text and JSON output both show the attempts of the stage."""
     place.done("append", "attempt.started", "--data", attempt_data())
     data = place.done("show", "stage-1")
     assert data["status"] == "preparing"
@@ -211,8 +211,8 @@ def test_show_tells_of_attempts_and_their_evidence(place: Place) -> None:
     assert "att-0001" in place.call("show", "stage-1").out
 
 
-def test_replay_prints_the_very_file(told: Place) -> None:
-    """What is folded anew is what stands on disk."""
+def test_replay_prints_the_state_file(told: Place) -> None:
+    """Folding the log gives the bytes of workflow-state.json."""
     state = (told.path / "workflow-state.json").read_text("utf-8")
     assert told.call("replay").out == state
     assert told.done("replay") == json.loads(state)
@@ -225,8 +225,11 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("file", CHANGES)
-def test_a_file_that_is_not_what_the_log_says_is_a_finding(told: Place, file: str) -> None:
-    """Exit 7 and a diff; status warns; the rebuild mends it; the foreign version is kept."""
+def test_changed_file_is_reported_and_rebuilt(told: Place, file: str) -> None:
+    """`replay --check` exits with code 7 and a diff.
+
+    The rebuild keeps a copy of the changed file.
+    """
     kind, content = CHANGES[file]
     path = told.path / file
     original = path.read_bytes()
@@ -246,13 +249,13 @@ def test_a_file_that_is_not_what_the_log_says_is_a_finding(told: Place, file: st
 
 
 @pytest.mark.parametrize("line", ["--check --rebuild", "--at 3 --check", "--at 3 --rebuild"])
-def test_the_ways_to_replay_exclude_each_other(told: Place, line: str) -> None:
-    """What is meant would not be clear."""
+def test_replay_modes_exclude_each_other(told: Place, line: str) -> None:
+    """The combination of two modes is a usage error."""
     assert told.json("replay", *line.split()).code == 2
 
 
 def test_fsck_names_the_first_bad_version(told: Place) -> None:
-    """Exit 7 where an event was changed behind the triggers' back."""
+    """`fsck` exits with code 7 if an event was changed after its triggers were dropped."""
     assert told.done("fsck")["events"] == 5
     with closing(sqlite3.connect(told.path / ".wfctl/events.db")) as database, database:
         database.execute("DROP TRIGGER events_no_update")
@@ -263,7 +266,7 @@ def test_fsck_names_the_first_bad_version(told: Place) -> None:
 
 
 def test_every_event_type_has_a_schema(place: Place) -> None:
-    """``schema`` alone lists them, a line each; an unknown type is a usage error."""
+    """`schema` lists the types, one per line. An unknown type is a usage error."""
     schemas = place.done("schema")
     assert schemas["stage.failed"].startswith("The stage failed")
     assert place.done("schema", "stage.failed")["properties"]["error"]

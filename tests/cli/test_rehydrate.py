@@ -1,4 +1,4 @@
-"""What a new session is told: since when, what happened, what waits, and what is next."""
+"""The briefing of a new session: events since the last action, pending items, and next steps."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.briefing.briefing import tokens
+from reconciler.briefing.briefing import count_tokens
 from reconciler.host.processes import host
 from tests.cli.support import PLAN, Place, attempt_data, write_plan
 
@@ -15,13 +15,13 @@ FAILED = ["stage", "fail", "stage-1", "--error", "it broke"]
 
 
 def start(place: Place, **more: Any) -> None:
-    """Record an attempt that was begun here and left nothing."""
+    """Record an attempt that was started on this host and wrote no files."""
     known = {"root": str(place.path.resolve()), "host": host(), **more}
     place.done("append", "attempt.started", "--data", attempt_data(**known))
 
 
-def test_it_begins_with_the_last_act_of_somebody(place: Place) -> None:
-    """What an agent did last is where the story begins, and nothing has happened since."""
+def test_briefing_starts_at_the_last_action_of_a_person_or_agent(place: Place) -> None:
+    """No event follows that action, so the list of later events is empty."""
     place.done("note", "off to lunch", "--actor", "agent:helper")
     told = place.done("rehydrate")
     assert (told["since"]["actor"], told["since"]["text"]) == ("agent:helper", "off to lunch")
@@ -29,27 +29,30 @@ def test_it_begins_with_the_last_act_of_somebody(place: Place) -> None:
     assert told["meanwhile"] == []
 
 
-def test_what_a_reconciler_found_since_has_happened_meanwhile(place: Place) -> None:
-    """Its records are no acts: the next session hears of them."""
+def test_findings_of_the_reconciler_are_later_events(place: Place) -> None:
+    """Records of the reconciler are not actions, so the next session sees them."""
     start(place, root="/somewhere/else")
     place.done("reconcile")
     told = place.done("rehydrate")
     assert told["since"]["version"] < told["meanwhile"][0]["version"]
     assert [m["text"] for m in told["meanwhile"]] == [
-        "stage-1: att-0001 found ELSEWHERE: it was launched in another root or on another host"
+        (
+            "stage-1: att-0001 found ELSEWHERE: "
+            "the attempt was launched in another root folder or on another host"
+        )
     ]
 
 
-def test_a_foreign_line_in_the_log_has_happened_meanwhile(place: Place) -> None:
-    """What somebody appended by hand is told at once, without a time that nobody recorded."""
+def test_foreign_line_in_progress_log_is_a_later_event(place: Place) -> None:
+    """The briefing shows the line without a time, because no event recorded one."""
     with (place.path / "progress.log").open("a") as log:
         log.write("I moved the data\n")
     told = place.done("rehydrate")["meanwhile"]
     assert [(m["at"], m["text"]) for m in told] == [(None, "I moved the data")]
 
 
-def test_an_attempt_elsewhere_is_a_contradiction(place: Place) -> None:
-    """It is found, named as one, and nothing is done about it."""
+def test_attempt_on_another_host_is_a_contradiction(place: Place) -> None:
+    """The briefing names the attempt, and the command repairs nothing."""
     start(place, root="/somewhere/else")
     told = place.done("rehydrate")
     assert [(f["stages"], f["attempt"], f["action"]) for f in told["found"]] == [
@@ -59,8 +62,8 @@ def test_an_attempt_elsewhere_is_a_contradiction(place: Place) -> None:
     assert told["repaired"] == []
 
 
-def test_a_failure_waits_for_a_person(place: Place) -> None:
-    """It is named with its reason and with what is left of its retries."""
+def test_failure_waits_for_a_person(place: Place) -> None:
+    """The briefing shows the reason and the number of used retries."""
     place.done("stage", "prepare", "stage-1")
     place.done(*FAILED)
     told = place.done("rehydrate")
@@ -69,8 +72,8 @@ def test_a_failure_waits_for_a_person(place: Place) -> None:
     ]
 
 
-def test_a_preparation_that_died_is_repaired(place: Place) -> None:
-    """The repair is recorded as the reconciler's, not as an act of anyone who called."""
+def test_interrupted_preparation_is_repaired(place: Place) -> None:
+    """The log records the repair under the reconciler, not under the caller."""
     place.done("stage", "prepare", "stage-1")
     told = place.done("rehydrate", "--actor", "agent:helper")
     assert [r["stages"] for r in told["repaired"]] == ["stage-1"]
@@ -80,10 +83,8 @@ def test_a_preparation_that_died_is_repaired(place: Place) -> None:
 
 @pytest.mark.parametrize("form", ["text", "json"])
 @pytest.mark.parametrize("more", [[], ["--dry-run"], ["--brief", "300"]])
-def test_the_same_log_and_disk_give_the_same_bytes(
-    place: Place, form: str, more: list[str]
-) -> None:
-    """Nothing that is printed knows what time it is."""
+def test_briefing_of_the_same_state_is_identical(place: Place, form: str, more: list[str]) -> None:
+    """The output contains no current time."""
     start(place, root="/somewhere/else")
     place.done("rehydrate")
     first, second = (place.call("-o", form, "rehydrate", *more) for _ in range(2))
@@ -92,26 +93,26 @@ def test_the_same_log_and_disk_give_the_same_bytes(
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
-def test_a_budget_is_kept(place: Place, form: str) -> None:
-    """What is printed is counted as it stands on the screen."""
+def test_briefing_stays_within_its_budget(place: Place, form: str) -> None:
+    """The budget limits the tokens of the printed text."""
     for number in range(60):
         place.done("note", f"note {number}: " + "all is well " * 9, "--actor", "runner:loop")
     shown = place.call("-o", form, "rehydrate", "--brief", "400").out
-    assert tokens(shown) <= 400
+    assert count_tokens(shown) <= 400
     assert "events" in shown
 
 
-def test_a_budget_too_small_is_passed_and_it_is_said(place: Place) -> None:
-    """What matters is printed all the same."""
+def test_budget_that_is_too_small_is_exceeded_with_a_warning(place: Place) -> None:
+    """The essential lines are printed, and stderr says that the answer cannot be shortened."""
     start(place, root="/somewhere/else")
     told = place.call("rehydrate", "--brief", "1")
     assert told.code == 0
     assert "stage-1 att-0001 ELSEWHERE" in told.out
-    assert "nothing more can be left out" in told.err
+    assert "the answer cannot be shortened further" in told.err
 
 
-def test_without_a_budget_it_fits_a_screen(place: Place) -> None:
-    """However much has happened, people see one page."""
+def test_briefing_without_a_budget_fits_a_screen(place: Place) -> None:
+    """Text output is limited to one page, and JSON output has all events."""
     for number in range(60):
         place.done("note", f"note {number}", "--actor", "runner:loop")
     assert len(place.call("rehydrate").out.splitlines()) <= 48
@@ -120,10 +121,8 @@ def test_without_a_budget_it_fits_a_screen(place: Place) -> None:
 
 @pytest.mark.parametrize("form", ["text", "json"])
 @pytest.mark.parametrize("budget", ["1", "60", "120", "250"])
-def test_purpose_next_command_and_its_reason_are_never_left_out(
-    place: Place, form: str, budget: str
-) -> None:
-    """Without them nobody can go on, however few tokens there are."""
+def test_briefing_always_has_purpose_and_next_command(place: Place, form: str, budget: str) -> None:
+    """The purpose, the command and its reason are printed, however small the budget is."""
     for number in range(30):
         place.done("note", f"note {number}: " + "all is well " * 9, "--actor", "runner:loop")
     first = place.json("rehydrate").envelope["next_actions"][0]
@@ -134,14 +133,14 @@ def test_purpose_next_command_and_its_reason_are_never_left_out(
 
 
 def empty(value: Any) -> bool:
-    """Whether a JSON value holds anything empty."""
+    """Return whether a JSON value contains an empty value."""
     if isinstance(value, dict):
         return any(one in (None, "", [], {}) or empty(one) for one in value.values())
     return isinstance(value, list) and any(map(empty, value))
 
 
-def test_a_brief_answer_holds_nothing_empty_and_is_on_one_line(place: Place) -> None:
-    """What is not there is not spelled; a program that wants every key asks without a budget."""
+def test_brief_answer_has_no_empty_fields_and_one_line(place: Place) -> None:
+    """A program that needs every key can call the command without a budget."""
     told = place.json("rehydrate", "--brief", "4000")
     assert not empty(told.envelope)
     assert told.out.count("\n") == 1
@@ -149,8 +148,8 @@ def test_a_brief_answer_holds_nothing_empty_and_is_on_one_line(place: Place) -> 
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
-def test_the_brief_holds_what_a_fresh_agent_judges_by(tmp_path: Path, form: str) -> None:
-    """Criteria of what is under way, how far its tasks are, the last decision, the last note."""
+def test_briefing_has_criteria_progress_decision_and_note(tmp_path: Path, form: str) -> None:
+    """A new agent sees the criteria, the progress of tasks, the last decision and the last note."""
     points = {"map": {"grid": {"x": [1, 2, 3]}}, "task_outputs": ["out.txt"]}
     points |= {"command": "echo hi > out.txt"}
     criteria = "the film is flat within 2 nm"

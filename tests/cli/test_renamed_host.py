@@ -1,4 +1,4 @@
-"""A host that is called otherwise than when the attempt was launched."""
+"""A host whose name changed after the attempt was launched."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ JOB = "a" * 40
 
 
 def finished(place: Place, boot_id: str, **launch: Any) -> Path:
-    """Leave an attempt of a host of another name whose job ended well and was not collected."""
+    """Create a finished, uncollected attempt that was launched under another hostname."""
     task = {"task_work_path": "stage-1", "backward_files": ["out.txt"]}
     submission = json.dumps({"work_base": ".", "task_list": [task]})
     known = {"root": str(place.path.resolve()), "host": "former", "boot_id": boot_id}
@@ -35,16 +35,16 @@ def finished(place: Place, boot_id: str, **launch: Any) -> Path:
 
 
 def verdict_of(place: Place) -> str:
-    """Return the newest verdict that was recorded."""
+    """Return the newest recorded verdict."""
     observed: dict[str, Any] = place.done("events", "--type", "attempt.observed")[-1]
     return str(observed["data"]["verdict"])
 
 
 @pytest.mark.parametrize("is_known", [True, False], ids=["same machine", "unknown machine"])
-def test_a_renamed_host_is_known_by_its_machine_id(
+def test_a_renamed_host_is_recognized_by_its_machine_id(
     place: Place, monkeypatch: pytest.MonkeyPatch, is_known: bool
 ) -> None:
-    """Rebooted and renamed it is the same machine, where its disk is its own."""
+    """After a reboot, the machine id identifies the host if its disk is local."""
     monkeypatch.setattr("reconciler.host.processes.machine_id", lambda: "m" * 32)
     finished(place, "another boot", machine_id="m" * 32 if is_known else "n" * 32)
     place.done("rehydrate", "--dry-run")
@@ -52,15 +52,15 @@ def test_a_renamed_host_is_known_by_its_machine_id(
     assert seen == ("FINISHED_NOT_COLLECTED" if is_known else "ELSEWHERE")
 
 
-def test_the_same_boot_is_the_same_machine(place: Place) -> None:
-    """Whatever it is called, and without a machine id."""
+def test_same_boot_id_means_the_same_machine(place: Place) -> None:
+    """Neither the hostname nor the machine id matters."""
     finished(place, processes.boot_id())
     seen = place.json("reconcile", "--dry-run").data["findings"][0]["verdict"]["name"]
     assert seen == "FINISHED_NOT_COLLECTED"
 
 
-def test_a_person_leads_out_where_nothing_tells(place: Place) -> None:
-    """The way is named, the result is brought back, and the stage goes on."""
+def test_person_confirms_that_an_unrecognized_host_is_the_same(place: Place) -> None:
+    """The verdict names the command, which collects the result and continues the stage."""
     finished(place, "another boot")
     place.done("reconcile")
     assert verdict_of(place) == "ELSEWHERE"
@@ -72,8 +72,8 @@ def test_a_person_leads_out_where_nothing_tells(place: Place) -> None:
     assert any(note.startswith("Root moved from former to ") for note in place.notes())
 
 
-def test_a_stage_of_a_host_that_is_gone_can_be_run_again(place: Place) -> None:
-    """Failed by a person, it is dispatched once that person has said what became of the host."""
+def test_stage_of_a_lost_host_can_run_again(place: Place) -> None:
+    """The stage is dispatched after a person has declared that the root moved."""
     finished(place, "another boot")
     place.done("stage", "fail", "stage-1", "--error", "the host is gone")
     place.done("stage", "retry", "stage-1", "--fix", "another host")

@@ -1,8 +1,7 @@
-"""The page on PostgreSQL: its SQL makes roles that may do what it says, and no more."""
+"""The SQL of the PostgreSQL page creates roles with exactly the documented rights."""
 
 from __future__ import annotations
 
-import re
 import ssl
 import subprocess
 from pathlib import Path
@@ -10,42 +9,17 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from eventstore.private import conninfo
-from tests.cli.support import HERE, Place, call
+from eventstore.private import libpq_url
+from tests.cli.support import Place, call
 from tests.cli.test_server import made
 from tests.eventstore.wire import Wire
 from tests.need import need_programs
 from tests.server import Server
 
-PAGE = HERE / "docs" / "run" / "postgresql.md"
-
-
-def blocks() -> list[list[str]]:
-    """Return the statements of each SQL block of the page."""
-    found = re.findall(r"```sql\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
-    return [[s.strip() for s in block.split(";") if s.strip()] for block in found]
-
-
-@pytest.fixture(scope="session")
-def page(server: Server) -> dict[str, str]:
-    """Do what the page says; return the URL of each role."""
-    once, in_database, after = blocks()
-    server.sql(*once)
-    server.sql(*in_database, url=server.url("wfctl"))
-    owner = server.url("wfctl", "wfctl_owner")
-    answer = call("--database-url", owner, "db", "upgrade")
-    assert answer.code == 0, answer
-    server.sql(*after, url=owner)
-    server.sql(
-        "CREATE ROLE ada LOGIN IN ROLE wfctl_writer", "CREATE ROLE bo LOGIN IN ROLE wfctl_reader"
-    )
-    roles = {"owner": "wfctl_owner", "writer": "ada", "reader": "bo"}
-    return {role: server.url("wfctl", name) for role, name in roles.items()}
-
 
 @pytest.mark.slow
-def test_a_writer_does_all_work(page: dict[str, str], tmp_path: Path) -> None:
-    """From init on, refusals and the stored fold included."""
+def test_writer_role_can_run_every_command(page: dict[str, str], tmp_path: Path) -> None:
+    """This includes `init`, refusals and cached states."""
     place = made(tmp_path, page["writer"], "by-a-writer")
     place.done("dispatch", "stage-1", "--sync")
     assert place.json("stage", "launch", "stage-2").code == 5
@@ -76,46 +50,46 @@ STATEMENTS = (
 
 @pytest.mark.parametrize("statement", STATEMENTS)
 @pytest.mark.parametrize("role", ["writer", "reader"])
-def test_nobody_but_the_owner_changes_anything(
+def test_roles_other_than_the_owner_change_no_row(
     page: dict[str, str], role: str, statement: str
 ) -> None:
-    """Neither rows nor what guards them."""
+    """They can change neither rows nor the triggers that protect the rows."""
     with (
-        psycopg.connect(conninfo(page[role])) as connection,
+        psycopg.connect(libpq_url(page[role])) as connection,
         pytest.raises(psycopg.errors.InsufficientPrivilege),
     ):
         connection.execute(statement.encode())
 
 
-#: A row put in past wfctl, with whatever chain: an event, a claim, a kept state, a row of history.
+#: Tables into which a role could insert a row without wfctl.
 ROWS = ("events", "commands", "refusals", "folds", "history_events", "history_amendments")
 
 
 @pytest.mark.parametrize("table", ROWS)
-def test_a_login_that_reads_can_put_in_no_row(page: dict[str, str], table: str) -> None:
-    """So an agent that has this login appends through the writer's rules, or not at all."""
+def test_reader_role_inserts_no_row(page: dict[str, str], table: str) -> None:
+    """An agent with this role can append only through the rules of the writer, or not at all."""
     with (
-        psycopg.connect(conninfo(page["reader"])) as connection,
+        psycopg.connect(libpq_url(page["reader"])) as connection,
         pytest.raises(psycopg.errors.InsufficientPrivilege),
     ):
         connection.execute(f"INSERT INTO {table} SELECT * FROM {table}".encode())
-    with psycopg.connect(conninfo(page["writer"])) as connection:
+    with psycopg.connect(libpq_url(page["writer"])) as connection:
         connection.execute(f"INSERT INTO {table} SELECT * FROM {table} WHERE 1 = 0".encode())
 
 
 @pytest.mark.parametrize("statement", STATEMENTS[:9])
-def test_the_owner_is_stopped_by_triggers(page: dict[str, str], statement: str) -> None:
-    """As long as nobody takes them away, which the owner may."""
+def test_triggers_stop_the_owner(page: dict[str, str], statement: str) -> None:
+    """The triggers work until the owner drops them, which the owner may do."""
     with (
-        psycopg.connect(conninfo(page["owner"])) as connection,
+        psycopg.connect(libpq_url(page["owner"])) as connection,
         pytest.raises(psycopg.errors.RaiseException, match="append-only"),
     ):
         connection.execute(statement.encode())
 
 
 @pytest.mark.slow
-def test_a_reader_looks_and_does_not_write(page: dict[str, str], tmp_path: Path) -> None:
-    """Every command that looks; a write says what right is missing."""
+def test_reader_role_reads_and_does_not_write(page: dict[str, str], tmp_path: Path) -> None:
+    """Every reading command works, and a write names the missing right."""
     place = made(tmp_path, page["writer"], "for-a-reader")
     for line in (["status"], ["events"], ["fsck"], ["replay", "--check"], ["audit", "bypasses"]):
         answer = place.json("--database-url", page["reader"], *line)
@@ -126,10 +100,10 @@ def test_a_reader_looks_and_does_not_write(page: dict[str, str], tmp_path: Path)
 
 
 @pytest.mark.slow
-def test_a_dump_of_the_server_is_a_backup_too(
+def test_dump_of_the_server_is_a_valid_backup(
     server: Server, page: dict[str, str], tmp_path: Path
 ) -> None:
-    """Brought back into another database, it is the same log, guarded as before."""
+    """After a restore into another database, the log and its protection are the same."""
     place = made(tmp_path, page["writer"], "dumped")
     before = [event["hash"] for event in place.done("events")]
     dump = server.folder / "d" / "log.dump"
@@ -145,7 +119,7 @@ def test_a_dump_of_the_server_is_a_backup_too(
 
 
 def certificate(folder: Path, name: str) -> Path:
-    """Make a certificate of a host of this name that vouches for itself, and its key."""
+    """Create a self-signed certificate for a hostname, and its key."""
     need_programs("openssl")
     key, made_ = folder / f"{name}.key", folder / f"{name}.crt"
     subject = ["-subj", f"/CN={name}", "-addext", f"subjectAltName=DNS:{name}"]
@@ -155,8 +129,8 @@ def certificate(folder: Path, name: str) -> Path:
 
 
 @pytest.mark.slow
-def test_tls_is_what_the_url_says(server: Server, tmp_path: Path) -> None:
-    """A server of the right name and authority is taken, any other and a plain one is not."""
+def test_tls_options_of_the_url_are_enforced(server: Server, tmp_path: Path) -> None:
+    """A server with another name or authority, or without TLS, is refused."""
     good, other = certificate(tmp_path, "localhost"), certificate(tmp_path, "elsewhere")
     direct = server.log()
 
@@ -176,13 +150,35 @@ def test_tls_is_what_the_url_says(server: Server, tmp_path: Path) -> None:
 
 
 def context(made_: Path) -> ssl.SSLContext:
-    """Return what a server with this certificate answers with."""
+    """Return the TLS context of a server with this certificate."""
     found = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     found.load_cert_chain(made_, made_.with_suffix(".key"))
     return found
 
 
-def test_the_place_of_the_page_is_real(place: Place) -> None:
-    """The commands it names are there."""
+def test_commands_named_on_the_page_exist(place: Place) -> None:
+    """Each command of the page prints its help."""
     for words in (["db", "copy"], ["db", "backup"], ["db", "restore"], ["db", "upgrade"]):
         assert place.call(*words, "--help").code == 0
+
+
+#: Locks that a reader role can take and that a writer could wait for.
+_HELD = (
+    "SELECT pg_advisory_lock((2003198836::bigint << 32) | 'events'::regclass::oid::bigint)",
+    "LOCK TABLE folds IN ACCESS SHARE MODE",
+    "LOCK TABLE events IN ACCESS SHARE MODE",
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("held", _HELD)
+def test_reader_role_does_not_block_writers(
+    page: dict[str, str], tmp_path: Path, held: str
+) -> None:
+    """Only a role with write access can take the lock of the writers."""
+    place = made(tmp_path, page["writer"], f"unhindered-{_HELD.index(held)}")
+    with psycopg.connect(libpq_url(page["reader"])) as reader:
+        reader.execute(held.encode())
+        place.done("note", "written")
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            reader.execute("LOCK TABLE folds IN SHARE UPDATE EXCLUSIVE MODE")

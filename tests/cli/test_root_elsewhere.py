@@ -1,4 +1,4 @@
-"""A root that was moved or copied: nothing is written until somebody says which."""
+"""A moved or copied root: nothing is written until the user says which of the two happened."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from reconciler.host.processes import host
 from service.errors import RootElsewhere
-from service.root.root import Root, check_place, identity, is_same
+from service.root.root import Root, is_same, read_identity, require_same_place
 from tests.cli.support import Place, attempt_data, tree
 
 WRITES = {
@@ -36,34 +36,34 @@ READS = {
 
 
 def content(place: Place) -> dict[str, str]:
-    """Return every file with its digest, but for the index that SQLite's readers share."""
+    """Return the digest of every file, without the shared-memory files of SQLite."""
     return {name: digest for name, digest in tree(place.path).items() if "-shm" not in name}
 
 
 def begin(place: Place) -> None:
-    """Record an attempt that was begun here."""
+    """Record an attempt that was started on this host."""
     known = {"root": str(place.path.resolve()), "host": host()}
     place.done("append", "attempt.started", "--data", attempt_data(**known))
 
 
 def copied(place: Place) -> Place:
-    """Copy the root to another place."""
+    """Copy the root to another path."""
     target = place.path.with_name("copy")
     shutil.copytree(place.path, target)
     return Place(target)
 
 
 def moved(place: Place) -> Place:
-    """Move the root to another place."""
+    """Move the root to another path."""
     return Place(place.path.rename(place.path.with_name("moved")))
 
 
 @pytest.mark.parametrize("line", WRITES.values(), ids=WRITES)
 @pytest.mark.parametrize("carry", [moved, copied])
-def test_a_write_elsewhere_stops(
+def test_write_in_a_moved_or_copied_root_is_refused(
     place: Place, carry: Callable[[Place], Place], line: list[str]
 ) -> None:
-    """Exit 6, with both places and the words to say; nothing is changed."""
+    """The command exits with code 6, names both paths and the option, and changes nothing."""
     elsewhere = carry(place)
     before = content(elsewhere)
     answer = elsewhere.json(*line)
@@ -74,14 +74,14 @@ def test_a_write_elsewhere_stops(
 
 
 @pytest.mark.parametrize("line", READS.values(), ids=READS)
-def test_a_read_elsewhere_goes_on(place: Place, line: list[str]) -> None:
-    """A copy can be looked at and built anew without a word."""
+def test_read_in_a_copied_root_works(place: Place, line: list[str]) -> None:
+    """Reading commands need no option, and neither does a rebuild."""
     assert copied(place).call(*line).code == 0
 
 
 @pytest.mark.parametrize("how", ["moved", "copied"])
 def test_once_said_it_is_so(place: Place, how: str) -> None:
-    """The word is taken down, the log tells of it, and it is not asked for again."""
+    """The log records the move or copy, and later writes need no option."""
     elsewhere = moved(place)
     elsewhere.done("note", "one", "--root-is", how)
     elsewhere.done("note", "two")
@@ -90,15 +90,15 @@ def test_once_said_it_is_so(place: Place, how: str) -> None:
     assert elsewhere.call("replay", "--check").code == 0
 
 
-def test_the_word_where_nothing_happened_changes_nothing(place: Place) -> None:
-    """A script may say it every time."""
+def test_root_is_option_has_no_effect_on_an_unmoved_root(place: Place) -> None:
+    """A script may always pass the option."""
     place.done("note", "one", "--root-is", "copied")
     assert place.notes() == ["one"]
     assert not (place.path / ".wfctl/root.json").exists()
 
 
-def test_a_copy_leaves_an_attempt_to_the_original(place: Place) -> None:
-    """It is unknown there, whatever its files say, and nothing is started."""
+def test_copy_does_not_take_over_attempts_of_the_original(place: Place) -> None:
+    """The attempt has the verdict ELSEWHERE in the copy, and nothing is started."""
     begin(place)
     copy = copied(place)
     copy.done("reconcile", "--root-is", "copied")
@@ -109,8 +109,8 @@ def test_a_copy_leaves_an_attempt_to_the_original(place: Place) -> None:
     assert place.types("--type", "attempt.observed") == []
 
 
-def test_an_attempt_that_was_moved_is_judged_by_what_it_wrote(place: Place) -> None:
-    """A failure that the job itself recorded counts at the new place."""
+def test_attempt_in_a_moved_root_is_judged_by_its_files(place: Place) -> None:
+    """A failure that the job recorded is valid at the new path."""
     begin(place)
     folder = place.path / "stage-1/.attempts/att-0001"
     (folder / f"job-{'a' * 40}.started").mkdir(parents=True)
@@ -122,8 +122,8 @@ def test_an_attempt_that_was_moved_is_judged_by_what_it_wrote(place: Place) -> N
     assert failed["data"]["stage"] == "stage-1"
 
 
-def test_an_attempt_of_which_nothing_ran_before_the_move_gets_a_new_one(place: Place) -> None:
-    """Its own files name places that are gone, so it is not launched itself."""
+def test_unstarted_attempt_in_a_moved_root_gets_a_new_attempt(place: Place) -> None:
+    """The files of the old attempt name missing paths, so a new attempt replaces it."""
     begin(place)
     elsewhere = moved(place)
     elsewhere.done("reconcile", "--root-is", "moved")
@@ -146,14 +146,16 @@ def test_an_attempt_of_which_nothing_ran_before_the_move_gets_a_new_one(place: P
     ],
     ids=["nothing", "restored", "another hostname", "NFS", "copied to a like path", "moved"],
 )
-def test_what_is_the_same_root(tmp_path: Path, change: dict[str, object], same: bool) -> None:
-    """A restored backup and a network folder are; another path never is."""
-    here = identity(tmp_path)
+def test_root_identity_depends_on_its_path(
+    tmp_path: Path, change: dict[str, object], same: bool
+) -> None:
+    """A restored backup and a network folder are the same root, and another path is not."""
+    here = read_identity(tmp_path)
     assert is_same({**here, **change}, here) is same
 
 
-def test_where_nobody_wrote_down_the_place_nothing_is_asked(tmp_path: Path) -> None:
-    """A log without an identity is taken as it is; one with another is not."""
-    check_place(Root(tmp_path), {})
+def test_log_without_a_root_identity_is_accepted(tmp_path: Path) -> None:
+    """A log with the identity of another root is refused."""
+    require_same_place(Root(tmp_path), {})
     with pytest.raises(RootElsewhere):
-        check_place(Root(tmp_path), {**identity(tmp_path), "path": "/elsewhere"})
+        require_same_place(Root(tmp_path), {**read_identity(tmp_path), "path": "/elsewhere"})

@@ -1,4 +1,4 @@
-"""What is said of decisions: by what a stage counts, what waits, and what a pending change does."""
+"""Output about decisions: success criteria, pending decisions, and effects of pending changes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ CRITERIA = "the plateau is flat"
 
 
 def begun(folder: Path, consent: str = "trust") -> Place:
-    """Return a workflow of a stage that somebody must judge, and one that rests on it."""
+    """Return a workflow of a stage that a person must judge, and a dependent stage."""
     place = Place(folder / "root")
     place.path.mkdir()
     first = {
@@ -34,29 +34,29 @@ def begun(folder: Path, consent: str = "trust") -> Place:
 
 
 def compute(place: Place) -> None:
-    """Compute the first stage to where somebody judges it."""
+    """Run the first stage up to the point at which a person judges the results."""
     place.done("dispatch", "stage-1", "--sync")
 
 
 @pytest.mark.slow
-def test_a_completion_says_its_criteria_and_that_nothing_checked_them(tmp_path: Path) -> None:
-    """In words and as data; the report tells whose word it was."""
+def test_completion_shows_unchecked_criteria(tmp_path: Path) -> None:
+    """The output says that no check tested the criteria, and the report names the judge."""
     place = begun(tmp_path)
     compute(place)
     words = ("stage", "complete", "stage-1", "--evidence", "I saw the plot")
     found = place.done(*words, "--dry-run")
     said = place.call(*words)
     assert f"criteria: {CRITERIA}" in said.out
-    assert "checked: nothing checked them: they hold on the word of " in said.out
+    assert "checked: no check tested the criteria; " in said.out
     assert found["criteria"] == CRITERIA
     report = place.call("report").out
-    assert "Nothing was for a person to decide" not in report
+    assert "No decision of a person was needed" not in report
     assert "- stage-1 judged by " in report
 
 
 @pytest.mark.slow
-def test_a_completion_that_a_command_checked_says_so(tmp_path: Path) -> None:
-    """The check's own words stand beside the criteria."""
+def test_completion_shows_the_check_of_the_criteria(tmp_path: Path) -> None:
+    """The output shows the criteria and the last line of the check."""
     place = begun(tmp_path)
     verify = "--set=parameters.verify=echo slope 0.01"
     place.done("amend", "propose", "--stage", "stage-1", verify, "--reason", "checked by itself")
@@ -67,32 +67,33 @@ def test_a_completion_that_a_command_checked_says_so(tmp_path: Path) -> None:
     assert "checked: by parameters.verify, exit 0: slope 0.01" in said
 
 
-def test_what_waits_for_a_person_is_no_nothing(tmp_path: Path) -> None:
-    """A report has both sentences of nothing that waits."""
+def test_report_with_a_pending_decision_names_it(tmp_path: Path) -> None:
+    """The report does not claim that no decision of a person was needed."""
     place = begun(tmp_path, "terminal")
     page = tmp_path / "report.html"
     assert place.call("export", "report", str(page)).code == 0
     for report in (place.call("report").out, page.read_text("utf-8")):
         assert "the plan waits for a person" in report
-        assert "Nothing was for a person to decide" not in report
+        assert "No decision of a person was needed" not in report
         assert "Nothing was decided yet" in report
     assert "ready           waits for the plan" in place.call("status").out
 
 
-def test_a_ready_stage_on_which_a_pending_amendment_acts_is_told_with_it(tmp_path: Path) -> None:
-    """By `why` and by `status`; one that it does not reach is ready as it is."""
+def test_status_of_a_stage_names_a_pending_amendment(tmp_path: Path) -> None:
+    """`why` and `status` name the amendment until a person rejects it."""
     place = begun(tmp_path)
     place.done("amend", "propose", "--stage", "stage-1", "--set=parameters.n=2", "--reason", "x")
-    told = "waits for a decision: amend-1 would act on it"
+    told = "waits for a decision: amend-1 would change it"
     assert told in place.call("status").out
     assert told in place.call("why", "stage-1").out
     place.done("amend", "reject", "amend-1", "--reason", "no")
     assert told not in place.call("status").out + place.call("why", "stage-1").out
 
 
+@pytest.mark.long
 @pytest.mark.slow
-def test_why_cites_the_completion_that_counts_now(tmp_path: Path) -> None:
-    """A stage stays ready while what it depends on runs again; it says so, and cites no old one."""
+def test_why_names_the_current_completion(tmp_path: Path) -> None:
+    """While a dependency runs again, `why` says so and does not show the old completion."""
     place = begun(tmp_path)
     compute(place)
     place.done("stage", "complete", "stage-1", "--evidence", "first look")

@@ -1,4 +1,4 @@
-"""The demo's science: walks stay self-avoiding, averages are exact where they can be known."""
+"""The science of the demo: walks avoid themselves, and averages match exact values."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cli.demo import saw
+from extensions.demo import saw
 
 DEMO = Path(saw.__file__).parent
 PLAN: dict[str, Any] = tomllib.loads((DEMO / "plan.toml").read_text(encoding="utf-8"))
 
 
 def every_walk(length: int) -> list[bytes]:
-    """Every self-avoiding walk of a length, by trying every sequence of steps."""
+    """Return every self-avoiding walk of a length by trying every sequence of steps."""
     walks = (bytes(steps) for steps in product(saw.STEPS, repeat=length))
     return [walk for walk in walks if saw.is_self_avoiding(walk)]
 
@@ -38,18 +38,18 @@ def saw_py(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     ("length", "count", "squared"), [(1, 6, 6), (2, 30, 72), (3, 150, 582), (4, 726, 4032)]
 )
-def test_short_walks_are_as_many_and_as_long_as_published(
+def test_short_walks_match_published_counts_and_sizes(
     length: int, count: int, squared: int
 ) -> None:
-    """Counts and summed squares of Clisby, Liang and Slade, J. Phys. A 40, 10973 (2007)."""
+    """The numbers are from Clisby, Liang and Slade, J. Phys. A 40, 10973 (2007)."""
     walks = every_walk(length)
     assert len(walks) == count
     assert sum(saw.squared_sizes(walk)[0] for walk in walks) == squared
 
 
 @pytest.mark.parametrize("length", [2, 3, 4])
-def test_samples_agree_with_the_exact_averages(length: int) -> None:
-    """Both mean squares lie within five standard errors of the average over every walk."""
+def test_sampled_averages_agree_with_exact_averages(length: int) -> None:
+    """Both mean squares are within five standard errors of the average over all walks."""
     exact = zip(*map(saw.squared_sizes, every_walk(length)), strict=True)
     walks = saw.sample(length, samples=4000, interval=5, discard=50, seed=1)
     found = zip(*map(saw.squared_sizes, walks), strict=True)
@@ -58,15 +58,15 @@ def test_samples_agree_with_the_exact_averages(length: int) -> None:
         assert abs(got.mean - math.fsum(values) / len(values)) < 5 * got.error
 
 
-def test_the_chain_reaches_every_short_walk() -> None:
-    """The pivot algorithm is ergodic: no walk of four steps is left out."""
+def test_chain_reaches_every_short_walk() -> None:
+    """The pivot algorithm is ergodic, so it generates every walk of four steps."""
     reached = set(islice(saw.chain(4, random.Random(3)), 30_000))
     assert reached == set(every_walk(4))
 
 
 @given(st.integers(2, 60), st.integers(0, 2**32))
-def test_a_pivoted_walk_avoids_itself_and_keeps_its_length(length: int, seed: int) -> None:
-    """A hundred pivots from a rod, checked with plain coordinates."""
+def test_pivoted_walk_avoids_itself_and_keeps_its_length(length: int, seed: int) -> None:
+    """The test applies a hundred pivots to a straight walk and checks the coordinates."""
     for walk in islice(saw.chain(length, random.Random(seed)), 100):
         place, visited = (0, 0, 0), {(0, 0, 0)}
         for step in walk:
@@ -76,14 +76,14 @@ def test_a_pivoted_walk_avoids_itself_and_keeps_its_length(length: int, seed: in
         assert len(visited) == length + 1
 
 
-def test_a_pivot_that_would_cross_leaves_the_walk_as_it_was() -> None:
-    """Turning the end of a rod back onto it is refused."""
+def test_pivot_that_would_cross_is_refused() -> None:
+    """Turning the end of a straight walk onto itself leaves the walk unchanged."""
     reverse = bytes.maketrans(b"xX", b"Xx")
     assert saw.pivot(b"xxx", 1, reverse) == b"xxx"
 
 
-def test_there_are_47_symmetries_besides_the_identity() -> None:
-    """All differ, and each maps opposite steps to opposite steps."""
+def test_symmetries_are_the_47_besides_the_identity() -> None:
+    """All symmetries differ, and each maps opposite steps to opposite steps."""
     found = [saw.STEPS.translate(move) for move in saw.symmetries()]
     assert len(set(found)) == 47
     assert saw.STEPS not in found
@@ -92,14 +92,14 @@ def test_there_are_47_symmetries_besides_the_identity() -> None:
     )
 
 
-def test_the_sizes_of_a_rod_and_a_corner_are_those_of_geometry() -> None:
-    """A rod of two steps: 4 and 2/3; an L: 2 and 4/9."""
+def test_sizes_of_short_walks_are_exact() -> None:
+    """A straight walk of two steps has sizes 4 and 2/3, and a corner has sizes 2 and 4/9."""
     assert saw.squared_sizes(b"xx") == pytest.approx((4, 2 / 3))
     assert saw.squared_sizes(b"xy") == pytest.approx((2, 4 / 9))
 
 
-def test_the_error_of_a_correlated_series_counts_its_correlation() -> None:
-    """An autoregressive series of coefficient 0.8 has tau = 1/2 + 0.8/0.2 = 4.5."""
+def test_error_of_a_correlated_series_includes_its_correlation() -> None:
+    """An autoregressive series with coefficient 0.8 has tau = 1/2 + 0.8/0.2 = 4.5."""
     rng, value, series = random.Random(7), 0.0, []
     for _ in range(40_000):
         value = 0.8 * value + rng.gauss(0, 1)
@@ -109,26 +109,26 @@ def test_the_error_of_a_correlated_series_counts_its_correlation() -> None:
     assert abs(found.mean) < 5 * found.error
 
 
-def test_a_constant_series_has_no_error() -> None:
+def test_constant_series_has_no_error() -> None:
     """Every walk of one step has the same size."""
     assert saw.estimate([1.0, 1.0, 1.0]) == saw.Estimate(1.0, 0.0, 0.5)
 
 
-def test_one_sample_is_too_few_for_an_error() -> None:
-    """The message says how many were found."""
-    with pytest.raises(ValueError, match=r"at least 2 samples.*found 1"):
+def test_error_of_a_single_sample_is_refused() -> None:
+    """The message states the number of samples."""
+    with pytest.raises(ValueError, match=r"at least 2 samples.*has 1"):
         saw.estimate([1.0])
 
 
-def test_an_exact_power_law_gives_its_exponent() -> None:
-    """R^2 = 3 N^1.2 is nu = 0.6 with R^2 = 1."""
+def test_exact_power_law_gives_its_exponent() -> None:
+    """R^2 = 3 N^1.2 gives nu = 0.6 with R^2 = 1."""
     rows = [{"length": n, "e": {"mean": 3 * n**1.2, "error": 0.01 * n}} for n in (5, 10, 20, 40)]
     line = saw.exponent(rows, "e")
     assert (line.slope, line.r_squared) == pytest.approx((0.6, 1.0))
 
 
-def test_points_that_scatter_more_than_they_say_widen_the_error() -> None:
-    """Errors said ten times too small come back at what the scatter shows."""
+def test_error_grows_if_the_points_scatter_more_than_their_errors() -> None:
+    """The fitted error follows from the scatter, even if the given errors are too small."""
     xs, ys = [0.0, 1.0, 2.0, 3.0], [0.0, 1.1, 1.9, 3.0]
     tight = saw.weighted_line(xs, ys, [0.001] * 4)
     tighter = saw.weighted_line(xs, ys, [0.0001] * 4)
@@ -137,15 +137,15 @@ def test_points_that_scatter_more_than_they_say_widen_the_error() -> None:
 
 
 @pytest.mark.parametrize("sigmas", [[0.1, 0.1], [0.1, 0.0, 0.1]])
-def test_a_line_needs_three_points_with_errors(sigmas: list[float]) -> None:
-    """Fewer points, or one that claims to be exact, is an error."""
+def test_line_needs_three_points_with_errors(sigmas: list[float]) -> None:
+    """Fewer points, or a point with the error zero, raise an error."""
     places = [float(i) for i in range(len(sigmas))]
     with pytest.raises(ValueError, match="at least 3 points"):
         saw.weighted_line(places, places, sigmas)
 
 
-def test_the_same_seed_gives_the_same_walks() -> None:
-    """And another seed gives others."""
+def test_same_seed_gives_the_same_walks() -> None:
+    """Another seed gives other walks."""
 
     def first(seed: int) -> list[bytes]:
         return list(saw.sample(12, samples=5, interval=3, discard=20, seed=seed))
@@ -155,8 +155,8 @@ def test_the_same_seed_gives_the_same_walks() -> None:
 
 
 @pytest.mark.slow
-def test_the_three_programs_end_in_an_exponent_near_the_literature(tmp_path: Path) -> None:
-    """A small run of the real programs: every check passes, and nu is right."""
+def test_three_programs_find_the_exponent_of_the_literature(tmp_path: Path) -> None:
+    """In a small run of the real programs, every check passes and nu is right."""
     sizes = ["--lengths", "10,20,40,80", "--samples", "800", "--interval", "20", "--seed", "5"]
     for arguments in (["sample", *sizes], ["measure", "walks.json"], ["fit", "sizes.json"]):
         done = saw_py(tmp_path, *arguments)
@@ -212,25 +212,25 @@ def test_the_three_programs_end_in_an_exponent_near_the_literature(tmp_path: Pat
         ),
     ],
 )
-def test_a_result_that_is_not_good_enough_is_refused(
+def test_check_refuses_an_insufficient_result(
     tmp_path: Path, content: dict[str, Any], reason: str
 ) -> None:
-    """`check` leaves with 1 and says what was expected."""
+    """`check` exits with code 1 and states what was expected."""
     (tmp_path / "result.json").write_text(json.dumps(content))
     done = saw_py(tmp_path, "check", "result.json")
     assert (done.returncode, reason in done.stderr) == (1, True), done.stderr
 
 
-def test_a_missing_file_is_one_line_and_no_traceback(tmp_path: Path) -> None:
-    """The stage's error log names the file."""
+def test_missing_file_is_reported_in_one_line(tmp_path: Path) -> None:
+    """The error log of the stage names the file and has no traceback."""
     done = saw_py(tmp_path, "measure", "walks.json")
     assert done.returncode == 1
     assert done.stderr.startswith("saw.py: ")
     assert "walks.json" in done.stderr
 
 
-def test_the_plan_says_in_its_parameters_what_its_commands_do() -> None:
-    """The science parameters of the record are those of the command line."""
+def test_plan_parameters_match_its_commands() -> None:
+    """The recorded science parameters equal those of the command line."""
     words = shlex.split(PLAN["stages"][0]["parameters"]["command"])
     given_ = saw.parser().parse_args(words[words.index("../scripts/saw.py") + 1 :])
     parameters = PLAN["stages"][0]["parameters"]
@@ -239,8 +239,8 @@ def test_the_plan_says_in_its_parameters_what_its_commands_do() -> None:
 
 
 @pytest.mark.parametrize("stage", PLAN["stages"], ids=lambda stage: str(stage["id"]))
-def test_every_command_of_the_plan_is_one_the_program_takes(stage: dict[str, Any]) -> None:
-    """Command and verify parse, and the command reads nothing that is not declared."""
+def test_program_accepts_every_command_of_the_plan(stage: dict[str, Any]) -> None:
+    """Command and check are valid, and the command reads only declared inputs."""
     parameters = stage["parameters"]
     for name, script in (("command", "../scripts/saw.py"), ("verify", "scripts/saw.py")):
         words = shlex.split(parameters[name])

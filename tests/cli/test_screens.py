@@ -1,4 +1,4 @@
-"""What people look at fits a screen, however large the workflow is."""
+"""Text output fits a screen, however large the workflow is."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import pytest
 
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Stage, Workflow
-from projections.screens.watch_view import frame, graph
+from projections.screens.watch_view import render_frame
+from tests.cli.live_view import live_view
 from tests.cli.support import PLAN, Place, call, write_plan
 from tests.rounds import first
 
@@ -18,7 +19,7 @@ SCREEN = 24
 
 
 def wide(folder: Path, count: int) -> Place:
-    """Make a workflow of so many stages that may all begin."""
+    """Create a workflow with the given number of stages, all of which are ready."""
     stages = [
         {"id": f"stage-{n}", "name": f"Sample {n}", "parameters": {"command": "true"}}
         for n in range(1, count + 1)
@@ -29,8 +30,8 @@ def wide(folder: Path, count: int) -> Place:
 
 
 @pytest.mark.parametrize("count", first([40, 4000]))
-def test_the_status_of_many_stages_fits_a_screen(tmp_path: Path, count: int) -> None:
-    """Counts, what failed and what is at work, and what is next."""
+def test_status_of_many_stages_fits_a_screen(tmp_path: Path, count: int) -> None:
+    """The status shows counts, failed and active stages, and the next command."""
     place = wide(tmp_path, count)
     for number in range(1, 13 if count == 40 else 3):
         place.done("stage", "prepare", f"stage-{number}")
@@ -45,8 +46,8 @@ def test_the_status_of_many_stages_fits_a_screen(tmp_path: Path, count: int) -> 
 
 
 @pytest.mark.slow
-def test_prose_to_judge_waits_for_a_person(tmp_path: Path) -> None:
-    """In the status and in the live view, with the criteria."""
+def test_prose_criteria_wait_for_a_person(tmp_path: Path) -> None:
+    """The status and the live view show the criteria."""
     stages = [
         {
             "id": "stage-1",
@@ -62,11 +63,11 @@ def test_prose_to_judge_waits_for_a_person(tmp_path: Path) -> None:
     assert place.done("status")["stages"][0]["status"] == "post_processing"
     told = "judgement stage-1: it looks molten"
     assert told in place.call("status").out
-    assert told in place.call("watch", "--once").out
+    assert told in live_view(place.path)
 
 
-def test_a_stage_is_shown_as_a_page(place: Place) -> None:
-    """Words in place of JSON; what is empty is not there; what one would do next is."""
+def test_stage_is_shown_as_a_page(place: Place) -> None:
+    """The page has text instead of JSON, no empty fields, and the next command."""
     place.done("stage", "prepare", "stage-1")
     place.done("stage", "fail", "stage-1", "--error", "no memory left")
     page = place.call("show", "stage-1").out
@@ -80,7 +81,7 @@ def test_a_stage_is_shown_as_a_page(place: Place) -> None:
 
 
 def large(count: int, running: int) -> Workflow:
-    """Return a chain of so many stages, of which one runs."""
+    """Return a chain with the given number of stages, one of which has failed."""
     stages = {
         f"stage-{n}": Stage(
             f"stage-{n}",
@@ -95,11 +96,10 @@ def large(count: int, running: int) -> Workflow:
 
 
 @pytest.mark.parametrize("count", [40, 4000])
-def test_the_live_view_counts_and_scrolls(count: int) -> None:
-    """It shows what is at work by itself, and any other place when it is asked."""
+def test_live_view_counts_stages_and_scrolls(count: int) -> None:
+    """The view starts at the active stage and can scroll to any other stage."""
     state = large(count, count // 2)
-    stages = graph(state, 100)
-    view = frame(state, stages, ["a line"], NOW, (100, 30))
+    view = render_frame(state, ["a line"], NOW, (100, 30))
     assert len(view.lines) <= 30
     shown = "\n".join(line.plain for line in view.lines)
     assert f"{count} stages: " in shown
@@ -107,5 +107,5 @@ def test_the_live_view_counts_and_scrolls(count: int) -> None:
     assert "lines above" in shown
     assert "lines below" in shown
     assert view.bottom > 0
-    last = frame(state, stages, [], NOW, (100, 30), scrolled=view.bottom)
+    last = render_frame(state, [], NOW, (100, 30), scrolled=view.bottom)
     assert f"stage-{count} " in "\n".join(line.plain for line in last.lines)

@@ -1,4 +1,4 @@
-"""The whole command line with its log on a PostgreSQL server, several workflows in one database."""
+"""The command line with its log on a PostgreSQL server, with several workflows in one database."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from eventstore.private import public
-from service.root.trust import trust
+from eventstore.private import url_without_password
+from service.root.trust import trust_database
 from tests.cli.support import HERE, PLAN, Place, call, tree, wfctl, write_plan
 from tests.server import Server
 
@@ -21,7 +21,7 @@ FILES = ("workflow-state.json", "progress.log")
 
 
 def made(folder: Path, url: str, name: str = "w", **plan: object) -> Place:
-    """Make a workflow of this id in a root of this name."""
+    """Create a workflow with the given id in a root of the same name."""
     root = folder / name
     root.mkdir()
     file = write_plan(folder, {**PLAN, "workflow_id": name, **plan}, f"{name}.json")
@@ -42,7 +42,7 @@ def made(folder: Path, url: str, name: str = "w", **plan: object) -> Place:
 
 
 def second(place: Place, folder: Path) -> Place:
-    """Make a root as another host would: what git keeps of the first, and no more."""
+    """Create a root from the files that git keeps, as another host would."""
     other = folder / "other"
     (other / ".wfctl").mkdir(parents=True)
     shutil.copy(place.path / ".wfctl/config.toml", other / ".wfctl")
@@ -50,13 +50,13 @@ def second(place: Place, folder: Path) -> Place:
 
 
 def shown(place: Place) -> list[bytes]:
-    """Return the bytes of the files that show the log."""
+    """Return the bytes of the generated files."""
     return [(place.path / name).read_bytes() for name in FILES]
 
 
 @pytest.mark.slow
-def test_a_workflow_lives_on_a_server_as_in_a_file(server: Server, tmp_path: Path) -> None:
-    """Every kind of command, and the files are what the log says."""
+def test_every_kind_of_command_works_with_a_server(server: Server, tmp_path: Path) -> None:
+    """The generated files match the log."""
     url = server.log()
     place = made(tmp_path, url)
     place.done("note", "hello", "--command-id", "k")
@@ -70,13 +70,13 @@ def test_a_workflow_lives_on_a_server_as_in_a_file(server: Server, tmp_path: Pat
     assert place.done("fsck")["findings"] == []
     assert place.done("replay", "--check")["findings"] == []
     place.done("rehydrate")
-    assert place.done("db", "url") == {"url": public(url), "journal": None}
+    assert place.done("db", "url") == {"url": url_without_password(url), "journal": None}
     assert place.done("status")["journal"] is None
     assert not (place.path / ".wfctl/events.db").exists()
 
 
 def test_many_workflows_share_a_database(server: Server, tmp_path: Path) -> None:
-    """Each root sees its own; a second workflow of one id is a conflict."""
+    """Each root sees only its own workflow. A second workflow with the same id is a conflict."""
     url = server.log()
     one, two = made(tmp_path, url, "one"), made(tmp_path, url, "two")
     one.done("note", "in one")
@@ -103,11 +103,11 @@ def test_many_workflows_share_a_database(server: Server, tmp_path: Path) -> None
 
 @pytest.mark.slow
 @pytest.mark.parametrize("words", ["'status'", "'db', 'current'"])
-def test_without_the_driver_the_error_says_what_to_install(tmp_path: Path, words: str) -> None:
-    """The extra is named, by commands that read and by those that migrate."""
+def test_missing_driver_error_names_the_package(tmp_path: Path, words: str) -> None:
+    """Reading and migrating commands name the extra to install."""
     (tmp_path / ".wfctl").mkdir()
     (tmp_path / ".wfctl/config.toml").write_text('workflow = "w"\ndatabase_url = "postgres://h/d"')
-    trust("postgres://h/d", tmp_path)
+    trust_database("postgres://h/d", tmp_path)
     program = f"import sys; sys.modules['psycopg'] = None; import cli.main as m; m.run([{words}])"
     done = subprocess.run(
         [sys.executable, "-c", program],
@@ -120,8 +120,8 @@ def test_without_the_driver_the_error_says_what_to_install(tmp_path: Path, words
     assert "wfctl-eventstore[postgres]" in done.stderr
 
 
-def test_an_empty_database_is_made_ready_by_init(server: Server, tmp_path: Path) -> None:
-    """As a file is; and `db upgrade` has nothing to do then."""
+def test_init_prepares_an_empty_database(server: Server, tmp_path: Path) -> None:
+    """After `init`, `db upgrade` has nothing to do."""
     url = server.schema()
     place = made(tmp_path, url)
     revision = place.done("db", "current")["revision"]
@@ -131,10 +131,10 @@ def test_an_empty_database_is_made_ready_by_init(server: Server, tmp_path: Path)
 
 
 @pytest.mark.slow
-def test_a_password_is_written_nowhere(
+def test_password_is_not_written(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not in a file, an event, an error with a traceback, or what `db url` says."""
+    """No file, event, traceback or output of `db url` contains the password."""
     address = server.log()
     login = server.login("ada", SECRET, address)
     url = address.replace("postgres@", f"{login}:{SECRET}@")
@@ -167,10 +167,10 @@ def test_a_password_is_written_nowhere(
 
 
 @pytest.mark.slow
-def test_another_root_reads_at_once_and_is_brought_up_by_rehydrate(
+def test_second_root_reads_immediately_and_writes_after_rehydrate(
     server: Server, tmp_path: Path
 ) -> None:
-    """Reads leave no trace; the first write asks what the root is; then both show the same."""
+    """Reads write no file. The first write asks whether the root was moved or copied."""
     one = made(tmp_path, server.log())
     one.done("note", "from one")
     two = second(one, tmp_path)
@@ -194,7 +194,7 @@ def test_another_root_reads_at_once_and_is_brought_up_by_rehydrate(
 @pytest.mark.long
 @pytest.mark.slow
 def test_two_hosts_drive_two_stages_of_one_workflow(server: Server, tmp_path: Path) -> None:
-    """At once, each its own attempt in its own root; neither touches the other's."""
+    """Each host runs its own attempt in its own root at the same time."""
     stages = [
         {
             "id": f"stage-{n}",
@@ -227,8 +227,8 @@ def test_two_hosts_drive_two_stages_of_one_workflow(server: Server, tmp_path: Pa
 
 
 @pytest.mark.slow
-def test_of_two_hosts_that_launch_one_stage_one_does(server: Server, tmp_path: Path) -> None:
-    """The other is told; the log holds one attempt."""
+def test_stage_launched_by_two_hosts_runs_once(server: Server, tmp_path: Path) -> None:
+    """The second host is refused, and the log contains one attempt."""
     one = made(tmp_path, server.log())
     two = second(one, tmp_path)
     assert two.json("rehydrate", "--root-is", "copied").code == 0
@@ -244,8 +244,8 @@ def test_of_two_hosts_that_launch_one_stage_one_does(server: Server, tmp_path: P
 
 @pytest.mark.slow
 @pytest.mark.long
-def test_two_loops_in_two_roots_compute_nothing_twice(server: Server, tmp_path: Path) -> None:
-    """The one that comes upon the other's attempt ends blocked; each stage has one attempt."""
+def test_two_run_loops_in_two_roots_compute_nothing_twice(server: Server, tmp_path: Path) -> None:
+    """The loop that finds the other's attempt ends blocked, and each stage has one attempt."""
     stages = [
         {
             "id": f"stage-{n}",
@@ -266,3 +266,12 @@ def test_two_loops_in_two_roots_compute_nothing_twice(server: Server, tmp_path: 
     for place in (one, two):
         place.done("rehydrate")
     assert shown(one) == shown(two)
+
+
+def test_init_on_a_server_warns_that_names_are_not_verified(server: Server, tmp_path: Path) -> None:
+    """The default policy does not prove identity on a server, and a signature does."""
+    plan = write_plan(tmp_path)
+    line = ("--root", str(tmp_path), "--database-url", server.log(), "init", str(plan))
+    answer = call(*line)
+    assert answer.code == 0, answer
+    assert "--consent signature" in answer.err

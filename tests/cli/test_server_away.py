@@ -1,4 +1,4 @@
-"""The loop, while the server of its log is away."""
+"""The run loop while the database server of its log is not available."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from tests.server import Server, started
 
 pytestmark = pytest.mark.slow
 
-#: Seconds for which a command asks again that drives nothing.
+#: Seconds for which an ordinary command retries the connection.
 OF_A_COMMAND = 30
 
 
 @pytest.fixture
 def own() -> Iterator[Server]:
-    """Give a server that nobody else uses, running when the test is over."""
+    """Yield a server that no other test uses."""
     running = started()
     try:
         yield running
@@ -34,7 +34,7 @@ def own() -> Iterator[Server]:
 
 
 def loop_of(place: Place, said: Path) -> subprocess.Popen[str]:
-    """Start the loop; what it says goes into a file."""
+    """Start the run loop, with its stderr in a file."""
     environ = {**os.environ, "PYTHONPATH": str(HERE), "TMUX_TMPDIR": str(place.path)}
     with said.open("w") as file:
         command = [sys.executable, "-m", "cli.main", "--root", str(place.path), "run"]
@@ -44,7 +44,7 @@ def loop_of(place: Place, said: Path) -> subprocess.Popen[str]:
 
 
 def working(server: Server, folder: Path) -> Place:
-    """Make a workflow whose second stage needs the first, which waits for a file."""
+    """Create a workflow of two stages. The first stage waits for a file."""
     waiting = f"touch {folder}/began; until [ -e {folder}/go ]; do sleep 0.1; done"
     first = {
         "id": "stage-1",
@@ -63,8 +63,8 @@ def working(server: Server, folder: Path) -> Place:
 
 
 @pytest.mark.long
-def test_a_loop_goes_on_once_the_server_of_its_log_is_back(own: Server, tmp_path: Path) -> None:
-    """Longer than any other command asks again; a job that ends meanwhile is recorded then."""
+def test_run_loop_continues_when_the_server_is_back(own: Server, tmp_path: Path) -> None:
+    """The loop waits longer than other commands, and records the job that ended meanwhile."""
     place, said = working(own, tmp_path), tmp_path / "said"
     with ending(loop_of(place, said)) as loop:
         until((tmp_path / "began").exists)
@@ -78,16 +78,14 @@ def test_a_loop_goes_on_once_the_server_of_its_log_is_back(own: Server, tmp_path
     assert "completed" in out
     lines = [line for line in said.read_text().splitlines() if "waiting for the log" in line]
     assert 2 <= len(lines) <= 6
-    assert "asking again" in lines[0]
+    assert "wfctl keeps trying" in lines[0]
     started_ = [e["data"]["stage"] for e in place.done("events", "--type", "attempt.started")]
     assert started_ == ["stage-1", "stage-2"]
 
 
 @pytest.mark.long
-def test_a_loop_that_waits_for_the_server_ends_when_it_is_asked_to(
-    own: Server, tmp_path: Path
-) -> None:
-    """A first signal is enough; the error says what it waited for."""
+def test_run_loop_that_waits_for_the_server_obeys_sigterm(own: Server, tmp_path: Path) -> None:
+    """The first signal ends the loop, and the error says that the server does not answer."""
     place, said = working(own, tmp_path), tmp_path / "said"
     with ending(loop_of(place, said)) as loop:
         until((tmp_path / "began").exists)
@@ -98,4 +96,4 @@ def test_a_loop_that_waits_for_the_server_ends_when_it_is_asked_to(
     (tmp_path / "go").touch()
     own.start()
     assert loop.returncode == 1
-    assert "expected the database server to answer" in said.read_text()
+    assert "the database server does not answer" in said.read_text()

@@ -1,4 +1,4 @@
-"""Shortcuts past typer and pydantic change no answer, and are still where they were."""
+"""Shortcuts around typer and pydantic change no result and work with the installed versions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.cli.support import HERE
 
 
 class Fruit(StrEnum):
-    """Choices, one of which differs from another in its case alone."""
+    """Choices that include a name with another case than its value."""
 
     PEAR = "pear"
     PLUM = "Plum"
@@ -54,7 +54,7 @@ VALUES = st.one_of(
 
 
 def outcome(cls: Any, arguments: list[str]) -> Any:
-    """Return what a command of a class is given, or what is said instead."""
+    """Return the parsed parameters of a command class, or the error message."""
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
     app.command(cls=cls)(_eat)
     seen: dict[str, Any] = {}
@@ -66,22 +66,22 @@ def outcome(cls: Any, arguments: list[str]) -> Any:
 
 
 @given(st.lists(st.tuples(st.sampled_from(OPTIONS), VALUES), max_size=3))
-def test_a_value_is_what_typer_makes_of_it(given_: list[tuple[str, str]]) -> None:
-    """With its type; and where typer refuses it, with the same words."""
+def test_parsed_value_equals_that_of_typer(given_: list[tuple[str, str]]) -> None:
+    """The type, the value and the error message are the same."""
     arguments = [f"--{name}={value}" for name, value in given_]
     assert outcome(PlainCommand, arguments) == outcome(None, arguments)
 
 
 @pytest.mark.parametrize("arguments", [[], ["--flag"], ["--no-flag"], ["--flag=1"], ["--help"]])
-def test_a_flag_is_what_typer_makes_of_it(arguments: list[str]) -> None:
-    """There or not, or with a value that it does not take."""
+def test_parsed_flag_equals_that_of_typer(arguments: list[str]) -> None:
+    """This includes missing flags and flags with an invalid value."""
     assert outcome(PlainCommand, arguments) == outcome(None, arguments)
 
 
-def test_a_typer_without_its_private_names_makes_each_value_itself(
+def test_shortcut_is_skipped_if_typer_has_no_private_names(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Another version of it makes a command slower, and does not break it."""
+    """Another version of typer makes a command slower but does not break it."""
     import typer._coercion
 
     monkeypatch.delattr(typer._coercion, "RuntimeParam")
@@ -95,14 +95,16 @@ def test_a_typer_without_its_private_names_makes_each_value_itself(
     assert outcome(PlainCommand, arguments) == outcome(None, arguments)
 
 
-def test_a_parameter_of_another_make_is_left_as_it_is() -> None:
-    """Whatever a later typer calls its parts."""
+def test_unknown_parameter_object_is_unchanged() -> None:
+    """A later version of typer may use other classes."""
     other = object()
     assert tree.taken_as_typed([other]) == [other]
 
 
-def test_a_pydantic_that_wants_more_of_its_loader_gets_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The module that stands for it knows no plugin, and all else is the real one's."""
+def test_replacement_of_the_pydantic_plugin_loader_is_complete(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The replacement finds no plugins and forwards every other attribute."""
     monkeypatch.delitem(sys.modules, LOADER, raising=False)
     search_no_plugins()
     assert sys.modules[LOADER].get_plugins() == ()
@@ -123,8 +125,8 @@ print(sys.modules[LOADER].__doc__, "importlib.metadata" in sys.modules)
 """
 
 
-def test_typer_and_pydantic_take_the_shortcuts() -> None:
-    """A version that has its parts elsewhere is told by this: look what it has in their place."""
+def test_shortcuts_apply_to_the_installed_versions() -> None:
+    """If this test fails, the installed typer or pydantic has moved the replaced parts."""
     done = subprocess.run(
         [sys.executable, "-c", _BUILT], cwd=HERE, capture_output=True, text=True, check=True
     )

@@ -1,4 +1,4 @@
-"""What wfctl says on stderr while it works: for people on a terminal, for programs elsewhere."""
+"""Messages on stderr: text for people at a terminal, and JSON lines for programs."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cli.settings import LogLevel, Settings
-from cli.terminal.output import say
+from cli.terminal.output import print_message
 from cli.terminal.talk import Talk, without_secrets
 from tests.cli.support import HERE, Place, agree, call, wfctl, write_plan
 
 
 def lines(text: str) -> list[dict[str, Any]]:
-    """Return what was said, a JSON object a line."""
+    """Return the messages, which are one JSON object per line."""
     return [json.loads(line) for line in text.splitlines()]
 
 
 @pytest.mark.slow
-def test_a_program_is_told_in_json(place: Place) -> None:
-    """Each line with the workflow, and what the event is about; stdout holds the answer alone."""
+def test_program_gets_json_messages(place: Place) -> None:
+    """Each line names the workflow and its subject, and stdout contains only the answer."""
     place.done("session", "start")
     answer = wfctl(
         "--root",
@@ -55,7 +55,7 @@ def test_a_program_is_told_in_json(place: Place) -> None:
 def on_terminal(
     place: Place, theirs: int, *arguments: str, **environ: str
 ) -> subprocess.Popen[bytes]:
-    """Start wfctl with the end of a terminal as its stderr."""
+    """Start wfctl with a terminal as its stderr."""
     return subprocess.Popen(
         [sys.executable, "-m", "cli.main", "--root", str(place.path), *arguments],
         env={**os.environ, "PYTHONPATH": str(HERE), **environ},
@@ -66,7 +66,7 @@ def on_terminal(
 
 
 def on_a_terminal(place: Place, *arguments: str, **environ: str) -> str:
-    """Call wfctl with a terminal as its stderr, and return what was printed there."""
+    """Call wfctl with a terminal as its stderr, and return the printed text."""
     ours, theirs = pty.openpty()
     with on_terminal(place, theirs, *arguments, **environ) as process:
         assert process.wait() == 0
@@ -77,25 +77,25 @@ def on_a_terminal(place: Place, *arguments: str, **environ: str) -> str:
 
 
 def stays(shown: str) -> str:
-    """Return what stays on a terminal: a living line that was taken away is seen no more."""
+    """Return the text that remains on a terminal after progress lines are erased."""
     return re.sub(r"[^\n]*\r\x1b\[2K", "", shown)
 
 
 class Terminal(io.StringIO):
-    """A stderr that people read."""
+    """A stderr that claims to be a terminal."""
 
     def isatty(self) -> bool:
-        """Say so."""
+        """Return True."""
         return True
 
 
-def test_words_of_others_do_not_steer_the_terminal_that_is_talked_to(
+def test_untrusted_text_in_messages_does_not_control_the_terminal(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Neither those of an event that is told nor those of an error."""
+    """Event messages and error messages are both escaped."""
     monkeypatch.setattr(sys, "stderr", Terminal())
     Talk(Settings(), lambda: "w").say("told \x1b[2J", stage="\x1b[2J")
-    say("wfctl: \x1b[2J")
+    print_message("wfctl: \x1b[2J")
     assert isinstance(sys.stderr, Terminal)
     told = sys.stderr.getvalue()
     assert "told \ufffd[2J" in told
@@ -103,9 +103,10 @@ def test_words_of_others_do_not_steer_the_terminal_that_is_talked_to(
     assert "\x1b[2J" not in told
 
 
+@pytest.mark.long
 @pytest.mark.slow
-def test_people_are_told_each_fact_once(place: Place) -> None:
-    """On a terminal a sentence; its keys and values, and what leads on, for anyone who debugs."""
+def test_each_fact_is_printed_once_at_a_terminal(place: Place) -> None:
+    """The terminal shows a sentence. Keys and values appear only at the debug level."""
     said = stays(on_a_terminal(place, "dispatch", "stage-1", "--sync", NO_COLOR="1"))
     assert "stage=" not in said
     assert "workflow=" not in said
@@ -134,15 +135,15 @@ SLOW = {
 
 @pytest.fixture
 def slow(tmp_path: Path) -> Place:
-    """A workflow whose only stage says something and takes some seconds."""
+    """Return a workflow whose only stage prints a line and runs for some seconds."""
     assert call("--root", str(tmp_path), "init", str(write_plan(tmp_path, SLOW))).code == 0
     agree(tmp_path)
     return Place(tmp_path)
 
 
 @pytest.mark.slow
-def test_a_run_says_nothing_that_the_log_holds(slow: Place) -> None:
-    """Where no terminal is, stderr is for what progress.log does not say."""
+def test_run_prints_no_message_that_progress_log_contains(slow: Place) -> None:
+    """Without a terminal, stderr is only for messages that progress.log does not have."""
     answer = wfctl("--root", str(slow.path), "run")
     assert answer.code == 0
     assert answer.err == ""
@@ -150,18 +151,19 @@ def test_a_run_says_nothing_that_the_log_holds(slow: Place) -> None:
 
 
 @pytest.mark.slow
-def test_waiting_is_shown_on_a_terminal_in_a_line_that_lives(slow: Place) -> None:
-    """How long, and the last line of the job's log; gone when there is something else to say."""
+def test_waiting_is_shown_in_a_progress_line_at_a_terminal(slow: Place) -> None:
+    """The line has the time and the job's last output, and is erased before other output."""
     said = on_a_terminal(slow, "run", NO_COLOR="1")
     assert re.search(r"\r\x1b\[2Kwaiting: stage-1 running, \d+ s: step 7", said)
     assert "\r\x1b[2K" in said.rpartition("step 7")[2]
 
 
+@pytest.mark.long
 @pytest.mark.slow
-def test_waiting_is_told_elsewhere_at_growing_intervals(
+def test_waiting_without_a_terminal_is_reported_at_growing_intervals(
     slow: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A line now and then, however long it takes."""
+    """The number of lines stays small, however long the job runs."""
     monkeypatch.setattr("cli.terminal.waiting._FIRST", 0.4)
     told = [line["message"] for line in lines(slow.call("run").err)]
     assert 2 <= len(told) <= 5, told
@@ -172,8 +174,8 @@ def test_waiting_is_told_elsewhere_at_growing_intervals(
 @pytest.mark.slow
 @pytest.mark.few(1)
 @pytest.mark.parametrize("line", [("wait", "stage-1"), ("wait", "stage-1", "stage-1")])
-def test_a_wait_shows_what_it_waits_for(tmp_path: Path, line: tuple[str, ...]) -> None:
-    """As a run does: which stage, how long, and the last line of its log."""
+def test_wait_shows_the_awaited_stage(tmp_path: Path, line: tuple[str, ...]) -> None:
+    """The progress line has the stage, the time and the last line of the job's log."""
     seen = tmp_path / "seen"
     command = f"echo step 7; until [ -e {seen} ]; do sleep 0.1; done"
     stage = {"id": "stage-1", "name": "A", "parameters": {"command": command}}
@@ -194,22 +196,22 @@ def test_a_wait_shows_what_it_waits_for(tmp_path: Path, line: tuple[str, ...]) -
 
 
 def said(capsys: pytest.CaptureFixture[str], level: str, *texts: tuple[str, str]) -> list[str]:
-    """Return the texts that are said at a level, of texts with levels of their own."""
+    """Return the messages that a log level prints."""
     talk = Talk(Settings(log_level=LogLevel(level)), lambda: "w")
     for own, text in texts:
         talk.say(text, level=own)
     return [line["message"] for line in lines(capsys.readouterr().err)]
 
 
-def test_a_level_leaves_out_what_is_less_grave(capsys: pytest.CaptureFixture[str]) -> None:
-    """From debug on everything is said, at error hardly anything."""
+def test_log_level_omits_less_severe_messages(capsys: pytest.CaptureFixture[str]) -> None:
+    """The level debug prints every message, and the level error only errors."""
     texts = [("debug", "a"), ("info", "b"), ("warning", "c"), ("error", "d")]
     for first, level in enumerate(LogLevel):
         assert said(capsys, level, *texts) == [text for _, text in texts[first:]]
 
 
-def test_a_level_that_there_is_not_is_a_usage_error(place: Place) -> None:
-    """The levels are named."""
+def test_unknown_log_level_is_a_usage_error(place: Place) -> None:
+    """The message names the valid levels."""
     answer = place.json("status", "--log-level", "loud")
     assert answer.code == 2
     assert "warning" in answer.error["message"]
@@ -227,8 +229,8 @@ def test_a_level_that_there_is_not_is_a_usage_error(place: Place) -> None:
         "github_token={}",
     ],
 )
-def test_no_secret_is_said(text: str, secret: str) -> None:
-    """Neither within a sentence nor as a value of its own."""
+def test_secret_is_not_printed(text: str, secret: str) -> None:
+    """Secrets are hidden within a sentence and as separate values."""
     if "://" in text:
         secret = secret.replace("/", "x")
     hidden = without_secrets(None, "info", {"event": f"it says {text.format(secret)}"})["event"]
@@ -236,14 +238,14 @@ def test_no_secret_is_said(text: str, secret: str) -> None:
     assert without_secrets(None, "info", {"password": secret}) == {"password": "***"}
 
 
-def test_what_is_no_secret_is_said(capsys: pytest.CaptureFixture[str]) -> None:
-    """A word like token by itself hides nothing."""
+def test_text_without_a_secret_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    """A word such as token alone hides nothing."""
     text = "stage-1: 12 tokens, the key of the plan; file:///tmp/a@b"
     assert said(capsys, "info", ("info", text)) == [text]
 
 
-def test_a_command_that_says_nothing_loads_no_structlog(place: Place, tmp_path: Path) -> None:
-    """Its start is not slower for it."""
+def test_command_without_messages_loads_no_structlog(place: Place, tmp_path: Path) -> None:
+    """The import would slow down the start of the command."""
     code = (
         "import sys; from cli.main import run; "
         f"code = run(['--root', {str(place.path)!r}, 'note', 'hello']); "

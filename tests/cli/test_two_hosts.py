@@ -1,4 +1,4 @@
-"""Two hosts with names, networks and roots of their own, and one workflow on a server."""
+"""Two simulated hosts with separate names, networks and roots, and one workflow on a server."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ STAGES = [
 
 
 class There(NamedTuple):
-    """A root on a host, and the URL of the log as that host has it."""
+    """A root on a host, and the URL of the log for that host."""
 
     host: Host
     root: Path
@@ -39,7 +39,7 @@ class There(NamedTuple):
         return self.host.wfctl(*line, PGPASSWORD=SECRET)
 
     def done(self, *words: str) -> Any:
-        """Call a command that must go well, and return its data."""
+        """Call a command, check that it succeeds, and return its data."""
         answer = self.wfctl(*words)
         assert answer.code == 0, answer
         return answer.data
@@ -47,7 +47,7 @@ class There(NamedTuple):
 
 @pytest.fixture
 def both(tmp_path: Path) -> Iterator[list[There]]:
-    """Two hosts with an empty root each, and a server that both reach, each at another address."""
+    """Yield two hosts with an empty root each, and a server that both hosts can reach."""
     with Networks("anna", "bert") as networks:
         server = started()
         try:
@@ -57,7 +57,7 @@ def both(tmp_path: Path) -> Iterator[list[There]]:
 
 
 def reached(server: Server, networks: Networks, folder: Path) -> Iterator[There]:
-    """Let the server listen in the hosts' networks, to who has a password."""
+    """Make the server listen in the networks of the hosts, with password authentication."""
     direct = server.log()
     login = server.login("ada", SECRET, direct)
     with (server.data / "pg_hba.conf").open("a") as rules:
@@ -76,7 +76,7 @@ def reached(server: Server, networks: Networks, folder: Path) -> Iterator[There]
 @pytest.mark.slow
 @pytest.mark.long
 def test_two_hosts_drive_two_stages_of_one_workflow(both: list[There], tmp_path: Path) -> None:
-    """At once, each its own attempt on its own host; a third stage is launched by one alone."""
+    """Each host runs its own attempt at the same time, and only one host runs the third stage."""
     anna, bert = both
     anna.done(
         "init",
@@ -106,7 +106,7 @@ def test_two_hosts_drive_two_stages_of_one_workflow(both: list[There], tmp_path:
 
 
 def check_same(both: list[There], hosts: dict[str, str]) -> None:
-    """Check that both hosts see each attempt on its host, and one sound log in their files."""
+    """Check that both hosts record each attempt under its host and that the log has no findings."""
     for there in both:
         there.done("rehydrate")
         assert [s["status"] for s in there.done("status")["stages"]] == ["completed"] * 3

@@ -1,4 +1,4 @@
-"""The walk through one write in docs/develop/architecture.md is taken: each step, in its order."""
+"""A real write calls the functions of docs/develop/architecture.md in the documented order."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from tests.cli.support import HERE, PLAN, call
 
 PAGE = (HERE / "docs" / "develop" / "architecture.md").read_text("utf-8")
 WALK = PAGE.partition("## One write")[2].partition("\n## ")[0]
-#: A function and the file that it stands in.
+#: A function and the path of its file.
 STEPS = re.findall(r"`([A-Za-z_.]+)`\s+\(`([a-z_/]+\.py)`\)", WALK)
 
 
-def test_the_walk_of_one_write_is_the_way_it_goes(tmp_path: Path) -> None:
-    """Each function of the page is called, and for the first time after the one named before it."""
+def test_one_write_calls_the_documented_functions_in_order(tmp_path: Path) -> None:
+    """The first calls of the functions occur in the order of the page."""
     command = re.findall(r"`wfctl (.+?)`", WALK)[0].split()
     (tmp_path / "plan.json").write_text(json.dumps(PLAN), "utf-8")
     root = ("--root", str(tmp_path))

@@ -1,4 +1,4 @@
-"""Words that people try: a word that is no command names the command that does it."""
+"""Unknown words that users try: the error suggests the right command."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from cli.main import run
-from cli.program.helping import _commands
-from cli.program.meant import MEANT
-from cli.program.tree import build
+from cli.program.helping import _iterate_commands
+from cli.program.meant import FORMATS, MEANT
+from cli.program.tree import build_program
+from extensions.exports.formats import ExportFormat
 from tests.cli.support import call
 
 STOP = ["wfctl stage cancel STAGE", "wfctl runner pause", "wfctl runner stop"]
@@ -30,14 +31,17 @@ STOP = ["wfctl stage cancel STAGE", "wfctl runner pause", "wfctl runner stop"]
         ("approve amend-1", ["wfctl amend approve amend-1"]),
         ("graph", ["wfctl export mermaid"]),
         ("history", ["wfctl log"]),
-        # One level down, and back.
+        ("watch", ["wfctl status --follow"]),
+        ("watch --machine m", ["wfctl status --follow --machine m"]),
+        ("snapshot", ["wfctl export state", "wfctl export archive FILE"]),
+        # Words at the wrong level of the command tree.
         ("propose --stage stage-1", ["wfctl amend propose --stage stage-1"]),
         ("stage rerun stage-1", ["wfctl rerun stage-1"]),
         ("stage stop stage-1", ["wfctl stage cancel stage-1"]),
         ("runner cancel", STOP[1:]),
         ("machine claim m T1", ["wfctl machine task claim m T1"]),
         ("skip stage-1", ["wfctl amend propose --type stage_skip --stage stage-1 --reason TEXT"]),
-        # Slips of a pen.
+        # Typing errors.
         ("statsu", ["wfctl status"]),
         ("stage retyr stage-1", ["wfctl stage retry stage-1 --fix TEXT"]),
         # A group of commands.
@@ -46,8 +50,8 @@ STOP = ["wfctl stage cancel STAGE", "wfctl runner pause", "wfctl runner stop"]
         ("xyzzy", []),
     ],
 )
-def test_a_word_names_the_command_that_does_it(line: str, meant: list[str]) -> None:
-    """The arguments are carried over, what is missing is named, and nothing is carried out."""
+def test_unknown_word_suggests_the_right_command(line: str, meant: list[str]) -> None:
+    """The suggestion keeps the arguments and names missing ones, and nothing is executed."""
     told = call(*shlex.split(line))
     assert (told.code, told.out) == (2, "")
     said = told.err.partition(" --help` lists")[0].rpartition("`")[0]
@@ -55,19 +59,19 @@ def test_a_word_names_the_command_that_does_it(line: str, meant: list[str]) -> N
     assert call("-o", "json", *shlex.split(line)).error["code"] == "usage"
 
 
-def test_any_slip_of_a_name_is_a_fault_of_the_call() -> None:
-    """Each name without a letter of its own: a command, a group, one level down."""
-    program: Any = build().__self__  # type: ignore[attr-defined]
-    known = {name for name, _ in _commands(program)}
+def test_every_misspelled_command_is_a_usage_error() -> None:
+    """Each command, group or subcommand without its last letter exits with code 2."""
+    program: Any = build_program().__self__  # type: ignore[attr-defined]
+    known = {name for name, _ in _iterate_commands(program)}
     words = {word for name in known for word in name.split()}
     for slip in sorted({word[:-1] for word in words} - words - {""}):
         assert call(slip).code == 2, slip
 
 
-def test_every_word_means_commands_that_there_are() -> None:
-    """And is no command itself."""
-    program: Any = build().__self__  # type: ignore[attr-defined]
-    known = {name for name, _ in _commands(program)}
+def test_every_suggested_command_exists() -> None:
+    """No unknown word of the table is itself a command."""
+    program: Any = build_program().__self__  # type: ignore[attr-defined]
+    known = {name for name, _ in _iterate_commands(program)}
     assert not known & {*MEANT}
     for meant in MEANT.values():
         for line in meant:
@@ -75,11 +79,27 @@ def test_every_word_means_commands_that_there_are() -> None:
             assert {" ".join(words[:2]), words[0]} & known, line
 
 
-def test_a_good_call_loads_nothing_for_it(capsys: pytest.CaptureFixture[str]) -> None:
-    """Words are of use to those alone who slip."""
+def test_valid_command_does_not_load_the_table_of_words(capsys: pytest.CaptureFixture[str]) -> None:
+    """Only a mistyped command needs the suggestions."""
     import sys
 
     sys.modules.pop("cli.program.meant", None)
     assert run(["help"]) == 0
     assert "cli.program.meant" not in sys.modules
     capsys.readouterr()
+
+
+@pytest.mark.parametrize(("word", "format_"), FORMATS.items())
+def test_export_word_suggests_the_format(word: str, format_: str) -> None:
+    """The message has the whole command, and the format exists."""
+    told = call("export", word)
+    assert (told.code, told.out) == (2, "")
+    assert f"Use `wfctl export {format_}`." in told.err
+    assert format_ in {*ExportFormat}
+
+
+def test_invalid_arguments_are_answered_with_an_example() -> None:
+    """The error shows a valid example for an unknown option, argument or value."""
+    assert "An example is `wfctl replay --check`." in call("replay", "2").err
+    assert "An example is `wfctl show fit`." in call("show").err
+    assert "An example" not in call("replayed").err

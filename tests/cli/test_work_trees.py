@@ -1,4 +1,4 @@
-"""In a work tree of git below the root, a command says which root it uses, or is refused."""
+"""Commands in a git work tree below the root name the root that they use, or are refused."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TAKING = {
 
 @pytest.fixture
 def tree(place: Place) -> Path:
-    """Return a work tree below a root that is a work tree of the same repository."""
+    """Return a second work tree of the repository, in a folder below the root."""
     identity = ("-c", "user.name=ada", "-c", "user.email=ada@lab.example")
     made = place.path / ".claude/worktrees/fix"
     for line in (
@@ -33,24 +33,22 @@ def tree(place: Place) -> Path:
 
 
 @pytest.mark.parametrize("name", TAKING)
-def test_a_command_that_takes_files_is_refused_in_another_work_tree(
+def test_command_that_reads_files_is_refused_in_another_work_tree(
     place: Place, tree: Path, name: str
 ) -> None:
-    """It would compute with the files of the root, and the caller edited those of the work tree."""
+    """The command would use the files of the root instead of those that the caller edited."""
     write_plan(tree)
     before = place.version()
     refused = wfctl("-o", "json", *TAKING[name], cwd=tree)
     assert (refused.code, refused.error["code"]) == (2, "invalid_option"), refused
-    assert f"give --root {place.path}" in refused.error["message"]
+    assert f"Add --root {place.path}" in refused.error["message"]
     assert place.version() == before
     named = wfctl("-o", "json", "--root", str(place.path), *TAKING[name], "--help", cwd=tree)
     assert named.code == 0
 
 
-def test_a_read_says_which_root_it_uses_and_other_folders_are_as_before(
-    place: Place, tree: Path
-) -> None:
-    """A folder of the root and a clone below it have no other work tree of its repository."""
+def test_read_in_another_work_tree_names_its_root(place: Place, tree: Path) -> None:
+    """Commands in a folder of the root or in a separate clone print no such message."""
     root = f"wfctl: the root is {place.path}, in another work tree of this repository"
     assert root in wfctl("status", cwd=tree).err
     assert root in wfctl("note", "seen", cwd=tree).err

@@ -1,4 +1,4 @@
-"""What every write takes: a dry run, an idempotency key, an expected version."""
+"""Options of every write: dry run, idempotency key, and expected version."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from tests.cli.support import PLAN, Place, attempt_data, call, tree, write_plan
 
-#: Command → the line, and the lines that lead up to where it is allowed.
+#: Command → its line, and the lines that must run first.
 PREPARED = [["stage", "prepare", "stage-1"]]
 STARTED = [["append", "attempt.started", "--data", attempt_data()]]
 COMPUTED = [*STARTED, ["stage", "compute", "stage-1"]]
@@ -29,13 +29,13 @@ WRITES: dict[str, tuple[list[str], list[list[str]]]] = {
     "dispatch": (["dispatch", "stage-1"], []),
     "stage launch": (["stage", "launch", "stage-1"], PREPARED),
 }
-#: These start processes; what they share with the others is tested where jobs run.
+#: These commands start processes, and other tests run them with jobs.
 LAUNCHING = {"dispatch", "stage launch"}
 RECORDING = [name for name in WRITES if name not in LAUNCHING]
 
 
 def prepared(place: Place, name: str) -> list[str]:
-    """Bring the place to where the write is allowed, and return its line."""
+    """Run the commands that must precede a write, and return the command line of the write."""
     line, before = WRITES[name]
     for step in before:
         place.done(*step)
@@ -45,8 +45,8 @@ def prepared(place: Place, name: str) -> list[str]:
 
 
 @pytest.mark.parametrize("name", WRITES)
-def test_a_dry_run_says_what_would_be_appended_and_writes_nothing(place: Place, name: str) -> None:
-    """Every file is as it was, byte for byte; what is said is what then happens."""
+def test_dry_run_shows_the_events_and_writes_nothing(place: Place, name: str) -> None:
+    """The actual run then appends the announced events."""
     line = prepared(place, name)
     before = tree(place.path)
     said = place.done(*line, "--dry-run")
@@ -67,12 +67,12 @@ def test_a_dry_run_says_what_would_be_appended_and_writes_nothing(place: Place, 
         after = tree(place.path)
         written = {path for path in after if after[path] != before.get(path)}
         shown = {path for path in written if not path.startswith(".wfctl")}
-        # Written twice within a second, a state that shows nothing new is the same.
+        # A second write within the same second may leave an identical state.
         assert shown <= set(said["files"]) <= shown | {"workflow-state.json"}
 
 
-def test_a_dry_run_of_init_writes_nothing(tmp_path: Path) -> None:
-    """It shows the workflow that would be made, and makes no folder."""
+def test_dry_run_of_init_writes_nothing(tmp_path: Path) -> None:
+    """The answer shows the workflow, and no folder is created."""
     root = tmp_path / "root"
     root.mkdir()
     plan = write_plan(tmp_path)
@@ -85,8 +85,8 @@ def test_a_dry_run_of_init_writes_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("line", [["run"], ["reconcile"], ["rehydrate"], ["replay", "--rebuild"]])
-def test_a_dry_run_of_the_engine_writes_nothing(place: Place, line: list[str]) -> None:
-    """Also where a file is missing that the real run would write."""
+def test_dry_run_of_the_engine_writes_nothing(place: Place, line: list[str]) -> None:
+    """A missing file that the actual run would write is not created."""
     (place.path / "progress.log").unlink()
     before = tree(place.path)
     assert place.json(*line, "--dry-run").code == 0
@@ -94,10 +94,10 @@ def test_a_dry_run_of_the_engine_writes_nothing(place: Place, line: list[str]) -
 
 
 @pytest.mark.parametrize("name", RECORDING)
-def test_a_command_given_again_under_its_key_is_answered_and_not_repeated(
+def test_repeated_command_with_the_same_key_returns_the_first_answer(
     place: Place, name: str
 ) -> None:
-    """Anyone who acts and whenever: the first answer, and the log as it was."""
+    """The log stays unchanged, even if another actor repeats the command."""
     line = prepared(place, name)
     first = place.done(*line, "--command-id", "key-1")
     version = place.version()
@@ -105,12 +105,12 @@ def test_a_command_given_again_under_its_key_is_answered_and_not_repeated(
     assert (first["repeated"], again["repeated"]) == (False, True)
     assert again["events"] == first["events"]
     assert place.version() == version
-    assert "carried out before" in place.call(*line, "--command-id", "key-1").out
+    assert "already run" in place.call(*line, "--command-id", "key-1").out
 
 
 @pytest.mark.parametrize("name", RECORDING)
-def test_a_key_used_for_something_else_is_a_conflict(place: Place, name: str) -> None:
-    """Exit 4, and nothing is appended."""
+def test_key_of_another_command_is_a_conflict(place: Place, name: str) -> None:
+    """The command exits with code 4 and appends nothing."""
     line = prepared(place, name)
     place.done("note", "something else", "--command-id", "key-1")
     version = place.version()
@@ -120,8 +120,8 @@ def test_a_key_used_for_something_else_is_a_conflict(place: Place, name: str) ->
 
 
 @pytest.mark.parametrize("name", RECORDING)
-def test_a_stale_version_is_a_conflict(place: Place, name: str) -> None:
-    """The error names what was expected and what was found; the right version goes through."""
+def test_outdated_expected_version_is_a_conflict(place: Place, name: str) -> None:
+    """The error names both versions, and the command with the current version succeeds."""
     line = prepared(place, name)
     version = place.version()
     answer = place.json(*line, "--expected-version", str(version - 1))
@@ -132,8 +132,8 @@ def test_a_stale_version_is_a_conflict(place: Place, name: str) -> None:
     assert place.json(*line, "--expected-version", str(version)).code == 0
 
 
-def test_the_key_is_looked_up_before_the_version_is_checked(place: Place) -> None:
-    """A caller that lost the answer repeats its very line and gets the answer, not a conflict."""
+def test_key_is_checked_before_the_expected_version(place: Place) -> None:
+    """A caller who lost the answer repeats the same line and gets the answer, not a conflict."""
     line = ["note", "hello", "--command-id", "key-1", "--expected-version", "2"]
     first = place.done(*line)
     place.done("note", "meanwhile")
@@ -141,8 +141,8 @@ def test_the_key_is_looked_up_before_the_version_is_checked(place: Place) -> Non
     assert (again["repeated"], again["events"]) == (True, first["events"])
 
 
-def test_the_first_event_of_a_command_bears_its_id(place: Place) -> None:
-    """Unless the caller named the command: a key need not be the id of an event."""
+def test_command_id_is_the_id_of_the_first_event(place: Place) -> None:
+    """If the caller gives a key, the key is the command id instead."""
     for step in COMPUTED:
         place.done(*step)
     before = place.version()
@@ -156,8 +156,8 @@ def test_the_first_event_of_a_command_bears_its_id(place: Place) -> None:
     assert named["command_id"] == "key-1" != named["event_id"]
 
 
-def test_a_refused_command_leaves_its_key_free(place: Place) -> None:
-    """Nothing was carried out, so the key may be used once it is allowed."""
+def test_refused_command_does_not_use_its_key(place: Place) -> None:
+    """The same key works once the command is allowed."""
     line = ["stage", "prepare", "stage-2", "--command-id", "key-1"]
     assert place.json(*line).code == 5
     for step in (*COMPUTED, ["append", "stage.completed", "--data", done_data()]):
@@ -166,13 +166,13 @@ def test_a_refused_command_leaves_its_key_free(place: Place) -> None:
 
 
 def done_data(stage: str = "stage-1") -> str:
-    """Return the data of a completion, as JSON."""
+    """Return the data of a completion as JSON."""
     return json.dumps({"stage": stage, "evidence": "looked at it"})
 
 
 @pytest.mark.parametrize("value", ["-1", "two", ""])
-def test_an_expected_version_is_a_number(place: Place, value: str) -> None:
-    """Anything else is a usage error."""
+def test_expected_version_must_be_a_number(place: Place, value: str) -> None:
+    """Any other value is a usage error."""
     assert place.json("note", "hello", "--expected-version", value).code == 2
     assert place.notes() == []
 
@@ -191,8 +191,10 @@ EXITS = {"invalid_payload": 2, "unknown_stage": 3}
 
 @pytest.mark.parametrize("name", REFUSED)
 @pytest.mark.parametrize("dry", [[], ["--dry-run"]], ids=["really", "dry"])
-def test_a_refusal_changes_no_file_and_no_event(place: Place, name: str, dry: list[str]) -> None:
-    """A dry run is refused as the real one is."""
+def test_refused_command_changes_no_file_and_no_event(
+    place: Place, name: str, dry: list[str]
+) -> None:
+    """A dry run is refused in the same way."""
     line, code = REFUSED[name]
     files = {k: v for k, v in tree(place.path).items() if "events.db" not in k}
     answer = place.json(*line, *dry)
@@ -216,16 +218,16 @@ BAD_VALUES: dict[str, tuple[list[str], int]] = {
 
 
 @pytest.mark.parametrize("name", BAD_VALUES)
-def test_a_value_that_cannot_be_recorded_is_refused(place: Place, name: str) -> None:
-    """The log stays as it was, and no traceback or internal error is shown."""
+def test_value_that_cannot_be_recorded_is_refused(place: Place, name: str) -> None:
+    """The log stays unchanged, and no traceback or internal error is shown."""
     line, code = BAD_VALUES[name]
     answer = place.json(*line)
     assert (answer.code, answer.error["code"] != "internal") == (code, True)
     assert place.version() == 2
 
 
-def test_a_note_of_any_text_is_one_line_of_the_log(place: Place) -> None:
-    """Line breaks of every kind become spaces; the event keeps them."""
+def test_note_with_line_breaks_is_one_line_of_progress_log(place: Place) -> None:
+    """Line breaks of every kind become spaces, and the event keeps them."""
     text = "ein\nzwei\r\ndrei\u2028vier äöü 🙂"
     place.done("note", text)
     assert place.notes() == [text]
@@ -233,8 +235,8 @@ def test_a_note_of_any_text_is_one_line_of_the_log(place: Place) -> None:
     assert place.log().count("\n") == 3
 
 
-def test_a_write_repairs_what_an_earlier_one_could_not_show(place: Place) -> None:
-    """A file that is gone comes back whole with the next write."""
+def test_write_restores_missing_files(place: Place) -> None:
+    """The next write creates the missing files with their full content."""
     before = place.log()
     (place.path / "progress.log").unlink()
     (place.path / "workflow-state.json").unlink()
@@ -243,8 +245,8 @@ def test_a_write_repairs_what_an_earlier_one_could_not_show(place: Place) -> Non
     assert place.json("replay", "--check").code == 0
 
 
-def test_the_state_that_a_write_answers_with_is_the_one_on_disk(place: Place) -> None:
-    """``_meta.version`` is the log's, ``position`` that of the last event."""
+def test_metadata_of_a_write_match_the_state_file(place: Place) -> None:
+    """``_meta`` has the version of the log and the position of the last event."""
     envelope: dict[str, Any] = place.json("stage", "prepare", "stage-1").envelope
     state = json.loads((place.path / "workflow-state.json").read_text("utf-8"))
     assert state["workflow_id"] == PLAN["workflow_id"]

@@ -1,4 +1,4 @@
-"""A scheduler and a far machine, both on loopback, and a workflow that may use them."""
+"""Fixtures: a scheduler and an SSH server on loopback, and workflows that use them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ plain = plain_workflow
 
 @pytest.fixture(scope="session")
 def slurm_conf() -> Path:
-    """Start Slurm, or find it running, one worker at a time; return its configuration."""
+    """Start the shared Slurm unless it runs, and return the path of its configuration."""
     need_programs(*SLURM)
     PLACE.mkdir(exist_ok=True)
     with alone(PLACE / "starting"):
@@ -39,13 +39,13 @@ def slurm_conf() -> Path:
 
 @pytest.fixture
 def slurm(slurm_conf: Path, tmp_path: Path) -> Slurm:
-    """Give the test a configuration of its own for the clients of the one Slurm."""
+    """Give the test a separate client configuration for the shared Slurm."""
     return Slurm(Path(shutil.copy(slurm_conf, tmp_path / "slurm.conf")))
 
 
 @pytest.fixture
 def workflow(plain: Workflow, slurm: Slurm) -> Iterator[Workflow]:
-    """Make an empty root whose commands find Slurm; no job of it stays there."""
+    """Create an empty root whose commands find Slurm, and cancel its jobs afterwards."""
     yield replace(plain, environ={**plain.environ, **slurm.environ})
     for id_ in slurm.jobs(plain.root.parent):
         slurm.ask("scancel", id_)
@@ -53,7 +53,7 @@ def workflow(plain: Workflow, slurm: Slurm) -> Iterator[Workflow]:
 
 @pytest.fixture
 def sshd(tmp_path: Path, slurm: Slurm) -> Iterator[Sshd]:
-    """Start an sshd for this test alone, so that it may be stopped."""
+    """Start a separate sshd for the test, which the test may stop."""
     need_programs(*SSH)
     made = Sshd(tmp_path / "sshd", free_port())
     made.start(**slurm.environ)

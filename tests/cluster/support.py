@@ -20,17 +20,17 @@ from typing import Any
 from tests.crash.support import Workflow, until
 
 HERE = Path(__file__).parent
-#: Folder of the Slurm that every test run of this user account shares. Its daemons outlive a run,
-#: because no run knows that it is the last.
+#: Folder of the Slurm that all test runs of this user share.
+#: Its daemons outlive a test run, because no run knows whether another one follows.
 PLACE = Path(f"/var/tmp/wfctl-cluster-{os.geteuid()}")
-#: Port of slurmctld; slurmd listens on the next one. Two user accounts never share a Slurm.
+#: Port of slurmctld, which differs between users. slurmd listens on the next port.
 SLURM_PORT = 16817 + 2 * (os.geteuid() % 5000)
 SLURM = ("slurmctld", "slurmd", "munged", "sbatch", "squeue", "scancel", "srun")
 SSH = ("sshd", "ssh", "ssh-keygen")
 
 
 def script(name: str, *arguments: object, **environ: str) -> None:
-    """Run one of the scripts beside this file; it must succeed."""
+    """Run a script of this folder, and check that it succeeds."""
     path = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
     done = subprocess.run(
         ["bash", HERE / name, *map(str, arguments)],
@@ -44,7 +44,7 @@ def script(name: str, *arguments: object, **environ: str) -> None:
 
 @contextmanager
 def alone(place: Path) -> Iterator[None]:
-    """Let no other worker start a daemon meanwhile."""
+    """Hold a lock, so that no other test worker starts a daemon."""
     with place.open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
@@ -52,33 +52,33 @@ def alone(place: Path) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Slurm:
-    """A running Slurm of one node, as the clients of this configuration see it."""
+    """A running Slurm of one node, accessed with a client configuration."""
 
     conf: Path
 
     @property
     def environ(self) -> dict[str, str]:
-        """What its clients need."""
+        """Return the environment that the Slurm clients need."""
         return {"SLURM_CONF": str(self.conf)}
 
     def ask(self, *command: str) -> str:
-        """Run one of its clients; it must succeed."""
+        """Run a Slurm client, check that it succeeds, and return its output."""
         environ = {**os.environ, **self.environ}
         return subprocess.run(
             command, env=environ, capture_output=True, text=True, check=True
         ).stdout
 
     def jobs(self, root: Path) -> list[str]:
-        """Return the ids of the live jobs that work below a folder."""
+        """Return the ids of the active jobs that run below a folder."""
         listed = self.ask("squeue", "-h", "-o", "%i|%Z").splitlines()
         pairs = [line.split("|", 1) for line in listed]
         return [id_ for id_, folder in pairs if Path(folder).is_relative_to(root.resolve())]
 
     @contextmanager
     def silent(self) -> Iterator[None]:
-        """Let the controller answer none of this test's clients meanwhile."""
+        """Make the controller unreachable for this test's clients."""
         text = self.conf.read_text()
-        # Nobody listens on the first port.
+        # No program listens on port 1.
         self.conf.write_text(re.sub("SlurmctldPort=[0-9]+", "SlurmctldPort=1", text))
         try:
             yield
@@ -88,29 +88,29 @@ class Slurm:
 
 @dataclass(frozen=True)
 class Sshd:
-    """A running sshd of its own, on loopback."""
+    """A separate sshd on loopback."""
 
     folder: Path
     port: int
 
     def start(self, **environ: str) -> None:
-        """Start it, or see that it runs."""
+        """Start the sshd unless it runs."""
         script("start-sshd.sh", self.folder, self.port, **environ)
 
     def stop(self) -> None:
-        """End the daemon and every connection to it."""
+        """Kill the daemon and all its connections."""
         pid = int((self.folder / "sshd.pid").read_text())
         _kill(pid, *_below(pid))
         until(lambda: not Path(f"/proc/{pid}").exists())
 
     def drop(self) -> list[int]:
-        """End every connection to it, and nothing else; return their processes."""
+        """Kill all connections but not the daemon, and return their process ids."""
         found = _below(int((self.folder / "sshd.pid").read_text()))
         _kill(*found)
         return found
 
     def profile(self) -> dict[str, Any]:
-        """Return the connection settings as DPDispatcher takes them."""
+        """Return the connection settings in the format of DPDispatcher."""
         return {
             "hostname": "127.0.0.1",
             "username": getpass.getuser(),
@@ -122,12 +122,12 @@ class Sshd:
 def _below(pid: int) -> list[int]:
     path = Path(f"/proc/{pid}/task/{pid}/children")
     own = [int(word) for word in path.read_text().split()] if path.exists() else []
-    # What a session started is the job, which outlives its connection.
+    # Other children of a session belong to the job, which outlives the connection.
     return [child for child in own if "sshd" in _name(child)]
 
 
 def _name(pid: int) -> str:
-    # A connection ends whenever its client likes.
+    # A connection may end at any time.
     with contextlib.suppress(FileNotFoundError, ProcessLookupError):
         return Path(f"/proc/{pid}/comm").read_text()
     return ""
@@ -140,14 +140,14 @@ def _kill(*pids: int) -> None:
 
 
 def free_port() -> int:
-    """Return a port that nobody listens on just now."""
+    """Return a port on which no program listens."""
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         return int(one.getsockname()[1])
 
 
 def write_machine(workflow: Workflow, machine: Mapping[str, Any]) -> str:
-    """Write a machine file outside the root; return its path."""
+    """Write a machine file outside the root, and return its path."""
     path = workflow.root.parent / "machine.json"
     path.write_text(json.dumps({"local_root": ".", **machine}))
     return str(path)
@@ -160,27 +160,28 @@ def init(
     rounds: Mapping[str, Any] | None = None,
     **resources: Any,
 ) -> None:
-    """Make a workflow whose stages run on the machine of a file."""
+    """Create a workflow whose stages run on the machine of a machine file."""
     profile = {
         "type": "remote",
         "batch_type": "Slurm",
         "config_path": machine,
         "resource_defaults": {"number_node": 1, "cpu_per_node": 1, "group_size": 1, **resources},
     }
+    budget = {"session_config": {"session_budget": 1000}}
     plan = {
         "workflow_id": "w-far",
         "purpose": "far",
         "default_backend": "far",
         "backend_profiles": {"far": profile},
         "stages": stages,
-        **({} if rounds is None else {"rounds": rounds}),
+        **({} if rounds is None else {"rounds": rounds, **budget}),
     }
     (workflow.root / "plan.json").write_text(json.dumps(plan))
     workflow.succeed("init", "plan.json", "--consent", "trust")
 
 
 def traced(workflow: Workflow, command: str, id_: str = "stage-1") -> dict[str, Any]:
-    """Return a stage whose command leaves a line in the trace before anything else."""
+    """Return a stage whose command first writes a line to the trace."""
     trace = workflow.root / "trace"
     return {
         "id": id_,
@@ -191,25 +192,25 @@ def traced(workflow: Workflow, command: str, id_: str = "stage-1") -> dict[str, 
 
 
 def waiting(workflow: Workflow) -> str:
-    """Return a command that computes until it is let go."""
+    """Return a command that runs until it is released."""
     return f'while [ ! -e "{workflow.root}/go" ]; do sleep 0.1; done; echo 1 > out.txt'
 
 
 def let_go(workflow: Workflow) -> None:
-    """Let the commands that wait end."""
+    """Release the waiting commands."""
     (workflow.root / "go").touch()
 
 
 def watched(workflow: Workflow) -> bool:
-    """Say whether DPDispatcher has submitted and a monitor watches the job run."""
+    """Return whether DPDispatcher has submitted the job and the monitor watches it."""
     logs = workflow.root.glob("stage-1/.attempts/att-0001-*/dpdisp.log")
     return any("it waits or runs" in log.read_text() for log in logs)
 
 
 def verdicts(workflow: Workflow) -> list[str]:
-    """Return the names of the verdicts that were recorded, in order."""
+    """Return the names of the recorded verdicts, in order."""
     return [event["data"]["verdict"] for event in workflow.events("attempt.observed")]
 
 
-#: Lets a monitor be done with silence at once.
+#: Makes a monitor give up immediately if a machine does not answer.
 PROMPT = {"WFCTL_PATIENCE": "1"}

@@ -1,4 +1,4 @@
-"""A connection that is cut while files go to a far machine is silence, and no refusal."""
+"""A connection that is cut during an upload counts as no answer, not as a refusal."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.mark.long
-def test_a_connection_cut_in_the_upload_is_made_again(
+def test_a_connection_cut_during_an_upload_is_made_again(
     workflow: Workflow, sshd: Sshd, tmp_path: Path
 ) -> None:
     """The stage does not fail, and its job runs once."""
@@ -31,10 +31,10 @@ def test_a_connection_cut_in_the_upload_is_made_again(
         assert sshd.drop()
         assert run.wait(PATIENCE) == 0, workflow.said()
     check_completed(workflow, ONCE)
-    # DPDispatcher sends the file again at once, or its monitor ends and the next one sends it.
+    # DPDispatcher sends the file again itself, or the next monitor sends it.
     written = [
         workflow.root / "progress.log",
         *workflow.root.glob("stage-1/.attempts/*/dpdisp.log"),
     ]
-    words = ("the connection to its machine was closed", "SSH session not active")
+    words = ("the connection to the machine was closed", "SSH session not active")
     assert any(word in file.read_text() for word in words for file in written)

@@ -1,4 +1,4 @@
-"""Every byte that a job wrote on another machine is brought here, or the log says where it lies."""
+"""Every byte that a remote job wrote is downloaded, or the log names its location."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from tests.keeping.writers import job_of, written
 from tests.rounds import first, rounds
 
 pytestmark = pytest.mark.slow
-#: Rounds of `make test`, of `make crash`, and all of them.
+#: Number of rounds in `make test`, in `make crash`, and in total.
 _SOME, _MORE, _ALL = 2, 8, 60
 
 
 def check(workflow: Workflow, sshd: Sshd, folder: Path, seed: int) -> None:
-    """Run the random job of a seed over SSH, and look for what it wrote."""
+    """Run the random job of a seed over SSH, and check all files that it wrote."""
     job, manifest = job_of(seed), folder / "manifest"
     init(workflow, write_machine(workflow, machine(sshd, folder / "far")), job.stage(manifest))
     job.put(workflow.root / "stage-1")
@@ -31,16 +31,16 @@ def check(workflow: Workflow, sshd: Sshd, folder: Path, seed: int) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", first(range(_SOME)))
-def test_every_byte_that_a_far_job_wrote_is_kept(
+def test_every_byte_of_a_remote_job_is_kept(
     workflow: Workflow, sshd: Sshd, tmp_path: Path, seed: int
 ) -> None:
-    """In its place here, or where the log says."""
+    """Each file is in its local place or at the location that the log names."""
     check(workflow, sshd, tmp_path, seed)
 
 
 @pytest.mark.parametrize("seed", rounds(range(_SOME, _ALL), _MORE))
-def test_every_byte_that_more_far_jobs_wrote_is_kept(
+def test_every_byte_of_more_remote_jobs_is_kept(
     workflow: Workflow, sshd: Sshd, tmp_path: Path, seed: int
 ) -> None:
-    """The same of more of them."""
+    """The test repeats the previous one with more seeds."""
     check(workflow, sshd, tmp_path, seed)

@@ -1,4 +1,4 @@
-"""The bead-spring example on Slurm, from its start to its radius of gyration, with nobody there."""
+"""The bead-spring example runs autonomously on Slurm up to its radius of gyration."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.loop.detached import recorded
+from reconciler.loop.detached import find_running_runner
 from service.root.root import Root
 from tests.cluster.support import write_machine
 from tests.crash.support import Workflow
@@ -27,7 +27,7 @@ PATIENCE = 900.0
 
 @pytest.fixture
 def chain(workflow: Workflow) -> Iterator[Workflow]:
-    """Make the example a workflow whose every stage goes through Slurm."""
+    """Create a workflow from the example, with all stages on Slurm."""
     need_programs("lmp")
     shutil.copytree(EXAMPLE, workflow.root, dirs_exist_ok=True)
     profile = {
@@ -41,13 +41,13 @@ def chain(workflow: Workflow) -> Iterator[Workflow]:
     (workflow.root / "plan.json").write_text(json.dumps(plan))
     workflow.succeed("init", "plan.json", "--consent", "trust")
     yield workflow
-    found = recorded(Root(workflow.root))
+    found = find_running_runner(Root(workflow.root))
     if found is not None:
         os.kill(found.pid, signal.SIGKILL)
 
 
 def wait_for(holds: Callable[[], object], workflow: Workflow) -> None:
-    """Wait until something holds, looking once a second."""
+    """Wait until a condition is true, with one check per second."""
     end = time.monotonic() + PATIENCE
     while not holds():
         assert time.monotonic() < end, (workflow.root / "progress.log").read_text()
@@ -55,10 +55,10 @@ def wait_for(holds: Callable[[], object], workflow: Workflow) -> None:
 
 
 @pytest.mark.long
-def test_the_example_completes_autonomously_on_slurm(chain: Workflow) -> None:
-    """Each stage is one job of one attempt; R_g is as the example's own criterion has it."""
+def test_example_completes_autonomously_on_slurm(chain: Workflow) -> None:
+    """Each stage is one job of one attempt, and R_g meets the criterion of the example."""
     chain.succeed("run", "--autonomous", "--between", "1")
-    wait_for(lambda: recorded(Root(chain.root)) is None, chain)
+    wait_for(lambda: find_running_runner(Root(chain.root)) is None, chain)
     state = json.loads((chain.root / "workflow-state.json").read_text())
     assert state["workflow_status"] == "completed", (chain.root / "progress.log").read_text()
     launches = chain.events("stage.launched")

@@ -1,4 +1,4 @@
-"""The machine files of `init --example-machine` are complete: jobs run with them."""
+"""Jobs run with the machine files that `init --example-machine` writes."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from tests.crash.support import Workflow
 KINDS = ("slurm", "slurm-ssh", "pbs")
 
 
-def test_an_example_machine_is_complete_and_never_replaces_a_file(tmp_path: Path) -> None:
-    """Each example is YAML with comments, and the file name ends in a suffix of YAML."""
+def test_example_machine_is_complete_and_replaces_no_file(tmp_path: Path) -> None:
+    """Each example is YAML with comments and needs a file name with a YAML suffix."""
     for kind in KINDS:
         path = tmp_path / f"{kind}.yaml"
         assert call("init", "--example-machine", kind, str(path)).code == 0
@@ -31,20 +31,21 @@ def test_an_example_machine_is_complete_and_never_replaces_a_file(tmp_path: Path
         assert call("init", "--example-machine", kind, "-").out == text
 
 
-def test_an_example_machine_has_a_name_and_a_kind_that_are_read(tmp_path: Path) -> None:
-    """JSON has no comments, and the ending decides how the file is read."""
+def test_example_machine_needs_a_yaml_file_name(tmp_path: Path) -> None:
+    """JSON has no comments, and the suffix decides how a file is read."""
     path = tmp_path / "machine.json"
     assert call("init", "--example-machine", "slurm", str(path)).code == 2
     assert call("init", "--example", "--example-machine", "slurm", "-").code == 2
     assert not path.exists()
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["slurm", "slurm-ssh"])
-def test_a_stage_runs_on_the_example_machine(
+def test_stage_runs_on_the_example_machine(
     workflow: Workflow, sshd: Sshd, tmp_path: Path, kind: str
 ) -> None:
-    """As the file stands; over SSH with host, user, port and key of a real machine."""
+    """Over SSH, only host, user, port and key of the example are replaced."""
     workflow.succeed("init", "--example-machine", kind)
     path = workflow.root / "machine.yaml"
     own = {**sshd.profile(), "remote_root": str(tmp_path / "far")}

@@ -1,4 +1,4 @@
-"""What tasks leave on another machine beside their results, whatever it is named."""
+"""Files that remote tasks write next to their results, under arbitrary names."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.crash.support import Workflow
 
 pytestmark = pytest.mark.slow
 
-#: Writes under the names of other tasks and of no task, and into a journal that is no worker's.
+#: Writes under the names of other tasks and of unknown tasks, and into a foreign journal.
 _STRANGE = (
     'for at in done failed; do mkdir -p "$WFCTL_TASKS/back/$at/x=0" "$WFCTL_TASKS/back/$at/own"; '
     'echo 9 > "$WFCTL_TASKS/back/$at/x=0/f.json"; echo 9 > "$WFCTL_TASKS/back/$at/own/f.json"; '
@@ -24,10 +24,10 @@ _STRANGE = (
 
 
 @pytest.mark.long
-def test_a_folder_under_the_name_of_another_task_displaces_no_result(
+def test_folder_named_like_another_task_replaces_no_result(
     workflow: Workflow, sshd: Sshd, tmp_path: Path
 ) -> None:
-    """The second attempt is given two tasks; its folders for the third stay where they came to."""
+    """The second attempt has two tasks, so a folder named like the third task is not used."""
     go = workflow.root / "go"
     waits = f'[ "$WFCTL_PARAM_x" = 0 ] || [ -e "{go}" ] || exit 3'
     strange = f'[ "$WFCTL_PARAM_x" != 1 ] || {{ {_STRANGE}; }}'
@@ -48,10 +48,10 @@ def test_a_folder_under_the_name_of_another_task_displaces_no_result(
 
 @pytest.mark.long
 @pytest.mark.parametrize("left", ["echo 1 > a; ln a b", "echo 1 > $'\\xff'"])
-def test_a_file_that_dpdispatcher_does_not_take_comes_all_the_same(
+def test_file_that_dpdispatcher_cannot_download_is_downloaded(
     workflow: Workflow, sshd: Sshd, tmp_path: Path, left: str
 ) -> None:
-    """A file of two names, or with a name that is no UTF-8; each task is computed once."""
+    """Hard links and names that are not UTF-8 are downloaded, and each task runs once."""
     path = write_machine(workflow, machine(sshd, tmp_path / "far"))
     init(workflow, path, sweep(workflow, left, 2))
     workflow.succeed("run", **PROMPT)

@@ -1,4 +1,4 @@
-"""Sweeps and loops on a machine that is reached over SSH: points go there, results come back."""
+"""Sweeps and loops over SSH: points are uploaded, and results are downloaded."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tests.cluster.test_ssh import machine
 from tests.crash.placing import strike as strike_there
 from tests.crash.support import PATIENCE, Workflow, ending, until
 from tests.crash.victims import Victim, strike
-from tests.rounds import first
+from tests.rounds import first, rounds
 
 pytestmark = pytest.mark.slow
 
-#: What the next round computes: one more than all points so far, by what lies on the far side.
+#: Proposes two points, which continue the number of finished points in the remote table.
 _NEXT = (
     'case "$WFCTL_ROOT" in {far}/*) ;; *) exit 7 ;; esac; '
     'n=$(grep -c ,done "$WFCTL_INPUT_1"); printf "x\\n%s\\n%s\\n" "$n" $((n + 1)) > next.csv; '
@@ -27,7 +27,7 @@ _NEXT = (
 
 
 def sweep(workflow: Workflow, command: str, points: int) -> dict[str, Any]:
-    """Return a sweep each task of which leaves its key in the trace at its end."""
+    """Return a sweep in which each task writes its key to the trace at its end."""
     trace = workflow.root.parent / "ends"
     told = f'echo "{{\\"f\\": $WFCTL_PARAM_x}}" > f.json; echo "$WFCTL_TASK" >> "{trace}"'
     return {
@@ -45,22 +45,23 @@ def sweep(workflow: Workflow, command: str, points: int) -> dict[str, Any]:
 
 
 def ends(workflow: Workflow) -> list[str]:
-    """Return the tasks that came to their end, as often as they did."""
+    """Return the ended tasks, with repetitions."""
     trace = workflow.root.parent / "ends"
     return sorted(trace.read_text().split()) if trace.exists() else []
 
 
 def tasks(workflow: Workflow, stage: str) -> dict[str, Any]:
-    """Return what is told of the tasks of a stage."""
+    """Return the tasks of a stage from the JSON output of `tasks`."""
     told: dict[str, Any] = json.loads(workflow.succeed("-o", "json", "tasks", stage, "-n", "0"))
     return dict(told["data"])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("batch_type", first(["Shell", "Slurm"]))
-def test_a_sweep_over_ssh_is_computed_once(
+def test_sweep_over_ssh_runs_once(
     workflow: Workflow, sshd: Sshd, tmp_path: Path, batch_type: str
 ) -> None:
-    """Its points go there, and folders, table, numbers and logs of its tasks come back."""
+    """Points are uploaded, and folders, table, metrics and logs of the tasks are downloaded."""
     given = sweep(workflow, 'echo "here is $WFCTL_TASK"; [ "$WFCTL_PARAM_x" != 3 ] || exit 4', 6)
     given["parameters"] |= {"tolerate": 0.2}
     del given["parameters"]["metrics"]
@@ -121,17 +122,17 @@ LOOP = {
 
 
 def begun(workflow: Workflow) -> list[str]:
-    """Return the tasks that have begun, as often as they have."""
+    """Return the started tasks, with repetitions."""
     trace = workflow.root.parent / "begins"
     return trace.read_text().split() if trace.exists() else []
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("batch_type", ["Shell", "Slurm"])
-def test_a_loop_over_ssh_is_killed_and_computes_each_point_once(
+def test_killed_loop_over_ssh_computes_each_point_once(
     workflow: Workflow, sshd: Sshd, tmp_path: Path, batch_type: str
 ) -> None:
-    """All here die, then the job there: what it has done comes, and what was cut runs again."""
+    """After kills on both machines, finished tasks are downloaded and the others run again."""
     path = write_machine(workflow, machine(sshd, tmp_path / "work", batch_type))
     init(workflow, path, *loop(workflow, tmp_path / "work"), rounds={"walk": LOOP})
     with ending(workflow.start("run")) as run:
@@ -152,5 +153,101 @@ def test_a_loop_over_ssh_is_killed_and_computes_each_point_once(
     [shown] = json.loads(workflow.succeed("-o", "json", "round", "list"))["data"]
     assert shown["round"] == 2
     assert (workflow.root / "next/before.csv").read_text() == "x\n3\n4\n"
+    workflow.succeed("fsck", "--protocol")
+    workflow.succeed("replay", "--check")
+
+
+def _follower(workflow: Workflow, id_: str, partner: str, file: str) -> dict[str, Any]:
+    """Return a follower with random results, so that a repeated task is detected.
+
+    The task x=4 waits until the file `go` exists.
+    """
+    folder = workflow.root.parent
+    held = f'while [ "$WFCTL_PARAM_x" = 4 ] && [ ! -e "{workflow.root}/go" ]; do sleep 0.1; done'
+    return {
+        "id": id_,
+        "name": id_.title(),
+        "depends_on": [partner],
+        "inputs": [f"{partner}/tasks.csv"],
+        "outputs": [f"{id_}/tasks.csv"],
+        "parameters": {
+            "command": f'cat "${{WFCTL_LIKE_FOLDER:?}}/{file}" && '
+            f'echo "$WFCTL_TASK" >> "{folder}/begins.{id_}"; {held}; '
+            'echo "{\\"r\\": $RANDOM$RANDOM}" > r.json; '
+            f'echo "$WFCTL_TASK" >> "{folder}/ends.{id_}"',
+            "map": {"like": partner},
+            "task_outputs": ["r.json"],
+            "metrics": {"r": "r.json#/r"},
+            "at_once": 2,
+        },
+    }
+
+
+#: Each machine with each victim. The first two share no value and are tested most often.
+_STRUCK = [
+    ("Slurm", ""),
+    ("Shell", "job"),
+    *(("Slurm", "here"), ("Slurm", "job"), ("Shell", ""), ("Shell", "here")),
+]
+
+
+def _traced(workflow: Workflow, name: str) -> list[str]:
+    trace = workflow.root.parent / name
+    return sorted(trace.read_text().split()) if trace.exists() else []
+
+
+def _numbers(workflow: Workflow, stage: str) -> dict[str, float]:
+    """Return the metric of each finished task."""
+    return {
+        one["key"]: one["metrics"]["r"]
+        for one in tasks(workflow, stage)["tasks"]
+        if one["state"] == "done"
+    }
+
+
+@pytest.mark.parametrize(("batch_type", "struck"), rounds(_STRUCK, few=2))
+def test_followers_in_a_loop_over_ssh_run_each_task_once(
+    workflow: Workflow, sshd: Sshd, tmp_path: Path, batch_type: str, struck: str
+) -> None:
+    """After a kill in the second round, finished tasks keep their random results."""
+    path = write_machine(workflow, machine(sshd, tmp_path / "work", batch_type))
+    leading, proposing = loop(workflow, tmp_path / "work")
+    leading["parameters"]["command"] = sweep(workflow, "true", 3)["parameters"]["command"]
+    followers = [
+        _follower(workflow, "follow", "run", "f.json"),
+        _follower(workflow, "more", "follow", "r.json"),
+    ]
+    proposing |= {"depends_on": ["run", "more"]}
+    walk = {**LOOP, "stages": ["run", "follow", "more", "next"]}
+    walk["until"] = {"metric": "next.rounds", "above": 2.5}
+    init(workflow, path, leading, *followers, proposing, rounds={"walk": walk})
+    with ending(workflow.start("run", **PROMPT)) as run:
+        until(lambda: run.poll() is not None or "x=4" in _traced(workflow, "begins.follow"))
+        until(lambda: run.poll() is not None or "x=3" in _traced(workflow, "ends.follow"))
+        assert run.poll() is None, workflow.call("status").stdout
+        first_round = {id_: _numbers(workflow, id_) for id_ in ("follow", "more")}
+        assert [len(one) for one in first_round.values()] >= [3, 3]
+        if struck:
+            strike(workflow, Victim.MONITOR)
+            strike(workflow, Victim.ORCHESTRATOR)
+            run.wait(PATIENCE)
+        if struck == "job":
+            strike_there(workflow, Victim.JOB)
+        let_go(workflow)
+        if not struck:
+            assert run.wait(PATIENCE) == 0, workflow.said()
+    if struck:
+        with ending(workflow.start("run", **PROMPT)) as run:
+            assert run.wait(PATIENCE) == 0, workflow.said()
+    every = [f"x={n}" for n in range(7)]
+    assert ends(workflow) == every
+    for id_, known in first_round.items():
+        assert _traced(workflow, f"ends.{id_}") == every
+        assert _numbers(workflow, id_).items() >= known.items()
+    assert _traced(workflow, "begins.follow").count("x=4") == 1 + (struck == "job")
+    starts = [one["data"] for one in workflow.events("attempt.started")]
+    given = [one.get("tasks") for one in starts if one["stage"] == "more"]
+    assert given == [3, 2, 2]
+    workflow.succeed("verify", "--deep")
     workflow.succeed("fsck", "--protocol")
     workflow.succeed("replay", "--check")

@@ -1,4 +1,4 @@
-"""A failure that lies in the plan or its profile leads to an amended plan, not to a retry."""
+"""A failure caused by the plan or its profile is fixed by an amended plan, not by a retry."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.cluster.test_slurm import prepared
 from tests.crash.support import Workflow
 
 pytestmark = pytest.mark.slow
-#: Faults by name: resources of the profile, the verdict, and the words that name the cause.
+#: Fault → resources of the profile, the verdict, and the text that names the cause.
 FAULTS: dict[str, tuple[dict[str, Any], str, str]] = {
     "flag": (
         {"custom_flags": ["#SBATCH --tiem=1:00"]},
@@ -32,7 +32,7 @@ CASES = ["flag", *(pytest.param(name, marks=pytest.mark.long) for name in [*FAUL
 
 
 def check_amended_plan_is_advised(workflow: Workflow, cause: str) -> None:
-    """Check that `run` names the cause first and leads to an amended plan."""
+    """Check that `run` names the cause first and suggests an amended plan."""
     done = workflow.call("run")
     lines = done.stdout.splitlines()
     assert done.returncode == 6
@@ -49,12 +49,13 @@ def amend(workflow: Workflow, change: dict[str, Any]) -> None:
     workflow.succeed("plan", "apply", "plan.json", "--reason", "other resources")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", CASES)
-def test_a_fault_of_the_profile_leads_to_an_amended_plan(workflow: Workflow, name: str) -> None:
-    """A retry of the same plan fails the same way; one of the amended plan completes the stage."""
+def test_fault_of_a_profile_is_fixed_by_an_amended_plan(workflow: Workflow, name: str) -> None:
+    """A retry of the same plan fails again, and a retry of the amended plan succeeds."""
     resources, verdict, cause = FAULTS[name]
     command = "sleep 600" if verdict == "LIMIT_EXCEEDED" else "echo 1 > out.txt"
-    prepared(workflow, f'[ -e "{workflow.root}/go" ] || {command}; echo 1 > out.txt', **resources)
+    prepared(workflow, f'[ -e "{workflow.root}/go" ] || {command} && echo 1 > out.txt', **resources)
     check_amended_plan_is_advised(workflow, cause)
     assert verdicts(workflow)[-1] == verdict
     if verdict == "REJECTED":
@@ -68,8 +69,9 @@ def test_a_fault_of_the_profile_leads_to_an_amended_plan(workflow: Workflow, nam
     assert workflow.stage("stage-1")["status"] == "completed"
 
 
-def test_a_limit_of_the_plan_leads_to_an_amended_plan(workflow: Workflow) -> None:
-    """It is the same without a scheduler."""
+@pytest.mark.long
+def test_exceeded_time_limit_suggests_an_amended_plan(workflow: Workflow) -> None:
+    """The suggestion is the same without a scheduler."""
     stage = {
         "id": "stage-1",
         "name": "the stage-1",

@@ -1,4 +1,4 @@
-"""A DPDispatcher that submits late: its monitor was thought dead, and another one is at work."""
+"""A DPDispatcher that submits late, after its monitor was replaced."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.rounds import first
 
 pytestmark = pytest.mark.slow
 
-#: Started first, it lets go of everything by which its monitor is seen, and goes on when it may.
+#: Hides from the checks of its monitor on the first call, and continues when a file appears.
 LATE = """#!{python}
 import os, signal, sys, time
 here = os.path.dirname(__file__)
@@ -34,7 +34,7 @@ os.execv({dpdisp!r}, [{dpdisp!r}, *sys.argv[1:]])
 
 
 def late(folder: Path) -> Path:
-    """Make a dpdisp that waits at its first call until it is told to come; return its path."""
+    """Create a dpdisp that waits during its first call, and return its path."""
     beside = Path(sys.executable).parent
     folder.mkdir()
     program = folder / "late"
@@ -50,10 +50,10 @@ def late(folder: Path) -> Path:
 )
 @pytest.mark.usefixtures("slurm")
 @pytest.mark.long
-def test_a_late_submission_computes_nothing_a_second_time(
+def test_late_submission_runs_nothing_twice(
     workflow: Workflow, sshd: Sshd, tmp_path: Path, batch_type: str, context_type: str
 ) -> None:
-    """The attempt was launched anew meanwhile; the result is one run's, and it is collected."""
+    """Another monitor launched the attempt meanwhile, and the result of one run is collected."""
     there: dict[str, Any] = {"remote_root": "."}
     if context_type == "SSHContext":
         there = {"remote_root": str(tmp_path / "far"), "remote_profile": sshd.profile()}

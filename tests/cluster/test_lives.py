@@ -1,6 +1,6 @@
-"""Workflows of one id, monitors that end and files that are edited, where the jobs run elsewhere.
+"""Workflows with the same id, ended monitors and edited files, with jobs on other backends.
 
-What is judged is the truth outside of every root: which commands began, and what they wrote.
+The tests check facts outside every root: the commands that started, and their outputs.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tests.rounds import rounds
 
 pytestmark = pytest.mark.slow
 ELSEWHERE = [Backend.SLURM_FAR, Backend.SLURM, Backend.SHELL_FAR]
-#: How the recovery file is damaged, and where.
+#: Each damage of the recovery file with each backend.
 DAMAGED = list(product(["empty", "half", "list", "folder"], ELSEWHERE))
 
 earlier = earlier_dpdispatcher
@@ -34,7 +34,7 @@ Machine = Callable[[Backend], str]
 
 @pytest.fixture
 def machine(workflow: Workflow, sshd: Sshd) -> Machine:
-    """Write the machine file of a backend, whose jobs all work below one folder."""
+    """Return a function that writes the machine file of a backend with one shared work folder."""
 
     def made(backend: Backend) -> str:
         path = machine_of(workflow, backend, sshd if backend.is_far else None, shared=True)
@@ -45,7 +45,7 @@ def machine(workflow: Workflow, sshd: Sshd) -> Machine:
 
 
 def check_completed(workflow: Workflow, content: str) -> None:
-    """Check that the stage is completed, and what it wrote."""
+    """Check that the stage is completed with the given output."""
     found = workflow.stage("stage-1")
     assert (found["status"], found["retry_count"]) == ("completed", 0), found
     assert (workflow.root / "stage-1/out.txt").read_text() == f"{content}\n"
@@ -53,12 +53,12 @@ def check_completed(workflow: Workflow, content: str) -> None:
 
 
 @pytest.mark.parametrize("backend", rounds(ELSEWHERE, few=2))
-def test_the_result_of_an_earlier_life_is_never_taken(
+def test_the_result_of_an_earlier_workflow_is_not_used(
     workflow: Workflow, machine: Machine, backend: Backend
 ) -> None:
-    """It waits below the same `remote_root`; begun anew, the workflow computes from its own input.
+    """The old result is below the same `remote_root`, but the new workflow computes its own.
 
-    The far folder is left as it was, with the old result in it.
+    The remote folder with the old result stays unchanged.
     """
     path = machine(backend)
     begin(workflow, "old", machine=path, waits=True)
@@ -78,10 +78,10 @@ def _results(workflow: Workflow) -> list[Path]:
 
 
 @pytest.mark.parametrize("backend", rounds(ELSEWHERE, few=2))
-def test_a_copy_shares_no_job_with_its_original(
+def test_copy_shares_no_job_with_its_original(
     workflow: Workflow, machine: Machine, backend: Backend
 ) -> None:
-    """Each computes its own result, and a cancel in the copy leaves the original's job alone."""
+    """Each root computes its own result, and a cancel in the copy does not affect the original."""
     begin(workflow, "original", machine=machine(backend), waits=True)
     copy = replace(workflow, root=workflow.root.with_name("copy"))
     shutil.copytree(workflow.root, copy.root)
@@ -95,7 +95,7 @@ def test_a_copy_shares_no_job_with_its_original(
         "w-lives/stage-1/att-0001 original",
     ]
     copy.succeed("stage", "cancel", "stage-1")
-    # The shells of the original's job, which wait; what they run for a moment comes and goes.
+    # Only the shells of the original's job are compared, because their children are short-lived.
     assert {pid for pid in before if _is_shell(pid)} <= set(at_work(workflow))
     let_go(workflow)
     workflow.succeed("run")
@@ -108,7 +108,7 @@ def _is_shell(pid: int) -> bool:
 
 
 def recorded(workflow: Workflow, machine: str) -> None:
-    """Launch the stage, and kill its watchers once DPDispatcher has written the job down."""
+    """Launch the stage, and kill its monitors once DPDispatcher has stored the job id."""
     begin(workflow, "old", machine=machine, waits=True)
     workflow.succeed("dispatch", "stage-1")
     until(lambda: list((workflow.root.parent / "work").rglob(f"{'?' * 40}.json")))
@@ -116,10 +116,10 @@ def recorded(workflow: Workflow, machine: str) -> None:
 
 
 @pytest.mark.parametrize(("how", "backend"), rounds(DAMAGED, few=1))
-def test_monitors_that_end_on_a_damaged_recovery_file_are_bounded(
+def test_monitors_that_fail_on_a_damaged_recovery_file_are_limited(
     workflow: Workflow, machine: Machine, backend: Backend, how: str
 ) -> None:
-    """After three the result is brought back without one, from wherever it lies."""
+    """After three monitors, the result is collected without a monitor."""
     recorded(workflow, machine(backend))
     let_go(workflow)
     until(lambda: not at_work(workflow))
@@ -134,10 +134,10 @@ def test_monitors_that_end_on_a_damaged_recovery_file_are_bounded(
 
 
 @pytest.mark.parametrize("backend", rounds(ELSEWHERE, few=2))
-def test_an_edited_submission_is_never_submitted(
+def test_edited_submission_is_not_submitted(
     workflow: Workflow, machine: Machine, backend: Backend
 ) -> None:
-    """The job runs the command that the log names, and its result is what is brought back."""
+    """The job runs the command from the log, and its result is collected."""
     begin(workflow, "old", machine=machine(backend), waits=True)
     orphaned(workflow)
     [path] = workflow.root.glob("stage-1/.attempts/*/submission.json")
@@ -151,10 +151,10 @@ def test_an_edited_submission_is_never_submitted(
 
 
 @pytest.mark.parametrize("backend", rounds(ELSEWHERE, few=1))
-def test_a_step_back_to_an_earlier_dpdispatcher_loses_nothing(
+def test_downgrade_of_dpdispatcher_loses_nothing(
     workflow: Workflow, machine: Machine, backend: Backend, earlier: Path
 ) -> None:
-    """It cannot take up what the later one has submitted: the result is brought back without it."""
+    """The earlier version cannot continue the submission, so wfctl collects the result itself."""
     recorded(workflow, machine(backend))
     workflow.succeed("rehydrate", WFCTL_DPDISP=str(earlier))
     let_go(workflow)

@@ -1,4 +1,4 @@
-"""What a job says is heard on a scheduler and over SSH, while it runs and afterwards."""
+"""The output of a job on a scheduler and over SSH is available during and after the job."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 
 
 def check_heard(workflow: Workflow, where: Mapping[str, Any]) -> None:
-    """Check that what a job says comes as it says it, and is there when the job has ended."""
+    """Check that the output of a job is followed while it runs and available afterwards."""
     command = f"echo one; echo bad >&2; {waiting(workflow)}; printf 'two\\nend'"
     init(workflow, write_machine(workflow, where), traced(workflow, command))
     workflow.succeed("dispatch", "stage-1")
@@ -35,12 +35,14 @@ def check_heard(workflow: Workflow, where: Mapping[str, Any]) -> None:
 
 
 @pytest.mark.long
-def test_a_job_on_slurm_is_heard(workflow: Workflow) -> None:
-    """By the files on this machine."""
+def test_output_of_a_slurm_job_is_followed(workflow: Workflow) -> None:
+    """The output is read from the files on this machine."""
     check_heard(workflow, HERE)
 
 
 @pytest.mark.long
-def test_a_job_over_ssh_is_heard(workflow: Workflow, sshd: Sshd, tmp_path: Path) -> None:
-    """By asking its machine, until what it said is brought back."""
+def test_output_of_a_job_over_ssh_is_followed(
+    workflow: Workflow, sshd: Sshd, tmp_path: Path
+) -> None:
+    """The output is read over SSH until the files are downloaded."""
     check_heard(workflow, machine(sshd, tmp_path / "far"))

@@ -1,4 +1,4 @@
-"""A job that Slurm killed for its memory, as Slurm's own output of the job says."""
+"""A job that Slurm killed because of its memory use, according to Slurm's output file."""
 
 from __future__ import annotations
 
@@ -9,17 +9,16 @@ from tests.crash.support import Workflow
 
 pytestmark = pytest.mark.slow
 
-#: The line that Slurm writes behind a job's output, and what becomes of the job's processes.
+#: The line that Slurm appends to the output of a job, and the ways in which processes end.
 LINE = "slurmstepd: error: Detected 1 oom_kill event in StepId=$SLURM_JOB_ID.batch."
 OUTPUT = "$SLURM_SUBMIT_DIR/slurm-$SLURM_JOB_ID.out"
 DEATHS = {"the command": "kill -9 $$", "the whole job": "kill -9 0"}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("death", sorted(DEATHS))
-def test_a_job_killed_for_its_memory_fails_once_and_its_cause_is_memory(
-    workflow: Workflow, death: str
-) -> None:
-    """The output of the scheduler is read before a job counts as lost."""
+def test_job_killed_for_its_memory_fails_once(workflow: Workflow, death: str) -> None:
+    """wfctl reads the scheduler's output before a job counts as lost, so the cause is memory."""
     prepared(workflow, f'echo "{LINE}" >> "{OUTPUT}"; {DEATHS[death]}')
     assert workflow.call("run").returncode == 6
     found = workflow.stage("stage-1")
@@ -27,5 +26,5 @@ def test_a_job_killed_for_its_memory_fails_once_and_its_cause_is_memory(
     assert "out of memory" in found["last_error"]
     [failed] = workflow.events("stage.failed")
     assert failed["data"]["category"] == "resource"
-    assert "ask for more memory" in workflow.succeed("stage", "diagnose", "stage-1")
+    assert "propose more memory" in workflow.succeed("stage", "diagnose", "stage-1")
     assert len(workflow.events("attempt.started")) == 1

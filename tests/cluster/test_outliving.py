@@ -19,10 +19,10 @@ CHECK = "grep -qx 1 stage-1/out.txt"
 
 @pytest.mark.long
 @pytest.mark.parametrize("batch_type", first(["Shell", "Slurm"]))
-def test_what_it_left_on_another_machine_is_brought_back_and_counts(
+def test_outputs_of_an_orphaned_remote_command_are_accepted(
     workflow: Workflow, sshd: Sshd, tmp_path: Path, slurm: Slurm, batch_type: str
 ) -> None:
-    """Seen to compute on over there, it is waited for, and verified here."""
+    """The running command is detected and awaited, and its outputs are verified locally."""
     path = write_machine(workflow, machine(sshd, tmp_path / "far", batch_type))
     init(workflow, path, solving(workflow, verify=CHECK))
     workflow.succeed("dispatch", "stage-1")
@@ -32,9 +32,12 @@ def test_what_it_left_on_another_machine_is_brought_back_and_counts(
     assert len(solvers(workflow)) == 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("watched", first([True, False]))
-def test_what_it_left_on_a_scheduler_counts(workflow: Workflow, watched: bool) -> None:
-    """Its scheduler has ended the job, and the command computes on in its folder."""
+def test_outputs_of_an_orphaned_command_on_slurm_are_accepted(
+    workflow: Workflow, watched: bool
+) -> None:
+    """Slurm has ended the job, but the command continues in its folder."""
     path = write_machine(workflow, {"batch_type": "Slurm", "context_type": "LocalContext"})
     init(workflow, path, solving(workflow, verify=CHECK))
     workflow.succeed("dispatch", "stage-1")

@@ -1,4 +1,4 @@
-"""A mistake in the connection waits for a person, and a corrected one lets the attempt go on."""
+"""A mistake in the connection settings blocks a stage until a person corrects it."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from tests.crash.victims import Victim, strike
 from tests.sessions.test_night_ends import notices, receiver
 
 pytestmark = pytest.mark.slow
-#: Mistakes by name: the wrong settings, and the words that name the cause.
+#: Mistake → the wrong settings, and the text that names the cause.
 MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
-    "wrong login": ({"username": "nobody-here"}, "127.0.0.1 refuses the user nobody-here"),
+    "wrong login": ({"username": "nobody-here"}, "127.0.0.1 rejects the user nobody-here"),
     "wrong key path": (
         {"key_filename": "/nowhere/id"},
         "the key file /nowhere/id (key_filename) does not exist",
@@ -37,19 +37,19 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "alias of a host": (
         {"hostname": "hpc"},
-        "it is an alias of ~/.ssh/config, which is not read: write login.example.org as hostname",
+        "an alias in ~/.ssh/config, which wfctl does not read: write login.example.org as hostname",
     ),
 }
 
 
 def write_mistake(workflow: Workflow, right: dict[str, Any], wrong: dict[str, Any]) -> str:
-    """Write a machine file with wrong connection settings; return its path."""
+    """Write a machine file with wrong connection settings, and return its path."""
     profile = {**right["remote_profile"], **wrong}
     return write_machine(workflow, {**right, "remote_profile": profile})
 
 
 def check_blocked(workflow: Workflow, cause: str) -> None:
-    """Check that `run` ends as blocked with the cause first, and calls nothing running."""
+    """Check that `run` ends as blocked with the cause first, and that no stage is running."""
     done = workflow.call("run")
     assert done.returncode == 6
     assert cause in done.stdout.splitlines()[0]
@@ -59,15 +59,15 @@ def check_blocked(workflow: Workflow, cause: str) -> None:
     assert set(verdicts(workflow)) == {"MACHINE_REFUSED"}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", MISTAKES)
 def test_a_mistake_in_the_connection_blocks_until_it_is_corrected(
     workflow: Workflow, sshd: Sshd, tmp_path: Path, name: str
 ) -> None:
-    """The first line names the cause, and the attempt goes on with a corrected machine file."""
+    """The first line names the cause, and the attempt continues with a corrected machine file."""
     wrong, cause = MISTAKES[name]
-    aliases = Path(workflow.environ["HOME"]) / ".ssh" / "config"
-    aliases.parent.mkdir(parents=True, exist_ok=True)
-    aliases.write_text("Host hpc\n  HostName login.example.org\n")
+    with (Path(workflow.environ["HOME"]) / ".ssh/config").open("a") as aliases:
+        aliases.write("Host hpc\n  HostName login.example.org\n")
     right = machine(sshd, tmp_path / "far")
     init(workflow, write_mistake(workflow, right, wrong), traced(workflow, "echo 1 > out.txt"))
     check_blocked(workflow, cause)
@@ -76,10 +76,11 @@ def test_a_mistake_in_the_connection_blocks_until_it_is_corrected(
     check_completed(workflow, ONCE)
 
 
-def test_a_remote_root_that_cannot_be_made_blocks_until_it_can(
+@pytest.mark.long
+def test_remote_root_that_cannot_be_created_blocks_the_stage(
     workflow: Workflow, sshd: Sshd, tmp_path: Path
 ) -> None:
-    """A mistyped path is named with the folder that is missing; nothing has failed."""
+    """The error names the missing parent folder, and nothing has failed."""
     place = write_machine(workflow, machine(sshd, tmp_path / "scratch/far"))
     init(workflow, place, traced(workflow, "echo 1 > out.txt"))
     check_blocked(workflow, f"cannot be made: the folder {tmp_path}/scratch does not exist")
@@ -88,10 +89,25 @@ def test_a_remote_root_that_cannot_be_made_blocks_until_it_can(
     check_completed(workflow, ONCE)
 
 
-def test_an_amended_profile_replaces_an_attempt_that_was_never_submitted(
+@pytest.mark.long
+def test_corrected_remote_root_replaces_the_refused_attempt(
     workflow: Workflow, sshd: Sshd, tmp_path: Path
 ) -> None:
-    """The refused machine need not answer for the attempt to be stopped."""
+    """The new attempt does not count as a retry."""
+    place = write_machine(workflow, machine(sshd, tmp_path / "scratch/far"))
+    init(workflow, place, traced(workflow, "echo 1 > out.txt"))
+    check_blocked(workflow, f"cannot be made: the folder {tmp_path}/scratch does not exist")
+    write_machine(workflow, machine(sshd, tmp_path / "far"))
+    workflow.succeed("run")
+    check_completed(workflow, ["w-far/stage-1/att-0002"])
+    assert workflow.stage("stage-1")["retry_count"] == 0
+
+
+@pytest.mark.long
+def test_amended_profile_replaces_an_unsubmitted_attempt(
+    workflow: Workflow, sshd: Sshd, tmp_path: Path
+) -> None:
+    """The old attempt is stopped without an answer from the refusing machine."""
     right = machine(sshd, tmp_path / "far")
     wrong, cause = MISTAKES["wrong key path"]
     place = write_mistake(workflow, right, wrong)
@@ -107,10 +123,11 @@ def test_an_amended_profile_replaces_an_attempt_that_was_never_submitted(
     check_completed(workflow, ["w-far/stage-1/att-0002"])
 
 
-def test_a_stage_on_a_machine_that_refuses_the_login_is_not_called_running(
+@pytest.mark.long
+def test_stage_on_a_machine_that_refuses_the_login_is_not_running(
     workflow: Workflow, sshd: Sshd, tmp_path: Path
 ) -> None:
-    """`wait` ends at once and names the cause."""
+    """`wait` ends immediately and names the cause."""
     wrong, cause = MISTAKES["wrong login"]
     place = write_mistake(workflow, machine(sshd, tmp_path / "far"), wrong)
     init(workflow, place, traced(workflow, "echo 1 > out.txt"))
@@ -121,10 +138,11 @@ def test_a_stage_on_a_machine_that_refuses_the_login_is_not_called_running(
     assert workflow.events("stage.launched") == []
 
 
-def test_a_night_with_a_wrong_key_ends_with_one_notice_of_the_cause(
+@pytest.mark.long
+def test_autonomous_run_with_a_wrong_key_sends_one_notice(
     workflow: Workflow, sshd: Sshd, tmp_path: Path
 ) -> None:
-    """The runner ends with its first session, and says what it waits for."""
+    """The runner ends after its first session and states what it waits for."""
     wrong, cause = MISTAKES["wrong key path"]
     place = write_mistake(workflow, machine(sshd, tmp_path / "far"), wrong)
     init(workflow, place, traced(workflow, "echo 1 > out.txt"))
@@ -140,10 +158,10 @@ def test_a_night_with_a_wrong_key_ends_with_one_notice_of_the_cause(
     ("name", "verdict"), [("wrong key path", "MACHINE_REFUSED"), ("unknown host", "UNKNOWN")]
 )
 @pytest.mark.long
-def test_a_job_at_work_survives_a_connection_that_went_wrong(
+def test_running_job_survives_a_broken_connection(
     workflow: Workflow, sshd: Sshd, tmp_path: Path, name: str, verdict: str
 ) -> None:
-    """A host that was known is a network that is away; a key that is gone waits for a person."""
+    """A missing key waits for a person, and an unknown host counts as a network problem."""
     right = machine(sshd, tmp_path / "far")
     init(workflow, write_machine(workflow, right), traced(workflow, waiting(workflow)))
     workflow.succeed("dispatch", "stage-1")

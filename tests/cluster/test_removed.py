@@ -14,10 +14,8 @@ from tests.rounds import first
 @pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.parametrize("how", first(list(CLEANED)))
-def test_files_that_are_removed_beneath_a_queued_job_start_nothing_beside_it(
-    workflow: Workflow, how: str
-) -> None:
-    """As where the machine itself runs the job."""
+def test_removed_files_of_a_slurm_job_start_no_second_job(workflow: Workflow, how: str) -> None:
+    """The result is the same as for a job on the local machine."""
     trace = workflow.root.parent / "lives"
     in_git(workflow)
     init(workflow, write_machine(workflow, HERE), stage_of("stage", trace))

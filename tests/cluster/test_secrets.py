@@ -1,4 +1,4 @@
-"""What lets one in is in no file of the workflow, no event, no line that anybody prints."""
+"""Connection secrets appear in no file of the workflow, no event and no output."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CANARIES = [*PLANTED.values(), *TOKENS.values()]
 
 
 RUN = (["run"], ["reconcile"], ["rehydrate"], ["show", "stage-1"], ["log"])
-#: What does not work is asked again and again, so nobody waits for it here.
+#: A connection that fails is tried repeatedly, so the test limits the waiting time.
 TRY = (["dispatch", "stage-1"], ["wait", "stage-1", "--timeout", "10"], *RUN[1:])
 
 
@@ -34,7 +34,7 @@ BACKENDS = [
     ("Shell", "SSHContext"),
     ("Slurm", "SSHContext"),
 ]
-#: Over SSH with a scheduler behind it there is most that could tell; the rest takes its time.
+#: SSH with a scheduler has the most places for a leak. The other combinations are long tests.
 WHERE = pytest.mark.parametrize(
     ("batch_type", "context_type"),
     [*(pytest.param(*one, marks=pytest.mark.long) for one in BACKENDS[:-1]), BACKENDS[-1]],
@@ -44,7 +44,7 @@ WHERE = pytest.mark.parametrize(
 def on(
     workflow: Workflow, sshd: Sshd, batch_type: str, context_type: str, **profile: Any
 ) -> dict[str, Any]:
-    """Return a machine that works, with secrets planted in its connection settings."""
+    """Return a working machine with secrets in its connection settings."""
     return {
         "batch_type": batch_type,
         "context_type": context_type,
@@ -56,9 +56,9 @@ def on(
 def spied(
     workflow: Workflow, machine: dict[str, Any], command: str, *lines: list[str]
 ) -> list[str]:
-    """Call commands with secrets planted everywhere; return where one came to light.
+    """Run commands with secrets in all settings, and return the files that contain a secret.
 
-    The log lies outside the root, and is searched too.
+    The log is outside the root and is searched too.
     """
     (workflow.root.parent / "log").mkdir()
     place = {"WFCTL_DATABASE_URL": f"sqlite:///{workflow.root.parent}/log/events.db"}
@@ -86,22 +86,22 @@ def _found(root: Path) -> list[str]:
 
 @pytest.mark.long
 @WHERE
-def test_a_success_tells_no_secret(
+def test_successful_run_reveals_no_secret(
     workflow: Workflow, sshd: Sshd, batch_type: str, context_type: str
 ) -> None:
-    """After a stage has run, the whole root, the log and everything printed hold none of them."""
-    # A key that needs no passphrase ignores one; a second factor is asked for only if set.
+    """The root, the log and all output are searched after a completed stage."""
+    # A passphrase is ignored for a plain key, but a second factor is used if it is set.
     machine = on(workflow, sshd, batch_type, context_type, totp_secret=None)
     assert spied(workflow, machine, "echo 1 > out.txt", *RUN) == []
     assert workflow.stage("stage-1")["status"] == "completed"
 
 
-@pytest.mark.few(1)
+@pytest.mark.long
 @WHERE
-def test_a_failure_tells_no_secret(
+def test_failed_run_reveals_no_secret(
     workflow: Workflow, sshd: Sshd, batch_type: str, context_type: str
 ) -> None:
-    """Nor after a command that failed, with all that DPDispatcher says about it."""
+    """The search includes all error messages of DPDispatcher."""
     machine = on(workflow, sshd, batch_type, context_type, totp_secret=None)
     assert spied(workflow, machine, "echo no >&2; exit 3", *RUN) == []
     assert workflow.stage("stage-1")["status"] == "failed"
@@ -123,16 +123,16 @@ WRONG: list[dict[str, Any]] = [
     first(WRONG),
     ids=lambda wrong: next(iter(wrong)),
 )
-def test_a_machine_that_does_not_work_tells_no_secret(
+def test_broken_machine_file_reveals_no_secret(
     workflow: Workflow, sshd: Sshd, wrong: dict[str, Any]
 ) -> None:
-    """A file that is wrong is refused or leads nowhere, without a word of what it holds."""
+    """The error about an invalid machine file does not quote its values."""
     machine = on(workflow, sshd, "Shell", "SSHContext", **wrong)
     assert spied(workflow, machine, "echo 1 > out.txt", *TRY) == []
 
 
-def test_a_plan_with_connection_settings_is_refused(workflow: Workflow) -> None:
-    """The plan is recorded for good, so what lets one in must not get into it."""
+def test_plan_with_connection_settings_is_refused(workflow: Workflow) -> None:
+    """The log keeps the plan for ever, so the plan must not contain secrets."""
     config = {"batch_type": "Shell", "context_type": "SSHContext", "remote_profile": PLANTED}
     plan = {
         "workflow_id": "w-far",
@@ -147,8 +147,8 @@ def test_a_plan_with_connection_settings_is_refused(workflow: Workflow) -> None:
     assert not (workflow.root / ".wfctl").exists()
 
 
-def test_a_prepared_submission_with_a_secret_is_refused(workflow: Workflow) -> None:
-    """It would be copied with every attempt; the field is named, its value is not."""
+def test_prepared_submission_with_a_secret_is_refused(workflow: Workflow) -> None:
+    """Every attempt would copy the submission. The error names the field and not its value."""
     init(workflow, write_machine(workflow, {}), traced(workflow, "true"))
     (workflow.root / "stage-1").mkdir()
     machine = {

@@ -1,4 +1,4 @@
-"""Stages on a real Slurm: every job runs once, and what its end was is told right."""
+"""Stages on a real Slurm: every job runs once, and its end is reported correctly."""
 
 from __future__ import annotations
 
@@ -30,21 +30,22 @@ TWICE = [*ONCE, "w-far/stage-1/att-0002"]
 
 
 def prepared(workflow: Workflow, command: str, **resources: Any) -> Workflow:
-    """Make a workflow of one stage on Slurm."""
+    """Create a workflow of one stage on Slurm."""
     init(workflow, write_machine(workflow, HERE), traced(workflow, command), **resources)
     return workflow
 
 
 def check_completed(workflow: Workflow, trace: list[str]) -> None:
-    """Check that the stage is completed without a retry, its command run as the trace says."""
+    """Check that the stage is completed without a retry and that the trace is as expected."""
     found = workflow.stage("stage-1")
     assert (found["status"], found["retry_count"]) == ("completed", 0)
     assert (workflow.root / "stage-1/out.txt").read_text() == "1\n"
     assert workflow.trace() == trace
 
 
-def test_a_stage_runs_on_slurm(workflow: Workflow) -> None:
-    """The job is submitted once, its result is brought back, and its launch is recorded."""
+@pytest.mark.long
+def test_stage_runs_on_slurm(workflow: Workflow) -> None:
+    """The job is submitted once, its result is collected, and its launch is recorded."""
     prepared(workflow, "echo 1 > out.txt").succeed("run")
     check_completed(workflow, ONCE)
     [launched] = workflow.events("stage.launched")
@@ -54,8 +55,9 @@ def test_a_stage_runs_on_slurm(workflow: Workflow) -> None:
     assert found["dpdispatcher_version"].startswith("1.1")
 
 
-def test_a_job_that_fails_says_why(workflow: Workflow) -> None:
-    """Its id, its end and the last lines of its stderr are the stage's last error."""
+@pytest.mark.long
+def test_failed_job_reports_its_cause(workflow: Workflow) -> None:
+    """The last error has the job id, its end and the last lines of stderr."""
     done = prepared(workflow, "echo the tap is dry >&2; exit 3").call("run")
     assert done.returncode == 6, done
     found = workflow.stage("stage-1")
@@ -66,8 +68,9 @@ def test_a_job_that_fails_says_why(workflow: Workflow) -> None:
     assert workflow.trace() == ONCE
 
 
-def test_a_partition_that_does_not_exist_is_a_refusal(workflow: Workflow) -> None:
-    """What the scheduler refuses was never started, and its own words say why."""
+@pytest.mark.long
+def test_unknown_partition_is_a_refusal(workflow: Workflow) -> None:
+    """The job was never started, and the error quotes the scheduler."""
     done = prepared(workflow, "echo 1 > out.txt", queue_name="nowhere").call("run")
     assert done.returncode == 6, done
     assert verdicts(workflow)[-1] == "REJECTED"
@@ -76,8 +79,8 @@ def test_a_partition_that_does_not_exist_is_a_refusal(workflow: Workflow) -> Non
 
 
 @pytest.mark.parametrize("victim", first([Victim.SESSION, Victim.MONITOR]))
-def test_a_job_outlives_whoever_watches_it(workflow: Workflow, victim: Victim) -> None:
-    """The job runs on in Slurm, and another monitor brings its result back."""
+def test_job_outlives_its_monitor(workflow: Workflow, victim: Victim) -> None:
+    """The job continues in Slurm, and another monitor collects its result."""
     prepared(workflow, waiting(workflow))
     with ending(workflow.start("run")) as run:
         until(workflow.trace)
@@ -94,8 +97,9 @@ def test_a_job_outlives_whoever_watches_it(workflow: Workflow, victim: Victim) -
     check_completed(workflow, ONCE)
 
 
-def test_a_pending_job_is_alive(workflow: Workflow, slurm: Slurm) -> None:
-    """A job that waits for its turn is waited for, though nothing of it has started."""
+@pytest.mark.long
+def test_pending_job_is_awaited(workflow: Workflow, slurm: Slurm) -> None:
+    """A queued job counts as active, although none of its processes has started."""
     prepared(workflow, "echo 1 > out.txt", custom_flags=["#SBATCH --begin=now+3600"])
     workflow.succeed("dispatch", "stage-1")
     [id_] = slurm.jobs(workflow.root)
@@ -108,13 +112,14 @@ def test_a_pending_job_is_alive(workflow: Workflow, slurm: Slurm) -> None:
     check_completed(workflow, ONCE)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("own", "requeue"), [([], "Requeue=0"), (["#SBATCH --requeue"], "Requeue=1")]
 )
-def test_a_job_is_not_requeued_unless_its_flags_say_so(
+def test_job_is_not_requeued_unless_its_flags_say_so(
     workflow: Workflow, slurm: Slurm, own: list[str], requeue: str
 ) -> None:
-    """A second start would refuse itself; the user's own flag wins over wfctl's."""
+    """A second start would stop itself. A flag of the user overrides that of wfctl."""
     flags = ["#SBATCH --begin=now+3600", *own]
     prepared(workflow, "echo 1 > out.txt", custom_flags=flags)
     workflow.succeed("dispatch", "stage-1")
@@ -124,10 +129,10 @@ def test_a_job_is_not_requeued_unless_its_flags_say_so(
 
 
 @pytest.mark.long
-def test_the_place_in_the_queue_is_told_while_a_loop_waits(
+def test_queue_position_is_shown_during_a_run(
     workflow: Workflow, slurm: Slurm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of a job that waits its turn, by what Slurm lists."""
+    """The position of a pending job comes from Slurm's list of jobs."""
     prepared(workflow, "echo 1 > out.txt", custom_flags=["#SBATCH --begin=now+3600"])
     workflow.succeed("dispatch", "stage-1")
     assert slurm.jobs(workflow.root)
@@ -135,13 +140,12 @@ def test_the_place_in_the_queue_is_told_while_a_loop_waits(
         monkeypatch.setenv(name, value)
     monkeypatch.setattr("cli.terminal.waiting._FIRST", 0.3)
     told = call("--root", str(workflow.root), "run", "--time-limit", "4").err
-    assert re.search(r"stage-1 running, .+: place \d+ of \d+ in the queue", told), told
+    assert re.search(r"stage-1 running, .+: job \d+ of \d+ in the queue", told), told
 
 
-def test_a_job_submitted_and_not_written_down_is_found_by_its_folder(
-    workflow: Workflow, slurm: Slurm
-) -> None:
-    """Killed before the id is on disk, the next monitor waits and submits no second job."""
+@pytest.mark.long
+def test_unrecorded_job_is_found_by_its_folder(workflow: Workflow, slurm: Slurm) -> None:
+    """After a kill before the id was stored, the next monitor submits no second job."""
     prepared(workflow, waiting(workflow))
     workflow.succeed("dispatch", "stage-1")
     until(workflow.trace)
@@ -157,8 +161,8 @@ def test_a_job_submitted_and_not_written_down_is_found_by_its_folder(
 
 
 @pytest.mark.long
-def test_a_cancelled_job_is_lost_and_gets_one_new_attempt(workflow: Workflow, slurm: Slurm) -> None:
-    """Cancelled by somebody, it is no failure of the stage; its successor computes."""
+def test_cancelled_job_is_lost_and_gets_a_new_attempt(workflow: Workflow, slurm: Slurm) -> None:
+    """A cancel by another user is no failure of the stage."""
     prepared(workflow, waiting(workflow))
     with ending(workflow.start("run", **PROMPT)) as run:
         until(workflow.trace)
@@ -170,8 +174,8 @@ def test_a_cancelled_job_is_lost_and_gets_one_new_attempt(workflow: Workflow, sl
 
 
 @pytest.mark.long
-def test_a_job_cancelled_twice_is_a_failure(workflow: Workflow, slurm: Slurm) -> None:
-    """One new attempt is what a lost job gets; the second loss is the stage's failure."""
+def test_job_cancelled_twice_fails_the_stage(workflow: Workflow, slurm: Slurm) -> None:
+    """A lost job gets one new attempt, and the second loss is a failure."""
     prepared(workflow, waiting(workflow))
     with ending(workflow.start("run", **PROMPT)) as run:
         until(lambda: workflow.trace() == ONCE)
@@ -186,11 +190,11 @@ def test_a_job_cancelled_twice_is_a_failure(workflow: Workflow, slurm: Slurm) ->
 
 
 @pytest.mark.long
-def test_a_job_past_its_time_has_failed(workflow: Workflow) -> None:
-    """It would take as long again, so the scheduler's end of it is not repeated."""
+def test_job_past_its_time_limit_fails_the_stage(workflow: Workflow) -> None:
+    """A new attempt would need the same time, so wfctl does not start one."""
     prepared(workflow, waiting(workflow), custom_flags=["#SBATCH --time=0:01"])
     with ending(workflow.start("run", **PROMPT)) as run:
-        # Slurm looks for such jobs twice a minute, and counts in whole minutes.
+        # Slurm checks such jobs twice a minute, and limits are whole minutes.
         assert run.wait(240) == 6
     assert "TIMEOUT" in workflow.stage("stage-1")["last_error"]
     assert workflow.trace() == ONCE
@@ -198,7 +202,7 @@ def test_a_job_past_its_time_has_failed(workflow: Workflow) -> None:
 
 @pytest.mark.long
 def test_a_silent_scheduler_is_asked_again(workflow: Workflow, slurm: Slurm) -> None:
-    """While it gives no answer nothing is known and nothing changes; then the result is there."""
+    """While Slurm does not answer, nothing changes. Afterwards the result is collected."""
     prepared(workflow, waiting(workflow))
     with ending(workflow.start("run", WFCTL_PATIENCE="1")) as run:
         until(lambda: watched(workflow))
@@ -211,8 +215,8 @@ def test_a_silent_scheduler_is_asked_again(workflow: Workflow, slurm: Slurm) -> 
 
 
 @pytest.mark.long
-def test_a_diagnostic_run_brings_log_and_err_back_from_slurm(workflow: Workflow) -> None:
-    """The job ends well for Slurm, and the stage in failed, with what its command said."""
+def test_diagnostic_run_collects_log_and_err_from_slurm(workflow: Workflow) -> None:
+    """The job succeeds for Slurm, and the stage fails with the output of its command."""
     prepared(workflow, "echo so far; echo the tap is dry >&2; exit 3").call("run")
     workflow.succeed("stage", "diagnose", "stage-1", "--submit", "--sync")
     found = workflow.stage("stage-1")
@@ -223,10 +227,10 @@ def test_a_diagnostic_run_brings_log_and_err_back_from_slurm(workflow: Workflow)
 
 
 @pytest.mark.long
-def test_a_command_that_signals_its_own_group_at_its_end_succeeds_on_slurm(
+def test_command_that_signals_its_own_group_succeeds_on_slurm(
     workflow: Workflow,
 ) -> None:
-    """The signal ends the batch script too, which records that the command had ended well."""
+    """The signal also ends the batch script, which records the success first."""
     prepared(workflow, "trap 'kill 0' EXIT; sleep 300 & echo 1 > out.txt")
     workflow.succeed("run")
     assert workflow.stage("stage-1")["status"] == "completed"

@@ -1,4 +1,4 @@
-"""Stages on a machine that is reached over SSH, with and without a scheduler there."""
+"""Stages on a machine over SSH, with and without a scheduler."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ TWICE = [*ONCE, "w-far/stage-1/att-0002"]
 
 
 def machine(sshd: Sshd, far: Path, batch_type: str = "Shell") -> dict[str, Any]:
-    """Return a machine that is reached through an sshd."""
+    """Return the description of a machine that is reached through an sshd."""
     return {
         "batch_type": batch_type,
         "context_type": "SSHContext",
@@ -43,7 +43,7 @@ def machine(sshd: Sshd, far: Path, batch_type: str = "Shell") -> dict[str, Any]:
 
 
 def check_completed(workflow: Workflow, trace: list[str]) -> None:
-    """Check that the stage is completed without a retry, its command run as the trace says."""
+    """Check that the stage is completed without a retry and that the trace is as expected."""
     found = workflow.stage("stage-1")
     assert (found["status"], found["retry_count"]) == ("completed", 0)
     assert (workflow.root / "stage-1/out.txt").read_text() == "1\n"
@@ -51,10 +51,10 @@ def check_completed(workflow: Workflow, trace: list[str]) -> None:
 
 
 @pytest.mark.parametrize("batch_type", first(["Slurm", "Shell"]))
-def test_a_stage_runs_over_ssh(
+def test_stage_runs_over_ssh(
     workflow: Workflow, sshd: Sshd, tmp_path: Path, batch_type: str
 ) -> None:
-    """The job runs once on the far side; inputs are sent and results brought back by name."""
+    """The job runs once on the remote machine, and inputs and results have exact names."""
     path = write_machine(workflow, machine(sshd, tmp_path / "far", batch_type))
     far = f'case "$WFCTL_ROOT" in {tmp_path}/far/*) ;; *) exit 7 ;; esac'
     (workflow.root / "data").mkdir()
@@ -75,10 +75,10 @@ def test_a_stage_runs_over_ssh(
 
 @pytest.mark.parametrize("batch_type", first(["Shell", "Slurm"]))
 @pytest.mark.long
-def test_a_far_machine_that_is_gone_for_a_while_costs_nothing(
+def test_temporarily_unreachable_machine_costs_no_attempt(
     workflow: Workflow, sshd: Sshd, tmp_path: Path, slurm: Slurm, batch_type: str
 ) -> None:
-    """The monitor dies, the job does not; nothing is known until the machine answers again."""
+    """The monitor ends but the job continues, and the state stays unknown until an answer."""
     path = write_machine(workflow, machine(sshd, tmp_path / "far", batch_type))
     init(workflow, path, traced(workflow, waiting(workflow)))
     with ending(workflow.start("run", **PROMPT)) as run:
@@ -93,10 +93,10 @@ def test_a_far_machine_that_is_gone_for_a_while_costs_nothing(
 
 
 @pytest.mark.long
-def test_a_far_machine_that_is_gone_at_the_launch_is_no_failure(
+def test_unreachable_machine_at_the_launch_is_no_failure(
     workflow: Workflow, sshd: Sshd, tmp_path: Path, slurm: Slurm
 ) -> None:
-    """Nothing was submitted and nothing has failed; the launch is made up for later."""
+    """Nothing was submitted, and the launch is repeated later."""
     path = write_machine(workflow, machine(sshd, tmp_path / "far"))
     init(workflow, path, traced(workflow, "echo 1 > out.txt"))
     sshd.stop()
@@ -108,10 +108,8 @@ def test_a_far_machine_that_is_gone_at_the_launch_is_no_failure(
 
 
 @pytest.mark.long
-def test_a_far_job_outlives_the_session_that_launched_it(
-    workflow: Workflow, sshd: Sshd, tmp_path: Path
-) -> None:
-    """Killed with its monitor, a session comes back to a job that ran on."""
+def test_remote_job_outlives_its_session(workflow: Workflow, sshd: Sshd, tmp_path: Path) -> None:
+    """After session and monitor were killed, a new session finds the job running."""
     path = write_machine(workflow, machine(sshd, tmp_path / "far"))
     init(workflow, path, traced(workflow, waiting(workflow)))
     with ending(workflow.start("run")) as run:
@@ -126,10 +124,10 @@ def test_a_far_job_outlives_the_session_that_launched_it(
 
 
 @pytest.mark.long
-def test_a_far_job_that_was_killed_gets_one_new_attempt(
+def test_killed_remote_job_gets_a_new_attempt(
     workflow: Workflow, sshd: Sshd, tmp_path: Path
 ) -> None:
-    """Every process of it dead, it is lost; its successor computes."""
+    """The job is lost because all of its processes were killed."""
     path = write_machine(workflow, machine(sshd, tmp_path / "far"))
     init(workflow, path, traced(workflow, waiting(workflow)))
     with ending(workflow.start("run", **PROMPT)) as run:
@@ -141,13 +139,11 @@ def test_a_far_job_that_was_killed_gets_one_new_attempt(
     check_completed(workflow, TWICE)
 
 
-@pytest.mark.parametrize(
-    "moment", ["computing", "ended", pytest.param("unlogged", marks=pytest.mark.long)]
-)
-def test_a_far_folder_that_a_cleaner_removed_never_lets_one_attempt_compute_twice(
+@pytest.mark.parametrize("moment", first(["computing", "ended", "unlogged"], now=0))
+def test_removed_remote_folder_runs_nothing_twice(
     workflow: Workflow, sshd: Sshd, tmp_path: Path, moment: str
 ) -> None:
-    """What computes in it is ended first; only then another attempt starts."""
+    """Processes in the removed folder are ended before a new attempt starts."""
     path = write_machine(workflow, machine(sshd, tmp_path / "far"))
     init(workflow, path, traced(workflow, waiting(workflow)))
     workflow.succeed("dispatch", "stage-1")
@@ -173,7 +169,7 @@ def test_a_far_folder_that_a_cleaner_removed_never_lets_one_attempt_compute_twic
 
 
 def folders_of_processes_below(folder: Path) -> list[str]:
-    """Return the working folders of processes that work below a folder."""
+    """Return the working folders of the processes below a folder."""
     found = []
     for place in Path("/proc").glob("[0-9]*/cwd"):
         with suppress(OSError):
@@ -182,8 +178,10 @@ def folders_of_processes_below(folder: Path) -> list[str]:
 
 
 @pytest.mark.long
-def test_a_far_job_that_fails_says_why(workflow: Workflow, sshd: Sshd, tmp_path: Path) -> None:
-    """Its id, its end and the last lines of its stderr come back from the far side."""
+def test_failed_remote_job_reports_its_cause(
+    workflow: Workflow, sshd: Sshd, tmp_path: Path
+) -> None:
+    """The last error has the job id, its exit code and the last lines of stderr."""
     path = write_machine(workflow, machine(sshd, tmp_path / "far"))
     init(workflow, path, traced(workflow, "echo the tap is dry >&2; exit 3"))
     assert workflow.call("run").returncode == 6
@@ -194,8 +192,8 @@ def test_a_far_job_that_fails_says_why(workflow: Workflow, sshd: Sshd, tmp_path:
     assert (workflow.root / "stage-1/err").read_text() == "the tap is dry\n"
 
 
-def test_a_missing_machine_file_stops_a_launch_and_not_a_plan(workflow: Workflow) -> None:
-    """The plan is taken with a warning; a dispatch names the path and starts nothing."""
+def test_missing_machine_file_stops_a_launch_but_not_a_plan(workflow: Workflow) -> None:
+    """`init` prints a warning, and a dispatch names the path and starts nothing."""
     plan = {
         "workflow_id": "w-far",
         "default_backend": "far",
@@ -208,15 +206,15 @@ def test_a_missing_machine_file_stops_a_launch_and_not_a_plan(workflow: Workflow
     assert "nowhere.json is missing" in made.stderr
     done = workflow.call("dispatch", "stage-1")
     assert done.returncode == 5
-    assert "nowhere.json is missing" in done.stderr
+    assert "nowhere.json of the stage stage-1 is missing" in done.stderr
     assert workflow.events("attempt.started") == []
 
 
 @pytest.mark.long
-def test_a_machine_file_that_went_away_leaves_a_job_unknown(
+def test_removed_machine_file_makes_a_job_unknown(
     workflow: Workflow, sshd: Sshd, tmp_path: Path
 ) -> None:
-    """Without it the far side cannot be asked, which says nothing of the job."""
+    """Without the file the remote machine cannot be reached, which says nothing about the job."""
     path = write_machine(workflow, machine(sshd, tmp_path / "far"))
     init(workflow, path, traced(workflow, waiting(workflow)))
     workflow.succeed("dispatch", "stage-1")
@@ -232,10 +230,10 @@ def test_a_machine_file_that_went_away_leaves_a_job_unknown(
 
 
 @pytest.mark.long
-def test_what_a_job_left_over_ssh_comes_back_or_is_named(
+def test_leftovers_over_ssh_are_downloaded_or_named(
     workflow: Workflow, sshd: Sshd, tmp_path: Path
 ) -> None:
-    """As far as the limit goes; what stays there is named with its machine, and is there."""
+    """Files above the size limit stay remote, and the log names their machine and path."""
     path = write_machine(workflow, machine(sshd, tmp_path / "far"))
     command = "echo 1 > out.txt; mkdir sub; echo r > 'sub/re start'; head -c 300000 /dev/zero > big"
     given = traced(workflow, command)
@@ -251,11 +249,12 @@ def test_what_a_job_left_over_ssh_comes_back_or_is_named(
     assert left["data"]["host"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("batch_type", first(["Shell", "Slurm"]))
-def test_a_far_launch_that_two_sessions_found_is_recorded_once(
+def test_remote_launch_found_by_two_sessions_is_recorded_once(
     workflow: Workflow, sshd: Sshd, tmp_path: Path, batch_type: str
 ) -> None:
-    """The first monitor died before it wrote the job's id here; so did the second."""
+    """Both monitors were killed before they stored the job id locally."""
     path = write_machine(workflow, machine(sshd, tmp_path / "far", batch_type))
     init(workflow, path, traced(workflow, waiting(workflow)))
     with ending(workflow.start("dispatch", "stage-1")) as dispatch:

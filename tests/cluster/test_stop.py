@@ -1,4 +1,4 @@
-"""Ending an attempt where its jobs run, and seeing that nothing of it is left."""
+"""Stop an attempt on each backend, and check that no process or job of it is left."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.attempt.paths import AttemptPaths, named
-from reconciler.control.stopping import stop
-from reconciler.host.processes import Process, began_with
+from reconciler.attempt.paths import AttemptPaths, parse_attempt_name
+from reconciler.control.stopping import stop_attempt
+from reconciler.host.processes import Process, find_processes_with
 from tests.cluster.support import Slurm, Sshd, init, traced, waiting, write_machine
 from tests.cluster.test_slurm import HERE
 from tests.cluster.test_ssh import machine
@@ -20,35 +20,37 @@ pytestmark = pytest.mark.slow
 
 
 def launched(workflow: Workflow, path: str) -> AttemptPaths:
-    """Launch a stage that computes until it is stopped, with nobody left to watch it."""
-    # What works elsewhere, with every file closed, belongs to the attempt as well.
+    """Launch a stage that runs until it is stopped, and kill its monitor."""
+    # A detached process without open files belongs to the attempt as well.
     left = "(cd / && setsid -f sleep 300 < /dev/null > /dev/null 2>&1 9>&-)"
     init(workflow, path, traced(workflow, f"{left}; {waiting(workflow)}"))
     workflow.succeed("dispatch", "stage-1")
     until(workflow.trace)
     strike(workflow, Victim.SESSION)
-    return named(workflow.root, "w-far", "stage-1", workflow.attempts("stage-1")[0].name)
+    return parse_attempt_name(
+        workflow.root, "w-far", "stage-1", workflow.attempts("stage-1")[0].name
+    )
 
 
-def test_a_job_on_slurm_is_cancelled(
+def test_job_on_slurm_is_cancelled(
     workflow: Workflow, slurm: Slurm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The job leaves the queue, and a neighbour stays."""
+    """The job leaves the queue, and an unrelated job stays."""
     neighbour = slurm.ask("sbatch", "--parsable", "-D", "/", "-o", "/dev/null", "--wrap=sleep 600")
     attempt = launched(workflow, write_machine(workflow, HERE))
     monkeypatch.setenv("SLURM_CONF", slurm.environ["SLURM_CONF"])
     assert len(slurm.jobs(workflow.root)) == 1
-    assert stop(attempt).left == ()
+    assert stop_attempt(attempt).left == ()
     assert slurm.jobs(workflow.root) == []
     assert neighbour.strip() in slurm.ask("squeue", "-h", "-o", "%i").split()
     slurm.ask("scancel", neighbour.strip())
 
 
 @pytest.mark.long
-def test_a_silent_slurm_leaves_it_open_whether_a_job_was_stopped(
+def test_silent_slurm_does_not_confirm_the_end_of_a_job(
     workflow: Workflow, slurm: Slurm, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Without an answer nobody may take the job for ended."""
+    """Without an answer, the job must not count as ended."""
     attempt = launched(workflow, write_machine(workflow, HERE))
     tools = tmp_path / "tools"
     tools.mkdir()
@@ -56,36 +58,37 @@ def test_a_silent_slurm_leaves_it_open_whether_a_job_was_stopped(
     (tools / "squeue").chmod(0o755)
     with monkeypatch.context() as patch:
         patch.setenv("PATH", str(tools), prepend=":")
-        assert stop(attempt).left == ("what the scheduler is silent about",)
+        assert stop_attempt(attempt).left == ("a job that the scheduler does not report",)
     assert len(slurm.jobs(workflow.root)) == 1
     monkeypatch.setenv("SLURM_CONF", slurm.environ["SLURM_CONF"])
-    assert stop(attempt).left == ()
+    assert stop_attempt(attempt).left == ()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("batch_type", first(["Shell", "Slurm"]))
-def test_a_far_job_is_stopped_over_ssh(
+def test_remote_job_is_stopped_over_ssh(
     workflow: Workflow, sshd: Sshd, tmp_path: Path, slurm: Slurm, batch_type: str
 ) -> None:
-    """Every process and queued job of the attempt ends on the far side."""
+    """Every process and queued job of the attempt ends on the remote machine."""
     path = write_machine(workflow, machine(sshd, tmp_path / "far", batch_type))
     attempt = launched(workflow, path)
     variable = f"WFCTL_ATTEMPT={attempt.tag}"
-    assert "sleep 300" in " ".join(map(line_of, began_with(variable)))
-    assert stop(attempt).left == ()
+    assert "sleep 300" in " ".join(map(line_of, find_processes_with(variable)))
+    assert stop_attempt(attempt).left == ()
     assert slurm.jobs(tmp_path / "far") == []
-    assert began_with(variable) == ()
+    assert find_processes_with(variable) == ()
     folders = [p for p in Path("/proc").glob("[0-9]*/cwd") if str(tmp_path / "far") in resolved(p)]
     assert folders == []
 
 
 def line_of(process: Process) -> str:
-    """Return the command line of a process; nothing for one that is gone."""
+    """Return the command line of a process, or an empty string if it no longer exists."""
     place = Path(f"/proc/{process.pid}/cmdline")
     return place.read_text().replace("\0", " ") if place.exists() else ""
 
 
 def resolved(place: Path) -> str:
-    """Return where a process works; nothing for one that is gone."""
+    """Return the working folder of a process, or an empty string if it no longer exists."""
     try:
         return str(place.readlink())
     except FileNotFoundError:

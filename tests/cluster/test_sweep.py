@@ -1,4 +1,4 @@
-"""The Ising example on Slurm, killed on the way: each task comes to its end once."""
+"""The Ising example on Slurm with kills: each task completes once."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HERE = {"batch_type": "Slurm", "context_type": "LocalContext", "remote_root": ".
 
 @pytest.fixture
 def sweep(workflow: Workflow) -> Workflow:
-    """Make the small plan a workflow whose stages go through Slurm, two jobs at a time."""
+    """Create a workflow from the small plan, with its stages on Slurm, two jobs at a time."""
     shutil.copytree(EXAMPLE, workflow.root, dirs_exist_ok=True)
     profile = {
         "type": "remote",
@@ -39,22 +39,20 @@ def sweep(workflow: Workflow) -> Workflow:
 
 
 def done(root: Path) -> int:
-    """Return how many tasks lie in their places."""
+    """Return the number of completed tasks."""
     return len(list((root / "stage-1/tasks").glob("*seed=*")))
 
 
 def is_as_far(root: Path, share: int, run: subprocess.Popen[str]) -> bool:
-    """Say whether so many tasks are done, or the loop has ended."""
+    """Return whether the given number of tasks is done or the run has ended."""
     return done(root) >= share or run.poll() is not None
 
 
 @pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("victim", [Victim.ORCHESTRATOR, Victim.MONITOR], ids=lambda one: one.value)
-def test_a_sweep_on_slurm_is_killed_twice_and_computes_each_task_once(
-    sweep: Workflow, victim: Victim
-) -> None:
-    """Its jobs go on meanwhile; the result is that of a run that nobody disturbed."""
+def test_sweep_on_slurm_killed_twice_runs_each_task_once(sweep: Workflow, victim: Victim) -> None:
+    """The jobs continue, and the result equals that of an undisturbed run."""
     for share in (1, 12):
         with ending(sweep.start("run")) as run:
             until(partial(is_as_far, sweep.root, share, run))
@@ -72,8 +70,8 @@ def test_a_sweep_on_slurm_is_killed_twice_and_computes_each_task_once(
 
 @pytest.mark.long
 @pytest.mark.slow
-def test_two_thousand_tasks_on_slurm_are_killed_on_the_way(workflow: Workflow) -> None:
-    """Each good task is done, each bad one is named, and few are computed again."""
+def test_two_thousand_tasks_on_slurm_survive_kills(workflow: Workflow) -> None:
+    """Each good task is done, each bad task is named, and few tasks run again."""
     init(workflow, write_machine(workflow, HERE), many(workflow, 2_000), group_size=500)
     killed_on_the_way(workflow, 2_000, random.Random(0), kills=3)
     workflow.succeed("run")

@@ -1,4 +1,4 @@
-"""A time limit ends a command on a scheduler, and on another machine, with all that it started."""
+"""A time limit ends a command with all of its processes on a scheduler and over SSH."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OVERDUE = "\n".join([*LEAVES, "sleep 600"])
 
 
 def check_overdue(workflow: Workflow) -> None:
-    """Run a stage that its limit ends, and see what is left."""
+    """Run a stage that exceeds its limit, and check that no process remains."""
     assert workflow.call("run").returncode == 6
     assert len(pids(workflow)) == len(LEAVES)
     assert not [one for one in pids(workflow) if start_ticks(one) is not None]
@@ -27,29 +27,32 @@ def check_overdue(workflow: Workflow) -> None:
     assert verdicts(workflow)[-1] in ("TASK_FAILED", "TASKS_FAILED")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("made", first([of_one, of_tasks]))
-def test_a_limit_holds_on_a_scheduler(workflow: Workflow, made: Maker) -> None:
-    """It is no limit of the scheduler's own."""
+def test_time_limit_applies_on_slurm(workflow: Workflow, made: Maker) -> None:
+    """The limit is that of wfctl, not of the scheduler."""
     path = write_machine(workflow, {"batch_type": "Slurm", "context_type": "LocalContext"})
     init(workflow, path, stage_of(workflow, made, OVERDUE))
     check_overdue(workflow)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("batch_type", first(["Shell", "Slurm"]))
-def test_a_limit_holds_on_another_machine(
+def test_time_limit_applies_over_ssh(
     workflow: Workflow, sshd: Sshd, tmp_path: Path, batch_type: str
 ) -> None:
-    """Nobody has to be connected for it."""
+    """The limit works without a connection to the machine."""
     path = write_machine(workflow, machine(sshd, tmp_path / "far", batch_type))
     init(workflow, path, stage_of(workflow, of_one, OVERDUE))
     check_overdue(workflow)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("batch_type", first(["Slurm", "Shell"]))
-def test_a_limited_command_ends_in_time_on_another_machine(
+def test_limited_command_over_ssh_ends_in_time(
     workflow: Workflow, sshd: Sshd, tmp_path: Path, batch_type: str
 ) -> None:
-    """Its output is brought back."""
+    """The output of the command is downloaded."""
     path = write_machine(workflow, machine(sshd, tmp_path / "far", batch_type))
     init(workflow, path, stage_of(workflow, of_one, "(sleep 1; echo 1 > out.txt) & # left"))
     workflow.succeed("run")

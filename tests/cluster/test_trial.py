@@ -1,4 +1,4 @@
-"""`plan check --try` says before the first job what would fail on the machine of a profile."""
+"""`plan check --try` reports what would fail on the machine of a profile before the first job."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.keeping.support import made, run_as_ordinary_user, stage
 pytestmark = pytest.mark.slow
 RESOURCES = {"number_node": 1, "cpu_per_node": 1, "group_size": 1}
 WHERE = ["slurm", "ssh"]
-#: Faults by name: resources and environment of the profile, the command, the words of the problem.
+#: Fault → resources and environment of the profile, the command, and the text of the problem.
 FAULTS: dict[str, tuple[dict[str, Any], dict[str, Any], str, str]] = {
     "partition": ({"queue_name": "nowhere"}, {}, "true", "invalid partition specified: nowhere"),
     "flag": ({"custom_flags": ["#SBATCH --tiem=1"]}, {}, "true", "unrecognized option '--tiem=1'"),
@@ -35,7 +35,7 @@ FAULTS: dict[str, tuple[dict[str, Any], dict[str, Any], str, str]] = {
 
 
 def write_plan(workflow: Workflow, path: str, *commands: str, **profile: Any) -> None:
-    """Write a plan of a stage for each command, on the machine of a file."""
+    """Write a plan with one stage for each command, on the machine of a machine file."""
     far = {"type": "remote", "batch_type": "Slurm", "config_path": path, **profile}
     stages = [
         {"id": f"stage-{n}", "name": "A", "parameters": {"command": command}}
@@ -46,24 +46,24 @@ def write_plan(workflow: Workflow, path: str, *commands: str, **profile: Any) ->
 
 
 def check(workflow: Workflow, *words: str) -> tuple[int, dict[str, Any]]:
-    """Return exit code and answer of a check."""
+    """Return the exit code and the answer of a check."""
     done = workflow.call("-o", "json", "plan", "check", "plan.json", *words)
     answer = json.loads(done.stdout)
     return done.returncode, answer["data"]
 
 
 def slurm_machine(sshd: Sshd, where: str, scratch: Path) -> dict[str, Any]:
-    """Return a machine with Slurm, here or over SSH."""
+    """Return a machine with Slurm, local or over SSH."""
     if where == "ssh":
         return machine(sshd, scratch, "Slurm")
     return {"batch_type": "Slurm", "context_type": "LocalContext", "remote_root": str(scratch)}
 
 
 @pytest.mark.parametrize("where", WHERE)
-def test_a_machine_that_would_work_is_left_as_it_was(
+def test_trial_of_a_working_machine_changes_nothing(
     workflow: Workflow, sshd: Sshd, tmp_path: Path, where: str
 ) -> None:
-    """Stages that ask for the same are tried together, and nothing is written that stays."""
+    """Stages with the same requirements are tried together, and no file remains."""
     path = write_machine(workflow, slurm_machine(sshd, where, tmp_path / "scratch"))
     write_plan(workflow, path, "echo 1", "cat /dev/null", resource_defaults=RESOURCES)
     before = sorted(workflow.root.rglob("*"))
@@ -74,11 +74,12 @@ def test_a_machine_that_would_work_is_left_as_it_was(
     assert not (tmp_path / "scratch").exists()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("where", WHERE)
-def test_a_trial_names_each_fault_of_a_profile(
+def test_trial_reports_each_fault_of_a_profile(
     workflow: Workflow, sshd: Sshd, tmp_path: Path, where: str
 ) -> None:
-    """Exit 7 and a problem for each; the folder of the jobs stays as it was."""
+    """The check exits with code 7, lists each problem, and leaves the job folder unchanged."""
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     path = write_machine(workflow, slurm_machine(sshd, where, scratch))
@@ -92,10 +93,10 @@ def test_a_trial_names_each_fault_of_a_profile(
 
 
 @pytest.mark.parametrize("where", WHERE)
-def test_a_trial_names_a_remote_root_that_cannot_be_used(
+def test_trial_reports_an_unusable_remote_root(
     workflow: Workflow, sshd: Sshd, tmp_path: Path, where: str
 ) -> None:
-    """A file in its place, and a folder that cannot be made."""
+    """The path may be a file, or its parent folder may be missing."""
     (tmp_path / "file").touch()
     for scratch, words in (("file", "is not a folder"), ("absent/b", "does not exist")):
         path = write_machine(workflow, slurm_machine(sshd, where, tmp_path / scratch))
@@ -105,8 +106,8 @@ def test_a_trial_names_a_remote_root_that_cannot_be_used(
         assert (code, words in problem) == (7, True), problem
 
 
-def test_a_trial_names_a_remote_root_that_the_user_may_not_write(tmp_path: Path) -> None:
-    """An ordinary user reads who may not write into which folder."""
+def test_trial_reports_an_unwritable_remote_root(tmp_path: Path) -> None:
+    """The problem names the user and the folder."""
     place = made(tmp_path, stage(1, "true"))
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o555)
@@ -118,13 +119,13 @@ def test_a_trial_names_a_remote_root_that_the_user_may_not_write(tmp_path: Path)
     path = tmp_path / "new.json"
     path.write_text(json.dumps({**plan, "stages": stages}))
     told = run_as_ordinary_user(place, "plan", "check", str(path), "--try", code=7)
-    assert f"may not write into {closed}" in told
+    assert f"may not write to {closed}" in told
 
 
-def test_a_trial_names_a_refused_login_and_a_missing_machine_file(
+def test_trial_reports_a_refused_login_and_a_missing_machine_file(
     workflow: Workflow, sshd: Sshd, tmp_path: Path
 ) -> None:
-    """Without --try nothing is contacted, so the same plan has no problem."""
+    """Without --try no machine is contacted, so the same plan has no problem."""
     right = machine(sshd, tmp_path / "far", "Slurm")
     wrong = {**right["remote_profile"], "username": "nobody-here"}
     path = write_machine(workflow, {**right, "remote_profile": wrong})
@@ -132,7 +133,7 @@ def test_a_trial_names_a_refused_login_and_a_missing_machine_file(
     assert check(workflow)[0] == 0
     done = workflow.call("plan", "check", "plan.json", "--try")
     assert done.returncode == 7
-    assert "far (stage-1): would fail: 127.0.0.1 refuses the user nobody-here" in done.stdout
+    assert "far (stage-1): would fail: 127.0.0.1 rejects the user nobody-here" in done.stdout
     write_plan(workflow, "nowhere.json", "true", resource_defaults=RESOURCES)
     code, data = check(workflow, "--try")
     assert (code, "nowhere.json" in data["tried"][0]["problems"][0]) == (7, True)

@@ -1,4 +1,4 @@
-"""What must hold when all is over, whatever was killed."""
+"""Checks of a recovered workflow, whatever was killed before."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections import Counter
 
 from tests.crash.support import Workflow, unmarked
 
-#: How often somebody calls `rehydrate` and `run` before giving up.
+#: Maximum number of `rehydrate` and `run` calls before the recovery counts as failed.
 _PATIENT = 3
 
 
 def recover(workflow: Workflow) -> None:
-    """Do what somebody does after a lost session, until the workflow is through."""
+    """Call `rehydrate` and `run` until the workflow is completed."""
     seen = []
     for _ in range(_PATIENT):
         workflow.succeed("rehydrate")
@@ -23,9 +23,9 @@ def recover(workflow: Workflow) -> None:
 
 
 def check_chain(workflow: Workflow, *, lost: bool = False) -> None:
-    """Check that the three stages of a chain are completed, each command run once an attempt.
+    """Check that the three stages of a chain are completed and each attempt ran its command once.
 
-    ``lost`` says that jobs were killed too, so that a stage may have had a second attempt.
+    With ``lost``, jobs were killed too, so a stage may have a second attempt.
     """
     for number in (1, 2, 3):
         check_stage(workflow, f"stage-{number}", number)
@@ -37,7 +37,7 @@ def check_chain(workflow: Workflow, *, lost: bool = False) -> None:
 
 
 def check_stage(workflow: Workflow, id_: str, value: int) -> None:
-    """Check that a stage is completed without a retry, and its output right."""
+    """Check that a stage is completed without a retry and that its output is correct."""
     found = workflow.stage(id_)
     assert (found["status"], found["retry_count"], found["last_error"]) == ("completed", 0, None)
     assert (workflow.root / id_ / "out.txt").read_text() == f"{value}\n"
@@ -46,7 +46,7 @@ def check_stage(workflow: Workflow, id_: str, value: int) -> None:
 
 
 def check_log(workflow: Workflow) -> None:
-    """Check that the chain is whole, the files show it, and nothing acknowledged is lost."""
+    """Check that the log has no findings, that the files match, and that no message is missing."""
     workflow.succeed("replay", "--check")
     workflow.succeed("fsck")
     shown = (workflow.root / "progress.log").read_text()

@@ -1,4 +1,4 @@
-"""One cell of the kill matrix, struck: a stage that computes, and the moment held open."""
+"""Run one cell of the kill matrix: a stage that computes, with a moment that is held open."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.crash.pauses import Pauses
 from tests.crash.support import Workflow, until
 from tests.crash.victims import processes
 
-#: The point that holds a moment open; if there is no such point, the job does.
+#: Moment → the pause point that holds the moment open. Without a point, the job does.
 _POINTS = {
     When.BEFORE_UPLOAD: "upload",
     When.SUBMITTED: "record",
@@ -38,7 +38,7 @@ echo "end $WFCTL_ATTEMPT" >> "{trace}"
 
 @dataclass(frozen=True)
 class Held:
-    """A workflow of one stage whose moment is held open until it is let go."""
+    """A workflow of one stage whose moment is held open until it is released."""
 
     workflow: Workflow
     cell: Cell
@@ -47,7 +47,7 @@ class Held:
     sshd: Sshd | None = None
 
     def prepare(self) -> None:
-        """Write the plan and the program that computes, and arm what holds the moment."""
+        """Write the plan and the program of the job, and arm the pause point of the moment."""
         root = self.workflow.root
         work = root / "work.sh"
         work.write_text(_WORK.format(root=root, trace=root / "trace"))
@@ -60,21 +60,23 @@ class Held:
 
     @property
     def point(self) -> str | None:
-        """The point at which a program is stopped, if one is."""
+        """Return the pause point at which a program stops, or None."""
         if self.cell.target is Target.CONNECTION and self.cell.when is not When.ENDED:
-            # The watcher connects for a moment at a time, DPDispatcher for as long as it works.
+            # The watcher connects only for a moment, but DPDispatcher connects for its whole work.
             return "recorded"
         return None if self._is_held_by_shell else _POINTS.get(self.cell.when)
 
     @property
     def _is_held_by_shell(self) -> bool:
-        """Whether the job's own shell stays after its command, to be there for the blow."""
+        """Return whether the job's own shell stays alive after its command, so that it can be
+        killed.
+        """
         return self.cell.when is When.ENDED and self.cell.target is Target.JOB_SHELL
 
     def wait(self) -> None:
         """Wait until the moment has come."""
         if self.cell.when is When.COLLECTED:
-            # What is over at DPDispatcher's first look is not removed by DPDispatcher.
+            # DPDispatcher does not clean up a job that has ended by its first check.
             until(self._has_submitted)
             self.let_compute()
         if self.point is not None:
@@ -90,12 +92,12 @@ class Held:
 
     @property
     def _place(self) -> Path:
-        """The folder below which the job works."""
+        """Return the folder in which the job runs."""
         far, near = self.workflow.root.parent / "far", self.workflow.root / "stage-1"
         return far if self.cell.backend.is_far else near
 
     def _is_watched(self) -> bool:
-        """Whether the launch is recorded, and the monitor does nothing but wait for the end."""
+        """Return whether the launch is recorded and the monitor only waits for the job."""
         if self.point is not None:
             return True
         if not self.workflow.committed("stage.launched"):
@@ -115,18 +117,18 @@ class Held:
         return bool(self.slurm.jobs(self._place)) and self._is_watched()
 
     def let_compute(self) -> None:
-        """Let the command come to its end."""
+        """Let the command end."""
         (self.workflow.root / "go").touch()
 
     def let_go(self) -> None:
-        """Let anyone who was stopped go on, and a job that waits in the queue start."""
+        """Release the stopped programs, and start a job that waits in the queue."""
         self.pauses.release()
         (self.workflow.root / "leave").touch()
         if self.slurm is not None and self.cell.when is When.PENDING:
             self.slurm.ask("scontrol", "release", *self.slurm.jobs(self._place))
 
     def until_nobody_watches(self) -> None:
-        """Wait until no monitor of the stage lives."""
+        """Wait until no monitor of the stage is alive."""
         until(lambda: not is_held(self.workflow.root / "stage-1/.monitor.lock"))
 
     def _plan(self, command: str) -> dict[str, Any]:
@@ -170,14 +172,14 @@ class Held:
         return {"default_backend": "far", "backend_profiles": {"far": profile}}
 
     def bring_back(self) -> None:
-        """Start anew what others start, too, when they see it dead."""
+        """Restart the SSH server, as an administrator would."""
         if self.sshd is not None and self.cell.target is Target.SSHD:
             assert self.slurm is not None
             self.sshd.start(**self.slurm.environ)
 
 
 def settled(held: Held) -> int:
-    """Call `rehydrate` until it finds nothing in flight and adds nothing; return how often."""
+    """Call `rehydrate` until no attempt is active and no event is added; return the call count."""
     workflow, calls = held.workflow, 0
     while calls < 10:
         before = version(workflow)

@@ -1,4 +1,4 @@
-"""The cells of the kill matrix: who is killed, when, and where the jobs run."""
+"""The cells of the kill matrix: the victim, the moment, and the backend of the jobs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class Target(StrEnum):
-    """What one blow takes, and nothing beside it."""
+    """The processes or connections that one kill ends."""
 
     MONITOR = "monitor"
     WRAPPER = "wrapper"
@@ -35,7 +35,7 @@ class When(StrEnum):
 
 
 class Backend(StrEnum):
-    """Where the jobs run."""
+    """The backends that run the jobs."""
 
     SHELL = "Shell"
     SLURM = "Slurm"
@@ -44,18 +44,18 @@ class Backend(StrEnum):
 
     @property
     def is_far(self) -> bool:
-        """Whether the jobs run on another machine."""
+        """Return whether the jobs run on another machine."""
         return self in (Backend.SHELL_FAR, Backend.SLURM_FAR)
 
     @property
     def has_queue(self) -> bool:
-        """Whether jobs wait for a scheduler."""
+        """Return whether a scheduler queues the jobs."""
         return self in (Backend.SLURM, Backend.SLURM_FAR)
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One blow."""
+    """A victim, a moment and a backend."""
 
     backend: Backend
     when: When
@@ -66,14 +66,14 @@ class Cell:
 
     @property
     def impossible(self) -> str | None:
-        """Why nobody can strike this blow; None if somebody can."""
+        """Return the reason why this cell is impossible, or None."""
         if not self.backend.has_queue and self.when is When.PENDING:
             return "a shell starts a job at once: none is ever pending"
         return _ABSENT.get(self.target, {}).get(self.when)
 
     @property
     def ends_the_command(self) -> bool:
-        """Whether the blow ends a computation that is not through."""
+        """Return whether the kill ends an unfinished computation."""
         computing = self.when in (When.SUBMITTED, When.RUNNING)
         return computing and self.target in (Target.COMMAND, Target.EVERYTHING)
 
@@ -110,7 +110,7 @@ _FAR_MOMENTS = (When.PENDING, When.RUNNING, When.ENDED)
 
 
 def _cells(backend: Backend) -> tuple[Cell, ...]:
-    """Return the cells of a backend; of the far ones those in which SSH plays a part."""
+    """Return the cells of a backend. A remote backend has only the cells that involve SSH."""
     moments = _FAR_MOMENTS if backend.is_far else tuple(When)
     targets = _FAR if backend.is_far else _NEAR
     return tuple(Cell(backend, when, target) for when in moments for target in targets)
@@ -119,7 +119,7 @@ def _cells(backend: Backend) -> tuple[Cell, ...]:
 EVERY: tuple[Cell, ...] = tuple(cell for backend in Backend for cell in _cells(backend))
 POSSIBLE: tuple[Cell, ...] = tuple(cell for cell in EVERY if cell.impossible is None)
 
-#: Each target and each moment at least once, on one backend or the other.
+#: A selection with each target and each moment at least once, on any backend.
 FEW: tuple[Cell, ...] = (
     Cell(Backend.SHELL, When.BEFORE_UPLOAD, Target.WRAPPER),
     Cell(Backend.SHELL, When.SUBMITTED, Target.TMUX_SERVER),

@@ -1,4 +1,4 @@
-"""A workflow with a home, a tmux server and processes of its own."""
+"""Fixtures: a workflow with a separate home folder, tmux server and processes."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from tests.crash.victims import Victim, find, kill, until_none_is_left
 
 @pytest.fixture
 def workflow(tmp_path: Path) -> Iterator[Workflow]:
-    """Make an empty root; afterwards no process that was started for it may be left."""
+    """Create an empty root, and check afterwards that no process of the workflow is left."""
     root, home = tmp_path / "a root's päth", tmp_path / "home"
     root.mkdir()
     home.mkdir()
-    # The path of a socket is limited to some hundred bytes, which a test's own folder passes.
+    # The path of a socket is limited to about a hundred bytes, which the test folder exceeds.
     sockets = tempfile.mkdtemp(prefix="wfctl-")
     made = Workflow(root, environment(home, sockets))
     try:

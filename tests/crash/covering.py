@@ -1,4 +1,4 @@
-"""Covering arrays: few rows in which every two values of any two factors come together."""
+"""Covering arrays: few rows in which every two values of any two factors occur together."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Pair = tuple[tuple[str, str], tuple[str, str]]
 
 
 def every_pair(factors: Factors) -> list[Pair]:
-    """Return every two values of any two factors, the factors in their order."""
+    """Return every two values of any two factors, with the factors in their order."""
     return [
         ((one, a), (other, b))
         for one, other in combinations(factors, 2)
@@ -20,16 +20,16 @@ def every_pair(factors: Factors) -> list[Pair]:
 
 
 def pairs_of(row: Row) -> list[Pair]:
-    """Return the pairs of values that come together in a row."""
+    """Return the pairs of values that occur together in a row."""
     return list(combinations(row.items(), 2))
 
 
 def covering(factors: Factors, dear: Sequence[str] = ()) -> Iterator[Row]:
-    """Yield rows until each pair was in one; the same rows each time.
+    """Yield the same rows each time, until each pair of values has occurred in a row.
 
-    The pairs of the ``dear`` factors come first: `so_far` says how many rows hold them all.
-    A row begins with a pair that was in none. Every further factor takes the value that comes
-    together with most of what it was not with before, of equals the one that was taken least.
+    The pairs of the ``dear`` factors come first, and `so_far` returns the number of rows that
+    contain all of them. A row starts with an unused pair. Every further factor takes the value that
+    forms the most unused pairs, and among equals the least used value.
     """
     left = dict.fromkeys(sorted(every_pair(factors), key=lambda pair: not _are(dear, pair)))
     taken = {(name, value): 0 for name, values in factors.items() for value in values}
@@ -48,7 +48,7 @@ def covering(factors: Factors, dear: Sequence[str] = ()) -> Iterator[Row]:
 
 
 def so_far(rows: Sequence[Row], dear: Sequence[str]) -> int:
-    """Return after how many rows each pair of the dear factors that is in any has come."""
+    """Return the number of rows after which all pairs of the dear factors have occurred."""
     numbers = {
         pair: number
         for number, row in reversed(list(enumerate(rows, 1)))
@@ -63,5 +63,5 @@ def _are(dear: Sequence[str], pair: Pair) -> bool:
 
 
 def _news(row: Row, item: tuple[str, str], left: Mapping[Pair, None]) -> int:
-    """Return how many pairs that were in no row yet a value would bring into this one."""
+    """Return the number of unused pairs that a value would add to this row."""
     return sum((other, item) in left or (item, other) in left for other in row.items())

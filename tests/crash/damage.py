@@ -1,4 +1,4 @@
-"""Damage to the files of an attempt, as a disk, an editor or a clean-up script does it."""
+"""Damage to the files of an attempt, as a disk, an editor or a clean-up script may cause."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-#: Each file that an attempt has while its result waits, by a pattern below the stage's folder.
+#: Files of an attempt with an uncollected result, as patterns below the stage folder.
 FILES = (
     ".attempts/*/submission.json",
     ".attempts/*/machine.json",
@@ -57,7 +57,7 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
 
 
 def _could_lie(stage: Path, pattern: str) -> Iterator[Path]:
-    """Yield where a file of one name could lie: in the stage's folder, or in each attempt's."""
+    """Yield the possible paths of a file in the stage folder or in each attempt folder."""
     folder, _, name = pattern.rpartition("/")
     if "*" not in name and "?" not in name:
         places = stage.glob(folder) if folder else [stage]
@@ -65,7 +65,7 @@ def _could_lie(stage: Path, pattern: str) -> Iterator[Path]:
 
 
 def strike(stage: Path, pattern: str, damage: str) -> None:
-    """Damage each file of the stage that fits the pattern, or the one that could lie there."""
+    """Damage each file of the stage that matches the pattern, or create a damaged file."""
     found = list(stage.glob(pattern)) or list(_could_lie(stage, pattern))
     assert found, f"no {pattern} in {stage}"
     for path in found:

@@ -1,4 +1,4 @@
-"""Striking a target of the kill matrix, and saying whom the blow hit."""
+"""Kill a target of the kill matrix, and name the processes that were killed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.crash.support import Workflow
 from tests.crash.victims import is_job, kill, processes, suspend
 
 _SESSION = "dpdisp_stage-1_w-crash"
-#: What the command lines of those have in them that are known by that.
+#: For each target that has a unique command line: a part of this line.
 _LINES = {
     Target.ORCHESTRATOR: "-m cli.main run",
     Target.TMUX_SERVER: " tmux ",
@@ -23,7 +23,7 @@ _LINES = {
 
 
 def hit(workflow: Workflow, target: Target, sshd: Sshd | None) -> list[str]:
-    """Kill a target with one blow; return the programs that it hit, which are never none."""
+    """Kill a target, and return the names of the killed programs, which must not be empty."""
     if sshd is not None and target in (Target.CONNECTION, Target.SSHD):
         dropped = sshd.drop()
         assert dropped or target is Target.SSHD, "there was no connection"
@@ -33,7 +33,7 @@ def hit(workflow: Workflow, target: Target, sshd: Sshd | None) -> list[str]:
     everyone = processes(workflow)
     found = _find(workflow, everyone, target)
     assert found, f"no {target} among {everyone}"
-    # A far job has nothing of the round about it but its id.
+    # The only trace of this test run in a remote job is its process id.
     lines = {pid: _line(pid) for pid in found}
     if target is Target.TMUX_SESSION:
         _kill_session(workflow)
@@ -42,7 +42,7 @@ def hit(workflow: Workflow, target: Target, sshd: Sshd | None) -> list[str]:
     else:
         kill(found)
     names = {_name(lines.get(pid) or everyone.get(pid, "")) for pid in found}
-    # What a program runs for a moment is no victim of its own.
+    # A short-lived child of a program is not listed as a separate victim.
     return sorted(names - {"", "sleep"})
 
 
@@ -69,9 +69,9 @@ def _wrapper(workflow: Workflow) -> int:
 
 
 def _shell(workflow: Workflow) -> int:
-    """Return the bash of the job, as it wrote itself down when it claimed its start."""
+    """Return the process id of the job's shell from its start record."""
     found = workflow.root.parent.rglob("job-*.started/record")
-    # The claim is made a second time away from the stage's folder.
+    # Outside the stage folder, a second copy of the start record exists.
     [record] = (path for path in found if ".wfctl" not in path.parts)
     return int(record.read_text().split("\n")[-5])
 
@@ -89,13 +89,13 @@ def _line(pid: int) -> str:
 
 
 def _kill_session(workflow: Workflow) -> None:
-    # The beginning of its name alone: nobody else has a session on this round's server.
+    # The start of the session name is enough, because the tmux server belongs to this test.
     command = ["tmux", "kill-session", "-t", _SESSION]
     subprocess.run(command, env=workflow.environ, check=True, capture_output=True)
 
 
 def _kill_everything(workflow: Workflow) -> list[int]:
-    """Stop everybody first, and look again, so that none starts a child that would be missed."""
+    """Stop all processes repeatedly before the kill, so that no new child process is missed."""
     stopped: set[int] = set()
     while found := set(processes(workflow)) - stopped:
         suspend(found)
@@ -105,7 +105,7 @@ def _kill_everything(workflow: Workflow) -> list[int]:
 
 
 def _name(line: str) -> str:
-    """Return what a person calls a program of this command line."""
+    """Return a readable name for a command line."""
     known = {
         "tmux ": "tmux",
         "-m cli.main": "wfctl",

@@ -1,4 +1,4 @@
-"""When to strike: at narrow windows that are watched for, or after a time."""
+"""Moments at which a test kills processes: observed short windows, or times."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from collections.abc import Callable
 from tests.crash.support import Workflow
 
 Moment = Callable[[Workflow], bool]
-"""Says whether the moment has come."""
+"""Returns whether the moment has come."""
 
-#: Seconds between two looks.
+#: Seconds between two checks.
 _LOOK = 0.001
 
 
 def awaited(moment: Moment, workflow: Workflow, run: subprocess.Popen[str]) -> bool:
-    """Wait for a moment; False if the run ended before it came."""
+    """Wait for a moment; return False if the run ended before."""
     while not moment(workflow):
         if run.poll() is not None:
             return False
@@ -25,7 +25,7 @@ def awaited(moment: Moment, workflow: Workflow, run: subprocess.Popen[str]) -> b
 
 
 def after(seconds: float) -> Moment:
-    """Return the moment so many seconds from now."""
+    """Return a moment that comes after the given number of seconds."""
     end = time.monotonic() + seconds
     return lambda _: time.monotonic() >= end
 
@@ -43,7 +43,7 @@ def _left(pattern: str) -> Moment:
 
 
 def _collected(workflow: Workflow) -> bool:
-    """All is brought back, and the exit code is not yet written."""
+    """Return whether the results are collected and the exit code is not yet written."""
     return _left("job-*.exit")(workflow) and not _left("work/*/")(workflow)
 
 
@@ -55,7 +55,7 @@ def _verifying(workflow: Workflow) -> bool:
     return (workflow.root / "verifying").exists()
 
 
-#: Each is a window of milliseconds; the blow falls at its beginning.
+#: Each window lasts some milliseconds, and the kill happens at its start.
 WINDOWS: dict[str, Moment] = {
     "the attempt is recorded and nothing runs": committed("attempt.started"),
     "the files are uploaded": _left("work/*/stage-1"),

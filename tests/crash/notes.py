@@ -1,4 +1,4 @@
-"""Somebody who writes notes while the workflow runs, and keeps those that were acknowledged."""
+"""A second user who writes notes while the workflow runs, and remembers the acknowledged ones."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from contextlib import contextmanager
 
 from tests.crash.support import Workflow
 
-#: Seconds between two notes: each costs a process.
+#: Seconds between two notes, because each note starts a process.
 _PAUSE = 2.0
 
 
 @contextmanager
 def noting(workflow: Workflow) -> Iterator[list[str]]:
-    """Write notes until the block ends; yields those whose command exited 0."""
+    """Write notes until the block ends, and yield the notes whose command exited with code 0."""
     acknowledged: list[str] = []
     over = threading.Event()
     writer = threading.Thread(target=_write, args=(workflow, acknowledged, over))
@@ -36,7 +36,7 @@ def _write(workflow: Workflow, acknowledged: list[str], over: threading.Event) -
 
 
 def check_notes(workflow: Workflow, acknowledged: list[str]) -> None:
-    """Check that each acknowledged note is in the log and in the file."""
+    """Check that each acknowledged note is in the log and in progress.log."""
     recorded = [event["data"]["text"] for event in workflow.events("note.logged")]
     assert [text for text in acknowledged if text not in recorded] == []
     shown = (workflow.root / "progress.log").read_text()

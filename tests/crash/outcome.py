@@ -1,4 +1,4 @@
-"""What became of a cell of the kill matrix: verdicts, deeds and executions, from the log."""
+"""The outcome of a cell of the kill matrix, read from the log: verdicts, actions, executions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.crash.support import Workflow
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A cell as it was struck and survived; ``verdicts`` are rows with names, in order."""
+    """The outcome of a cell. ``verdicts`` are table rows with names, in order."""
 
     backend: str
     when: str
@@ -28,12 +28,12 @@ class Outcome:
     attempts: int
 
     def to_json(self) -> str:
-        """Return one line."""
+        """Return the outcome as one line of JSON."""
         return json.dumps(asdict(self), ensure_ascii=False)
 
 
 def outcome_of(workflow: Workflow, cell: Cell, hit: list[str], before: int) -> Outcome:
-    """Return what the log and the trace tell; ``before`` is the version before the blow."""
+    """Return the outcome from the log and the trace. ``before`` is the version before the kill."""
     seen = [e for e in workflow.events("attempt.observed") if e["version"] > before]
     return Outcome(
         backend=cell.backend,
@@ -48,24 +48,24 @@ def outcome_of(workflow: Workflow, cell: Cell, hit: list[str], before: int) -> O
 
 
 def version(workflow: Workflow) -> int:
-    """Return the version of the newest event, without starting a process."""
+    """Return the version of the newest event without starting a process."""
     database = f"file:{workflow.root.as_posix()}/.wfctl/events.db?mode=ro"
     with closing(sqlite3.connect(database, uri=True)) as opened:
         return int(opened.execute("SELECT max(version) FROM events").fetchone()[0])
 
 
 def begun(workflow: Workflow) -> list[str]:
-    """Return the attempts whose command began, in order."""
+    """Return the attempts whose command started, in order."""
     return [line.split()[1] for line in workflow.trace() if line.startswith("begin ")]
 
 
 def ended(workflow: Workflow) -> list[str]:
-    """Return the attempts whose command came to its end."""
+    """Return the attempts whose command ended."""
     return [line.split()[1] for line in workflow.trace() if line.startswith("end ")]
 
 
 def check_executions(workflow: Workflow, cell: Cell) -> None:
-    """Check that nothing ran twice, nothing at once, and nothing again that was through."""
+    """Check that no command ran twice, in parallel, or again after it had completed."""
     starts = begun(workflow)
     expected = 2 if cell.ends_the_command else 1
     assert starts == [f"w-crash/stage-1/att-{n:04d}" for n in range(1, expected + 1)]
@@ -74,7 +74,7 @@ def check_executions(workflow: Workflow, cell: Cell) -> None:
 
 
 def check_result(workflow: Workflow) -> None:
-    """Check that no failure was recorded, and the result is in place and right."""
+    """Check that no failure was recorded and that the result is correct."""
     found = workflow.stage("stage-1")
     assert (found["status"], found["retry_count"], found["last_error"]) == ("completed", 0, None)
     assert (workflow.root / "stage-1/out.txt").read_text() == "1\n"
@@ -83,7 +83,7 @@ def check_result(workflow: Workflow) -> None:
 
 
 def check_verdicts(workflow: Workflow) -> None:
-    """Check that each recorded verdict follows again from the evidence recorded with it."""
+    """Check that the recorded evidence of each verdict gives the same verdict again."""
     for event in workflow.events("attempt.observed"):
         told = event["data"]
         found = verdict(Evidence.from_dict(told["evidence"]))

@@ -1,4 +1,4 @@
-"""Solvers that stand below nothing but shells, and the killing of those shells."""
+"""Solvers whose only parents are shells, and functions that kill these shells."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if (outside / "old").exists():
 
 
 def solving(workflow: Workflow, **parameters: Any) -> dict[str, Any]:
-    """Return a stage whose solver stands below shells only, and leaves its name outside."""
+    """Return a stage whose solver has only shells as parents and writes its process id outside."""
     outside = workflow.root.parent
     (outside / "solver.py").write_text(SOLVER)
     command = f'"{sys.executable}" "{outside}/solver.py" "{outside}"'
@@ -38,19 +38,19 @@ def solving(workflow: Workflow, **parameters: Any) -> dict[str, Any]:
 
 
 def solvers(workflow: Workflow) -> list[int]:
-    """Return every solver that ever began, in no order."""
+    """Return the process ids of all solvers that ever started, in no order."""
     found = workflow.root.parent.glob("solver-*")
     return [int(one.name.partition("-")[2]) for one in found]
 
 
 def outlive(workflow: Workflow, last: int = 0) -> int:
-    """Kill every shell above the solver, or the ``last`` alone; return the solver.
+    """Kill all shells above the solver, or only the ``last`` ones, and return the solver.
 
-    The outermost goes first.
+    The outermost shell is killed first.
     """
     until(lambda: solvers(workflow))
     [solver] = solvers(workflow)
-    # Nothing is left above it but what gathers orphans.
+    # Only the process that adopts orphans remains above the solver.
     shells = shells_above(solver)[-last:]
     assert shells
     kill(shells)
@@ -59,15 +59,16 @@ def outlive(workflow: Workflow, last: int = 0) -> int:
 
 
 def shells_above(pid: int) -> list[int]:
-    """Return the shells of the job that a process stands below, the outermost first."""
+    """Return the shells of the job above a process, the outermost first."""
     found: list[int] = []
-    while _is_a_shell(parent := _parent(pid)):
+    while _is_a_shell(parent := parent_process_id(pid)):
         found.insert(0, parent)
         pid = parent
     return found
 
 
-def _parent(pid: int) -> int:
+def parent_process_id(pid: int) -> int:
+    """Return the process id of the parent of a process."""
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()[1])
 
 
@@ -81,12 +82,12 @@ def _is_a_shell(pid: int) -> bool:
 
 
 def noted(workflow: Workflow) -> bool:
-    """Say whether somebody has seen that the command outlived its shells."""
+    """Return whether the monitor has recorded that the command outlived its shells."""
     return any(workflow.attempts("stage-1")[0].glob("job-*.alone"))
 
 
 def through(workflow: Workflow, solver: int) -> None:
-    """Let the solver come to its end."""
+    """Let the solver end."""
     until(lambda: noted(workflow))
     (workflow.root.parent / "go").touch()
     until(lambda: start_ticks(solver) is None)

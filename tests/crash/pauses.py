@@ -1,4 +1,4 @@
-"""Points at which the real programs are stopped, so that a blow hits its moment."""
+"""Pause points at which the real programs stop, so that a kill happens at an exact moment."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.crash import pausing
 from tests.crash.support import Workflow, until
 
-#: Waits like a slow disk before a marker is put in its place.
+#: Simulates a slow disk: waits before it moves a marker file into place.
 _SLOW_MV = """#!/bin/bash
 case ${{!#}} in
 */DPDISP_DONE)
@@ -24,17 +24,17 @@ exec {mv} "$@"
 
 @dataclass(frozen=True)
 class Pauses:
-    """A folder that the programs of a round look into at each point.
+    """A folder that the programs of a test check at each pause point.
 
-    Points of dpdisp: ``upload``, ``record`` (of the submission, before it), ``recorded`` (after
-    it), ``download``, ``cleaned``. Point of the wrapper: ``done``, before it puts DPDISP_DONE in
-    its place.
+    Points of dpdisp: ``upload``, ``record`` (before the submission is recorded), ``recorded``
+    (after it), ``download``, ``cleaned``. Point of the wrapper: ``done``, before it moves
+    DPDISP_DONE into place.
     """
 
     folder: Path
 
     def into(self, workflow: Workflow) -> Workflow:
-        """Return the workflow with programs that stop where they are told to."""
+        """Return the workflow with programs that stop at armed pause points."""
         self.folder.mkdir()
         shutil.copy(pausing.__file__, self.folder / "sitecustomize.py")
         slow = self.folder / "bin" / "mv"
@@ -48,20 +48,20 @@ class Pauses:
         return replace(workflow, environ={**workflow.environ, **paths})
 
     def arm(self, point: str) -> None:
-        """Stop anyone who comes to the point first."""
+        """Stop the first program that reaches the point."""
         (self.folder / f"{point}.armed").touch()
 
     def reached(self, point: str) -> bool:
-        """Say whether somebody stands at the point."""
+        """Return whether a program has stopped at the point."""
         return (self.folder / f"{point}.at").exists()
 
     def release(self) -> None:
-        """Let everybody go on, and stop nobody any more."""
+        """Release all stopped programs, and disarm all points."""
         for armed in self.folder.glob("*.armed"):
             armed.unlink(missing_ok=True)
         for at in self.folder.glob("*.at"):
             at.with_suffix(".go").touch()
 
     def wait(self, point: str) -> None:
-        """Wait until somebody stands at the point."""
+        """Wait until a program has stopped at the point."""
         until(lambda: self.reached(point))

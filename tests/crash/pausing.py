@@ -1,7 +1,7 @@
-"""Stops a real dpdisp at a point of its work, once, until it is let go.
+"""Stops a real dpdisp once at an armed pause point, until it is released.
 
-`Pauses` copies this file under the name ``sitecustomize.py`` into a folder of PYTHONPATH, so every
-Python of the round runs it as it starts; all but ``dpdisp submit`` leave at the first line below.
+`Pauses` copies this file as ``sitecustomize.py`` into a folder of PYTHONPATH, so every Python
+process of the test imports it. Only ``dpdisp submit`` installs the pause points.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _sleep = time.sleep
 
 
 def pause(point: str) -> None:
-    """Wait at a point that is armed; the first who comes disarms it."""
+    """Wait at an armed point. The first program that arrives disarms it."""
     try:
         (FOLDER / f"{point}.armed").rename(FOLDER / f"{point}.at")
     except FileNotFoundError:
@@ -57,7 +57,7 @@ def _has_submitted(submission: Any) -> bool:
 
 
 def install() -> None:
-    """Put the points into DPDispatcher, which otherwise works as it is."""
+    """Add the pause points to DPDispatcher, which otherwise works normally."""
     from dpdispatcher.submission import Submission
 
     Submission.upload_jobs = _before("upload", Submission.upload_jobs, _always)
@@ -65,7 +65,7 @@ def install() -> None:
     Submission.submission_to_json = _after("recorded", _before("record", plain, _has_submitted))
     plain = Submission.try_download_result
     Submission.try_download_result = _before("download", plain, _always)
-    # After trouble it waits a minute before it tries again.
+    # After an error, DPDispatcher waits a minute before it tries again, which is too long here.
     time.sleep = lambda seconds: _sleep(1 if float(seconds) >= 60 else seconds)
     Submission.clean_jobs = _after("cleaned", Submission.clean_jobs)
 

@@ -1,4 +1,4 @@
-"""Workflows whose jobs run on each backend: here, on a scheduler, on another machine."""
+"""Workflows whose jobs run on each backend: locally, on a scheduler, or on another machine."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.crash.support import Workflow
 from tests.crash.victims import Victim, find, is_job, kill, suspend
 from tests.crash.victims import strike as strike_near
 
-#: Below the folder of the round: where jobs work that do not work in their attempt's folder.
+#: Folder of the test in which jobs run that do not run in the folder of their attempt.
 SCRATCH = "work"
 
 
@@ -24,7 +24,7 @@ SCRATCH = "work"
 def placed(
     workflow: Workflow, backend: Backend, request: pytest.FixtureRequest
 ) -> Iterator[tuple[Workflow, Sshd | None]]:
-    """Give the workflow what its jobs need to run on a backend; afterwards none of them is left."""
+    """Prepare a workflow for a backend, and end all of its jobs afterwards."""
     if backend is Backend.SHELL:
         yield workflow, None
         return
@@ -39,9 +39,9 @@ def placed(
 def machine_of(
     workflow: Workflow, backend: Backend, sshd: Sshd | None, *, shared: bool
 ) -> str | None:
-    """Write the machine file of a backend; return its path, None for the shell of this machine.
+    """Write the machine file of a backend and return its path, or None for the local shell.
 
-    ``shared``: jobs work in a folder outside of the root, as they always do on another machine.
+    With ``shared``, jobs run in a folder outside the root, as they always do on a remote machine.
     """
     if backend is Backend.SHELL:
         return None
@@ -57,9 +57,9 @@ def machine_of(
 
 
 def at_work(workflow: Workflow) -> list[int]:
-    """Return the processes of the round's jobs, those on the other machine too.
+    """Return the processes of the test's jobs, including those on the remote machine.
 
-    A job over there has nothing of the round about it but the folder that it works in.
+    The working folder is the only trace of the test in a remote job.
     """
     found = (int(place.name) for place in Path("/proc").iterdir() if place.name.isdigit())
     return [pid for pid in found if is_job(pid) and _is_ours(workflow, pid)]
@@ -71,12 +71,12 @@ def _is_ours(workflow: Workflow, pid: int) -> bool:
         name = Path(f"/proc/{pid}/comm").read_text()
     except (FileNotFoundError, ProcessLookupError):
         return False
-    # What Slurm watches a job with is no part of it.
+    # The process with which Slurm supervises a job is not part of the job.
     return folder.is_relative_to(workflow.root.parent) and "slurmstepd" not in name
 
 
 def strike(workflow: Workflow, victim: Victim) -> None:
-    """Kill the victim in one blow, on every machine."""
+    """Kill the processes of a victim on every machine."""
     if victim is Victim.EVERYTHING:
         suspend(set(find(workflow, victim)))
     if victim in (Victim.EVERYTHING, Victim.JOB):
@@ -86,7 +86,7 @@ def strike(workflow: Workflow, victim: Victim) -> None:
 
 def _strike_jobs(workflow: Workflow) -> None:
     stopped: set[int] = set()
-    # Stopped first, and looked for again, so that none starts a child that would be missed.
+    # Processes are stopped and searched again, so that no new child process is missed.
     while found := set(at_work(workflow)) - stopped:
         suspend(found)
         stopped |= found

@@ -1,4 +1,4 @@
-"""What a failed round leaves, told with its failure: the root itself may be gone by then."""
+"""Add the state of the root to the error of a failed test, because the root may be removed."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from pathlib import Path
 from tests.crash.support import Workflow
 from tests.crash.victims import processes
 
-#: Files of the root that tell what was shown and what was noted of it.
+#: Files of the root that show the recorded state.
 _FILES = ("progress.log", ".wfctl/sync.json", "workflow-state.json", "trace")
-#: Seconds after which the log that people read is read again: was it caught half-way?
+#: Seconds after which progress.log is read again, in case it was read during a write.
 _LATER = 2.0
 
 
 @contextmanager
 def telling(workflow: Workflow) -> Iterator[None]:
-    """Add to whatever fails in the block who is at work, what the files hold and the log."""
+    """If the block fails, add the processes, files and events of the workflow to the error."""
     try:
         yield
     except Exception as error:

@@ -1,4 +1,4 @@
-"""Workflows that are run by the real program, and what they leave behind."""
+"""Workflows that the real program runs, and access to their files and events."""
 
 from __future__ import annotations
 
@@ -19,43 +19,49 @@ from typing import Any
 from tests import forked
 
 SOURCES = Path(__file__).parents[2]
-#: Its name is not one of wfctl's own, which no job is given.
+#: The name differs from wfctl's own variables, because wfctl hides those from jobs.
 MARK = "TEST_ROUND_OF_WFCTL"
-#: Seconds after which a command that has not ended hangs, on a machine that does much beside.
+#: Seconds after which a command counts as hanging, on a busy machine.
 PATIENCE = 200.0
 
 
 def environment(home: Path, sockets: str) -> dict[str, str]:
-    """Return the environment of a round; every process of it can be told by its mark."""
+    """Return the environment of a test, with a mark that identifies its processes.
+
+    The home folder accepts the host keys of the machines that tests start.
+    """
+    settings = home / ".ssh/config"
+    settings.parent.mkdir(mode=0o700, exist_ok=True)
+    settings.write_text("StrictHostKeyChecking accept-new\n")
     inherited = {k: v for k, v in os.environ.items() if k != "TMUX" and not k.startswith("WFCTL_")}
     own = {"HOME": str(home), "TMUX_TMPDIR": sockets, "PYTHONPATH": str(SOURCES)}
     return {**inherited, **own, MARK: uuid.uuid4().hex}
 
 
 def unmarked(text: str) -> str:
-    """Return a text with its attempts named as their number alone."""
+    """Return a text in which attempt names have only their number."""
     return re.sub(r"(att-[0-9]{4})-[0-9a-f]{8}", r"\1", text)
 
 
 @dataclass(frozen=True)
 class Workflow:
-    """A workflow root and the environment that its commands run in."""
+    """A workflow root, and the environment of its commands."""
 
     root: Path
     environ: dict[str, str]
 
     def init(self, *stages: Mapping[str, Any]) -> None:
-        """Make the workflow from its stages."""
+        """Create the workflow from its stages."""
         self.plan(*stages)
         self.succeed("init", "plan.json", "--consent", "trust")
 
     def plan(self, *stages: Mapping[str, Any]) -> None:
-        """Write the plan of a workflow of these stages."""
+        """Write the plan of a workflow with these stages."""
         plan = {"workflow_id": "w-crash", "purpose": "survive", "stages": stages}
         (self.root / "plan.json").write_text(json.dumps(plan))
 
     def start(self, *arguments: str, **environ: str) -> subprocess.Popen[str]:
-        """Start a command; what it says on stderr goes to a file of its own process id."""
+        """Start a command whose stderr is appended to a file next to the root."""
         program = [sys.executable, "-m", "cli.main", *arguments]
         with (self.root.parent / "said").open("a") as said:
             return subprocess.Popen(
@@ -69,23 +75,23 @@ class Workflow:
             )
 
     def call(self, *arguments: str, **environ: str) -> forked.Ended:
-        """Run a command to its end; nobody is to find it among the processes and kill it."""
+        """Run a command to its end, without a process that a test could find and kill."""
         own = {**self.environ, **environ}
         return forked.run(arguments, cwd=self.root, environ=own, timeout=PATIENCE)
 
     def succeed(self, *arguments: str, **environ: str) -> str:
-        """Run a command that must exit 0; return what it printed."""
+        """Run a command, check that it exits with code 0, and return its output."""
         done = self.call(*arguments, **environ)
         assert done.returncode == 0, (arguments, done.returncode, done.stdout, done.stderr)
         return done.stdout
 
     def said(self) -> str:
-        """Return what the commands that were started have said on stderr so far."""
+        """Return the stderr of all started commands so far."""
         path = self.root.parent / "said"
         return path.read_text() if path.exists() else ""
 
     def stage(self, id_: str) -> dict[str, Any]:
-        """Return a stage as the state file shows it."""
+        """Return a stage from the state file."""
         state = json.loads((self.root / "workflow-state.json").read_bytes())
         [found] = [stage for stage in state["stages"] if stage["id"] == id_]
         return dict(found)
@@ -96,14 +102,14 @@ class Workflow:
         return [json.loads(line) for line in printed.splitlines()]
 
     def committed(self, type_: str) -> int:
-        """Return how many events of a type are committed, without starting a process."""
+        """Return the number of committed events of a type without starting a process."""
         database = f"file:{self.root.as_posix()}/.wfctl/events.db?mode=ro"
         with closing(sqlite3.connect(database, uri=True)) as opened:
             query = "SELECT count(*) FROM events WHERE type = ?"
             return int(opened.execute(query, (type_,)).fetchone()[0])
 
     def trace(self) -> list[str]:
-        """Return the attempts whose command was started, a line a start, without their marks."""
+        """Return the started attempts, one line per start, without their marks."""
         path = self.root / "trace"
         return unmarked(path.read_text()).splitlines() if path.exists() else []
 
@@ -113,7 +119,7 @@ class Workflow:
 
 
 def chain(seconds: float = 0.3) -> list[dict[str, Any]]:
-    """Return three stages, each of which adds one to what the one before it wrote."""
+    """Return three stages, each of which adds one to the number from the previous stage."""
     first = stage("stage-1", f"sleep {seconds}; echo 1 > out.txt", verify=_verifying(1))
     second = stage("stage-2", f"sleep {seconds}; {_add('stage-1')}", after="stage-1")
     third = stage(
@@ -123,8 +129,8 @@ def chain(seconds: float = 0.3) -> list[dict[str, Any]]:
 
 
 def stage(id_: str, command: str, after: str | None = None, **parameters: Any) -> dict[str, Any]:
-    """Return a stage whose command leaves a line in the trace before anything else."""
-    # The command runs in stage-N below the attempt's scratch copy below the attempt's folder.
+    """Return a stage whose command first writes a line to the trace."""
+    # The command runs in stage-N below the scratch copy in the folder of the attempt.
     traced = f'echo "$WFCTL_ATTEMPT" >> ../../../../../../trace; {command}'
     return {
         "id": id_,
@@ -145,7 +151,7 @@ def _verifying(value: int) -> str:
 
 
 def until(holds: Callable[[], object], seconds: float = PATIENCE) -> None:
-    """Wait until something holds; fail the test where it never does."""
+    """Wait until a condition is true, and fail the test if it stays false."""
     end = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < end, "what was waited for never came"
@@ -153,13 +159,13 @@ def until(holds: Callable[[], object], seconds: float = PATIENCE) -> None:
 
 
 def is_written(path: Path) -> bool:
-    """Whether a file holds something: a shell makes it first, and writes into it then."""
+    """Return whether a file has content, because a shell creates the file before it writes."""
     return path.exists() and path.stat().st_size > 0
 
 
 @contextmanager
 def ending(process: subprocess.Popen[str]) -> Iterator[subprocess.Popen[str]]:
-    """Leave no zombie and no open pipe of a process, however the block ends."""
+    """Kill the process and close its pipes, however the block ends."""
     try:
         yield process
     finally:

@@ -1,4 +1,4 @@
-"""The table of the kill matrix, as printed after a run and kept in tests/crash/matrix.md."""
+"""The table of the kill matrix, as printed after a run and stored in tests/crash/matrix.md."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ BEGIN, END = "<!-- the kill matrix -->", "<!-- end of the kill matrix -->"
 HEAD = "| moment | victims (and what was hit) | verdicts after the blow | done | executions |"
 _LINE = "|---|---|---|---|---|"
 _ROW = re.compile(r"^\| (?P<when>[^|]+) \| (?P<victims>[^|]+) \| (?P<rest>.*) \|$")
-#: One victim of a row; what was hit stands behind it where it has another name.
+#: A victim in a table row, followed by the killed programs if their name differs.
 _VICTIM = re.compile(r"(?P<target>[^,(]+?)(?: \((?P<hit>[^)]*)\))?(?:, |$)")
 _NOT_STRUCK = "not struck"
 
 Rows = dict[Cell, str]
-"""The columns after the victim of each cell that was struck, as they stand in the table."""
+"""The table columns after the victim, for each cell that was tested."""
 
 
 def rows_of(lines: Iterable[str]) -> Rows:
-    """Return the rows of outcomes, each a line of JSON as `Outcome` writes it."""
+    """Return the rows of outcomes, each of which is a line of JSON from `Outcome`."""
     found = map(json.loads, lines)
     return {_cell(one): _columns(one) for one in found}
 
 
 def rendered(rows: Rows) -> str:
-    """Return the table of all cells; one that was not struck says so."""
+    """Return the table of all cells, including a note at each untested cell."""
     return "\n\n".join(f"### {backend}\n\n{_table(backend, rows)}" for backend in Backend)
 
 
 def kept(page: str) -> Rows:
-    """Return the rows of the cells that the page shows as struck."""
+    """Return the rows of the cells that the page shows as tested."""
     found: Rows = {}
     backend = None
     for line in _section(page).splitlines():
@@ -50,7 +50,7 @@ def kept(page: str) -> Rows:
 
 
 def written(page: str, rows: Rows) -> str:
-    """Return the page with these rows in place of those it had of the same cells."""
+    """Return the page with new rows for these cells."""
     before, _, rest = page.partition(BEGIN)
     after = rest.partition(END)[2]
     return f"{before}{BEGIN}\n\n{rendered({**kept(page), **rows})}\n\n{END}{after}"
@@ -76,7 +76,7 @@ def _table(backend: Backend, rows: Rows) -> str:
 
 
 def _lines(backend: Backend, rows: Rows) -> Iterator[str]:
-    """Yield a row for all victims of a moment that had the same outcome."""
+    """Yield one row for all victims of a moment that had the same outcome."""
     alike: dict[tuple[When, str], list[str]] = {}
     for cell in POSSIBLE:
         if cell.backend is backend:
@@ -88,7 +88,7 @@ def _lines(backend: Backend, rows: Rows) -> Iterator[str]:
 
 
 def _cannot(backend: Backend) -> Iterator[str]:
-    """Yield the cells that cannot be, by their reason."""
+    """Yield the impossible cells, grouped by reason."""
     reasons: dict[str, dict[When, list[str]]] = {}
     for cell in EVERY:
         if cell.backend is backend and cell.impossible:

@@ -1,4 +1,4 @@
-"""A command that ends well before what it started has written its outputs."""
+"""A command that ends before its background process has written the outputs."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from tests.sweeps.support import sweep
 
 pytestmark = pytest.mark.slow
 
-#: Works until it is told to end, and says which process it is.
+#: Writes its process id, and works until it is released.
 WORK = (
     'echo $BASHPID > "{0}/worker.new"; mv "{0}/worker.new" "{0}/worker"; '
     'until [ -e "{0}/go" ]; do sleep 0.05; done; [ -e "{0}/broken" ] || echo 2 >> out.txt'
 )
-#: How it is left at work.
+#: Ways in which the command leaves a background process.
 FORGOTTEN = "({}) & exit 0"
 DETACHED = "setsid bash -c '{}' > /dev/null 2>&1 6<&- 9>&- < /dev/null &"
 HALF = "(exec > out.txt; echo 1; {}) & exit 0"
@@ -43,7 +43,7 @@ Maker = Callable[[Workflow, str], dict[str, Any]]
 
 
 def begin(workflow: Workflow, made: Maker, way: str) -> int:
-    """Dispatch a command that leaves a worker at work; return the worker."""
+    """Dispatch a command that leaves a background worker, and return the worker's process id."""
     outside = workflow.root.parent
     workflow.init(made(workflow, way.format(WORK.format(outside))))
     workflow.succeed("dispatch", "stage-1")
@@ -52,7 +52,7 @@ def begin(workflow: Workflow, made: Maker, way: str) -> int:
 
 
 def observed(workflow: Workflow) -> dict[str, Any]:
-    """Look, and return what was seen."""
+    """Call `rehydrate`, and return the newest observation."""
     workflow.succeed("rehydrate")
     return dict(workflow.events("attempt.observed")[-1]["data"])
 
@@ -69,10 +69,10 @@ def observed(workflow: Workflow) -> dict[str, Any]:
         (of_tasks, HALF),
     ],
 )
-def test_what_still_writes_an_output_is_named_and_waited_for(
+def test_what_still_writes_an_output_is_named_and_awaited(
     workflow: Workflow, made: Maker, way: str
 ) -> None:
-    """The stage runs until the output is whole, and is computed once."""
+    """The stage runs until the output is complete, and the command runs once."""
     worker = begin(workflow, made, way)
     until(lambda: any(workflow.attempts("stage-1")[0].glob("job-*.awaited.*")))
     newest = observed(workflow)
@@ -89,8 +89,10 @@ def test_what_still_writes_an_output_is_named_and_waited_for(
 
 @pytest.mark.few(1)
 @pytest.mark.parametrize("made", [of_one, of_tasks])
-def test_it_is_waited_for_in_vain_where_it_writes_nothing(workflow: Workflow, made: Maker) -> None:
-    """The stage fails for the output that is missing, as without it."""
+def test_stage_fails_if_its_background_process_writes_no_output(
+    workflow: Workflow, made: Maker
+) -> None:
+    """The stage fails because of the missing output, as without a background process."""
     begin(workflow, made, FORGOTTEN)
     (workflow.root.parent / "broken").touch()
     (workflow.root.parent / "go").touch()
@@ -100,25 +102,25 @@ def test_it_is_waited_for_in_vain_where_it_writes_nothing(workflow: Workflow, ma
 
 
 @pytest.mark.parametrize("made", [of_one, of_tasks])
-def test_what_runs_on_with_every_output_in_place_holds_up_nobody(
+def test_background_process_does_not_delay_complete_outputs(
     workflow: Workflow, made: Maker
 ) -> None:
-    """The stage is completed; what is left of a stage of one command is named."""
+    """The stage is completed. For a single command, the verdict names the process."""
     worker = begin(workflow, made, f"echo 1 > out.txt; {FORGOTTEN}")
     workflow.succeed("run")
     assert start_ticks(worker) is not None
     assert workflow.stage("stage-1")["status"] == "completed"
     if made is of_one:
         reasons = [one["data"]["reason"] for one in workflow.events("attempt.observed")]
-        _, named = reasons[-1].split("what it started is still at work: ")
-        assert f"process {worker}" in named.split(", ")  # beside a sleep of its own, perhaps
+        _, named = reasons[-1].split("processes that it started are still running: ")
+        assert f"process {worker}" in named.split(", ")  # possibly next to its own sleep process
     os.kill(worker, signal.SIGKILL)
 
 
 @pytest.mark.few(1)
 @pytest.mark.parametrize("made", [of_one, of_tasks])
-def test_a_cancel_ends_what_is_waited_for(workflow: Workflow, made: Maker) -> None:
-    """A daemon that never writes anything is ended by a person."""
+def test_cancel_ends_an_awaited_background_process(workflow: Workflow, made: Maker) -> None:
+    """A person can end a daemon that never writes an output."""
     worker = begin(workflow, made, DETACHED)
     workflow.succeed("stage", "cancel", "stage-1")
     assert start_ticks(worker) is None
@@ -130,10 +132,10 @@ HELPER = 'sleep 300 & echo $! > "{0}/helper"; echo started >> "{0}/starts"; '
 @pytest.mark.parametrize(
     ("last", "code", "status"), [("echo 1 > out.txt", 0, "completed"), ("(exit 3)", 6, "failed")]
 )
-def test_a_command_that_signals_its_own_group_at_its_end_runs_once(
+def test_command_that_signals_its_own_group_at_its_end_runs_once(
     workflow: Workflow, last: str, code: int, status: str
 ) -> None:
-    """Its exit code before the signal is recorded, although the signal ends its job's shells."""
+    """The exit code is recorded before the signal ends the shells of the job."""
     outside = workflow.root.parent
     command = f"trap 'kill 0' EXIT; {HELPER.format(outside)}{last}"
     workflow.init(of_one(workflow, command))
@@ -145,10 +147,10 @@ def test_a_command_that_signals_its_own_group_at_its_end_runs_once(
     assert status == "completed" or "exit code 3" in found["last_error"]
 
 
-def test_a_command_whose_group_is_signalled_before_its_end_is_computed_again(
+def test_command_whose_group_is_signalled_runs_again(
     workflow: Workflow,
 ) -> None:
-    """Nothing tells who sent the signal, and the file that lies there is not whole."""
+    """The sender of the signal is unknown, and the output is incomplete."""
     outside = workflow.root.parent
     go = f'until [ -e "{outside}/go" ]; do sleep 0.05; done'
     begun = f'echo $BASHPID > "{outside}/pid.$BASHPID"'

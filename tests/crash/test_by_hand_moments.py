@@ -1,4 +1,4 @@
-"""A job that a person launched by hand is computed once, at whatever moment wfctl finds it."""
+"""A job that a person launched manually runs once, at whatever moment wfctl finds it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.reconciler.support import until
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 tmux = tmux_place
 
-#: The command logs its start and its end in the file `trace` of the root.
+#: The command writes its start and its end to the file `trace` of the root.
 _JOB = (
     "echo start >> {root}/trace; while [ ! -e {root}/go ]; do sleep 0.05; done; "
     "echo by hand > a.txt; echo end >> {root}/trace; [ ! -e {root}/fail ] || exit 3"
@@ -29,7 +29,7 @@ _JOB = (
 
 @pytest.fixture
 def place(tmux: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
-    """Make a workflow of one stage whose command waits until it is let go."""
+    """Create a workflow of one stage whose command waits until it is released."""
     command = _JOB.format(root=tmp_path / "w/root")
     monkeypatch.setattr(by_hand, "COMMAND", command)
     found = made(tmp_path / "w", stage(1, command, outputs=OUT))
@@ -38,7 +38,7 @@ def place(tmux: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place
 
 
 def claim(place: Place, status: str) -> None:
-    """Edit the status in the state file, as the protocol says of a launch by hand."""
+    """Edit the status in the state file, as the protocol requires for a manual launch."""
 
     def change(document: dict[str, Any]) -> None:
         document["stages"][0]["status"] = status
@@ -49,13 +49,13 @@ def claim(place: Place, status: str) -> None:
 
 
 def end_session(place: Place) -> None:
-    """Launch a job and end its session; the job computes on."""
+    """Launch a job and kill its session, while the job continues."""
     by_hand.launch(place)
     by_hand.kill_session()
 
 
 def end_job(place: Place, *, failed: bool = False) -> None:
-    """Launch a job that ends in its session, well or not."""
+    """Launch a job that ends within its session, successfully or not."""
     by_hand.launch(place)
     if failed:
         (place.path / "fail").touch()
@@ -64,15 +64,15 @@ def end_job(place: Place, *, failed: bool = False) -> None:
 
 
 def leave_marker(place: Place) -> None:
-    """Launch a job next to the marker of an earlier one, and end its session."""
+    """Launch a job next to the marker of an earlier job, and kill its session."""
     end_session(place)
     for name, text in (("DPDISP_EXIT_CODE", "3\n"), ("DPDISP_DONE", "")):
         (place.path / "stage-1" / name).write_text(text)
         os.utime(place.path / "stage-1" / name, (0, 0))
 
 
-#: Moment → what lies there, the status that the state file claims, and what becomes of the stage.
-#: A submission that nobody launched and that is not as defined is held for a person.
+#: Moment → its preparation, the status in the state file, and the outcome of the stage.
+#: A submission that nobody launched and that differs from the definition is held for a person.
 MOMENTS = {
     "planned": (by_hand.prepare, "ready", "held"),
     "preparing": (by_hand.prepare, "preparing", "held"),
@@ -96,7 +96,7 @@ def check_never_doubled(place: Place, count: int) -> None:
 
 
 def go_on(place: Place) -> None:
-    """Do what the answer of `run` names: take the submission away, or retry the stage."""
+    """Follow the suggestion of `run`: remove the submission, or retry the stage."""
     (place.path / "fail").unlink(missing_ok=True)
     (place.path / "stage-1/submission.json").unlink()
     if place.done("show", "stage-1")["status"] == "failed":
@@ -107,10 +107,10 @@ def go_on(place: Place) -> None:
 @pytest.mark.parametrize("claimed", [False, True], ids=["unsaid", "claimed"])
 @pytest.mark.parametrize("imported", [False, True], ids=["own", "imported"])
 @pytest.mark.parametrize("moment", MOMENTS)
-def test_a_job_launched_by_hand_is_computed_once_in_each_of_its_moments(
+def test_manually_launched_job_runs_once_at_every_moment(
     place: Place, moment: str, imported: bool, claimed: bool
 ) -> None:
-    """`reconcile` finds it while it computes, `run` ends it; a retry starts after its end."""
+    """`reconcile` finds the running job, `run` completes it, and a retry starts after its end."""
     make, status, outcome = MOMENTS[moment]
     make(place)
     if claimed or imported:
@@ -121,7 +121,7 @@ def test_a_job_launched_by_hand_is_computed_once_in_each_of_its_moments(
     elif claimed:
         place.json("drift", "adopt")
     place.done("reconcile")
-    # DPDispatcher itself starts a failed job again, within its session.
+    # DPDispatcher itself restarts a failed job within its session.
     starts = 0 if outcome == "held" else lives(place).count("start")
     (place.path / "go").touch()
     answer = place.json("run")
@@ -134,8 +134,8 @@ def test_a_job_launched_by_hand_is_computed_once_in_each_of_its_moments(
 
 
 @pytest.mark.parametrize("moment", ["running", "session dead", "stale marker"])
-def test_a_retry_never_starts_next_to_a_job_launched_by_hand(place: Place, moment: str) -> None:
-    """A person calls it failed while it computes; the retry waits for its end."""
+def test_retry_waits_for_a_manually_launched_job(place: Place, moment: str) -> None:
+    """A person marks the running job as failed, and the retry waits for the end of the job."""
     MOMENTS[moment][0](place)
     place.done("reconcile")
     place.done("stage", "fail", "stage-1", "--error", "I gave it up")

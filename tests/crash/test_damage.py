@@ -1,4 +1,4 @@
-"""One damaged file of one attempt: what the log holds is written anew, and all else goes on."""
+"""One damaged file of an attempt: wfctl restores it from the log, and all stages complete."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.rounds import first, rounds
 
 pytestmark = pytest.mark.slow
 
-#: What was seen on real machines, and what makes readers wait.
+#: Damage that occurred on real machines, and damage that blocks readers.
 SEEN = [
     (FILES[0], "half"),
     (FILES[0], "gone"),
@@ -43,12 +43,12 @@ EVERY = list(product(FILES, DAMAGES))
 
 
 def plan(stages: int) -> list[dict[str, Any]]:
-    """Return stages that compute until they are let go, each told by what it writes."""
+    """Return stages that run until they are released, each with its own output."""
     return [one(f"stage-{number}") for number in range(1, stages + 1)]
 
 
 def one(id_: str) -> dict[str, Any]:
-    """Return a stage that leaves a line outside of its attempt before it computes."""
+    """Return a stage that writes a line outside its attempt before it computes."""
     up = "../../../../../.."
     command = f'echo "{id_}" >> {up}/trace; until [ -e {up}/go ]; do sleep 0.05; done'
     return {
@@ -60,7 +60,7 @@ def one(id_: str) -> dict[str, Any]:
 
 
 def left_behind(workflow: Workflow, stages: int) -> None:
-    """Launch every stage, kill the monitors, and let the jobs end with nobody there."""
+    """Launch every stage, kill the monitors, and let the jobs end without a monitor."""
     workflow.init(*plan(stages))
     for number in range(1, stages + 1):
         workflow.succeed("dispatch", f"stage-{number}")
@@ -71,7 +71,7 @@ def left_behind(workflow: Workflow, stages: int) -> None:
 
 
 def check_all_collected(workflow: Workflow) -> None:
-    """No command ends in 1, each command ran once, and each result is in its place."""
+    """Check that no command exits with code 1, that each job ran once, and that results exist."""
     for command in ("rehydrate", "reconcile", "run", "status", "rehydrate", "run"):
         done = workflow.call(command)
         assert done.returncode in (0, 5), (command, done.returncode, done.stdout, done.stderr)
@@ -83,24 +83,23 @@ def check_all_collected(workflow: Workflow) -> None:
 
 
 def damaged(workflow: Workflow, cases: list[tuple[str, str]]) -> None:
-    """Damage one file of each stage in its own way."""
+    """Damage one file of each stage in a different way."""
     left_behind(workflow, len(cases))
     for number, (pattern, damage) in enumerate(cases, 1):
         strike(workflow.root / f"stage-{number}", pattern, damage)
 
 
 @pytest.mark.long
-def test_a_result_is_collected_whatever_file_of_its_attempt_is_damaged(workflow: Workflow) -> None:
-    """The damages that were seen, one for each stage of one workflow."""
+def test_a_result_is_collected_although_a_file_is_damaged(workflow: Workflow) -> None:
+    """Each stage of the workflow has one of the damages that occurred on real machines."""
     damaged(workflow, SEEN)
     check_all_collected(workflow)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("is_watched", first([False, True]))
-def test_a_submission_that_was_edited_is_never_submitted(
-    workflow: Workflow, is_watched: bool
-) -> None:
-    """One attempt runs the command that the log names, whatever its file says meanwhile."""
+def test_edited_submission_is_not_submitted(workflow: Workflow, is_watched: bool) -> None:
+    """The attempt runs the command from the log, whatever its submission file says."""
     workflow.init(one("stage-1"))
     workflow.succeed("dispatch", "stage-1")
     until(workflow.trace)
@@ -114,12 +113,13 @@ def test_a_submission_that_was_edited_is_never_submitted(
         assert "FORGED" in next(path.parent.glob("stale/submission.json*")).read_text()
 
 
+@pytest.mark.long
 def test_an_output_counts_whatever_the_clock_says(workflow: Workflow) -> None:
-    """The clock was set back after the launch: what lies in its place was not there before."""
+    """The launch recorded that the output did not exist, so its time does not matter."""
     left_behind(workflow, 1)
     workflow.succeed("wait", "stage-1")
     [launch] = workflow.root.glob("stage-1/.attempts/*/launch.json")
-    # Nobody can set a time of change: the launch is made younger than its output instead.
+    # The change time of a file cannot be set, so the launch file becomes newer than its output.
     os.utime(launch)
     told = json.loads(launch.read_text())["places"]
     assert told == {"stage-1/out.txt": None}
@@ -128,17 +128,18 @@ def test_an_output_counts_whatever_the_clock_says(workflow: Workflow) -> None:
 
 
 @pytest.mark.parametrize("cases", rounds([EVERY[n::15] for n in range(15)], few=3))
-def test_any_file_in_any_way(workflow: Workflow, cases: list[tuple[str, str]]) -> None:
-    """Each file of an attempt, each damage."""
+def test_any_file_with_any_damage_is_recovered(
+    workflow: Workflow, cases: list[tuple[str, str]]
+) -> None:
+    """The test combines each file of an attempt with each damage."""
     damaged(workflow, cases)
     check_all_collected(workflow)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("how", first(["loop", "file"]))
-def test_a_folder_of_attempts_that_cannot_be_read_is_a_finding_of_its_stage(
-    workflow: Workflow, how: str
-) -> None:
-    """Nothing is concluded from what cannot be seen, and every other stage goes on."""
+def test_a_folder_of_attempts_that_is_unreadable_is_reported(workflow: Workflow, how: str) -> None:
+    """wfctl draws no conclusion from a folder that it cannot read, and other stages continue."""
     workflow.init(one("stage-1"), {**one("stage-2"), "parameters": {"command": "echo 2 > out.txt"}})
     workflow.succeed("dispatch", "stage-1")
     until(workflow.trace)
@@ -164,22 +165,22 @@ def test_a_folder_of_attempts_that_cannot_be_read_is_a_finding_of_its_stage(
 
 @pytest.fixture
 def on_another_disk(tmp_path: Path) -> Iterator[Path]:
-    """Make a folder on another file system than that of the root."""
+    """Create a folder on a file system other than that of the root."""
     places = [place for place in (Path("/dev/shm"), Path("/var/tmp")) if place.is_dir()]
     others = [place for place in places if place.stat().st_dev != tmp_path.stat().st_dev]
     need(bool(others), "a second file system, of /dev/shm and /var/tmp")
     with TemporaryDirectory(dir=others[0]) as folder:
-        # A process that works below a folder of this name is known as a job's.
+        # wfctl recognizes a process as a job if it runs below a folder with this name.
         work = Path(folder) / "work"
         work.mkdir()
         yield work
 
 
 @pytest.mark.long
-def test_a_result_on_another_file_system_is_brought_back_without_a_monitor(
+def test_a_result_on_another_file_system_is_collected_without_a_monitor(
     workflow: Workflow, on_another_disk: Path
 ) -> None:
-    """Scratch is often a disk of its own, from which nothing can be renamed into the root."""
+    """Scratch is often on a separate disk, from which no file can be renamed into the root."""
     context = {"batch_type": "Shell", "context_type": "LocalContext"}
     path = write_machine(workflow, {**context, "remote_root": str(on_another_disk)})
     begin(workflow, "old", machine=path, waits=True)

@@ -1,4 +1,4 @@
-"""A job has the environment of its caller, not of anyone who started the tmux server."""
+"""A job has the environment of its caller, not that of the tmux server."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.programs import path_without
 pytestmark = pytest.mark.slow
 
 SAY = "FOO=$FOO OPT=$PYTHONOPTIMIZE"
-#: From the scratch copy of a job, the root.
+#: Relative path from the scratch copy of a job to the root.
 ROOT = "../../../../../.."
 CLIENT, OTHER = {"FOO": "client"}, {"FOO": "other", "PYTHONOPTIMIZE": "2"}
 EXPECTED = "FOO=client OPT="
@@ -28,22 +28,22 @@ EXPECTED = "FOO=client OPT="
 
 @pytest.fixture
 def old_server(workflow: Workflow) -> Iterator[Workflow]:
-    """Start a tmux server whose environment is another one, as weeks ago."""
+    """Start a tmux server with another environment, as if it had been started weeks ago."""
     need_programs("tmux")
     environ = {**workflow.environ, "FOO": "server", "PYTHONOPTIMIZE": "1"}
     subprocess.run(["tmux", "new-session", "-d", "sleep", "600"], env=environ, check=True)
     yield workflow
     ended = subprocess.run(["tmux", "kill-server"], env=environ, capture_output=True, check=False)
-    assert ended.returncode in (0, 1)  # it may have been struck
+    assert ended.returncode in (0, 1)  # a test may have killed the server
 
 
 def single() -> dict[str, Any]:
-    """Return a stage whose job and check say what they see."""
+    """Return a stage whose job and check print their environment."""
     return stage("stage-1", f'echo "{SAY}" > out.txt', verify=f'echo "{SAY}" > check.txt')
 
 
 def sweep(root: Path) -> dict[str, Any]:
-    """Return a sweep whose task, and the check of it, say what they see."""
+    """Return a sweep whose task and task check print their environment."""
     made = stage("stage-1", "", map={"grid": {"T": [1]}}, task_outputs=["out.txt"])
     at = shlex.quote(str(root))
     own = {
@@ -55,14 +55,14 @@ def sweep(root: Path) -> dict[str, Any]:
 
 
 def said(workflow: Workflow) -> dict[str, str]:
-    """Return what a job and the checks have said."""
+    """Return the output of the job and its checks."""
     names = ["check.txt", "task.txt", "task-check.txt", "stage-1/out.txt"]
     paths = [workflow.root / name for name in names]
     return {path.name: path.read_text().strip() for path in paths if path.exists()}
 
 
 def environment_of(workflow: Workflow) -> Path:
-    """Return where the environment of the only attempt is kept."""
+    """Return the path of the stored environment of the only attempt."""
     [folder] = workflow.attempts("stage-1")
     return folder / "environment"
 
@@ -70,10 +70,10 @@ def environment_of(workflow: Workflow) -> Path:
 @pytest.mark.few(2)
 @pytest.mark.parametrize("way", ["tmux", "setsid", "sync"])
 @pytest.mark.parametrize("kind", ["single", "sweep"])
-def test_a_job_and_its_checks_have_the_environment_of_the_caller(
+def test_job_and_its_checks_have_the_environment_of_the_caller(
     old_server: Workflow, tmp_path: Path, way: str, kind: str
 ) -> None:
-    """However it is launched: command, task, `task_verify` and `verify` see the same."""
+    """Command, task, `task_verify` and `verify` see the same environment in every launch mode."""
     workflow = old_server
     workflow.init(single() if kind == "single" else sweep(workflow.root))
     path = path_without("tmux", tmp_path / "bin") if way == "setsid" else os.environ["PATH"]
@@ -86,12 +86,12 @@ def test_a_job_and_its_checks_have_the_environment_of_the_caller(
     assert workflow.events("attempt.started")[0]["data"]["mode"] == way
 
 
-@pytest.mark.few(1)
+@pytest.mark.long
 @pytest.mark.parametrize("server", [True, False])
-def test_an_attempt_keeps_its_environment_over_a_recovery(
+def test_an_attempt_keeps_its_environment_after_a_recovery(
     old_server: Workflow, server: bool
 ) -> None:
-    """A monitor is started again from another shell, and from a server that is new then."""
+    """The monitor is restarted from another shell, with an old or a new tmux server."""
     workflow, one = old_server, single()
     wait = f"touch {ROOT}/began; until [ -e {ROOT}/go ]; do sleep 0.05; done; "
     one["parameters"]["command"] = wait + one["parameters"]["command"]
@@ -110,10 +110,36 @@ def test_an_attempt_keeps_its_environment_over_a_recovery(
     assert said(workflow) == {"check.txt": EXPECTED, "out.txt": EXPECTED}
 
 
-def test_the_environment_is_for_its_owner_alone_and_the_log_holds_no_secret(
+@pytest.mark.long
+def test_variable_named_like_a_password_is_not_stored(
     old_server: Workflow,
 ) -> None:
-    """Names and a digest, and values of those variables that hold no secret."""
+    """The word may be anywhere in the name, and names with a similar word keep their values."""
+    workflow = old_server
+    names = ["PGPASSWORD", "MYSQL_PWD", "SSHPASS", "GITHUB_PAT", "SECRETKEY", "AUTHORIZATION"]
+    names += ["DOCKER_AUTH_CONFIG", "MYAPP_PASSWORD1", "COOKIE", "GITHUB_TOKEN2", "JIRA_APITOKEN"]
+    names += ["SLACK_WEBHOOK_URL", "SENTRY_DSN", "STORAGE_CONNECTION_STRING", "MY_CREDS", "OTP"]
+    names += ["PRIVATE_PEM", "SEED_PHRASE", "CARD_PIN", "SAS"]
+    shown = ["GIT_AUTHOR_NAME", "TOKENIZERS_PARALLELISM", "MY_PATH", "I_MPI_PIN", "OPTIONS"]
+    values = {
+        "STORE": "Endpoint=a;AccountKey=hush",
+        "SIGNED": "https://a.example/b?sv=1&sig=hush",
+        "CURL_OPTS": "-H 'Authorization: Bearer hush'",
+        "HOST_FILE": "-----BEGIN KEY hush",
+    }
+    workflow.init(single())
+    given = dict.fromkeys(names, "hush") | dict.fromkeys(shown, "shown") | values
+    workflow.succeed("run", **given)
+    kept = environment_of(workflow).read_text().split("\0")
+    assert not [one for one in kept if "hush" in one]
+    assert {*names, *values} <= {*kept}
+    assert {f"{name}=shown" for name in shown} <= {*kept}
+
+
+def test_stored_environment_is_private_and_contains_no_secret(
+    old_server: Workflow,
+) -> None:
+    """The log has names, a digest, and only values without secrets."""
     workflow = old_server
     workflow.init(single())
     workflow.succeed("run", API_TOKEN="hush-hush", OMP_NUM_THREADS="4", SSH_AUTH_SOCK="/tmp/x")
@@ -130,8 +156,8 @@ def test_the_environment_is_for_its_owner_alone_and_the_log_holds_no_secret(
 
 
 @pytest.mark.long
-def test_what_differs_between_two_attempts_is_told(old_server: Workflow) -> None:
-    """By `show` in a line, by `compare` in a row; a name alone where the value may be secret."""
+def test_environment_difference_between_attempts_is_shown(old_server: Workflow) -> None:
+    """`show` and `compare` list the differences, without a value that may be secret."""
     workflow, one = old_server, single()
     one["parameters"]["command"] += '; [ "$PYTHONOPTIMIZE" ]'
     workflow.init(one)
@@ -153,8 +179,8 @@ def test_what_differs_between_two_attempts_is_told(old_server: Workflow) -> None
 
 
 @pytest.mark.long
-def test_a_value_that_the_log_does_not_hold_is_told_as_another(old_server: Workflow) -> None:
-    """The digest says that something differs, and two equal environments say nothing."""
+def test_difference_of_an_unrecorded_value_is_reported(old_server: Workflow) -> None:
+    """The digest shows that a value differs, and equal environments cause no message."""
     workflow, one = old_server, single()
     one["parameters"]["command"] = 'test "$FOO" = 3 || exit 1; ' + one["parameters"]["command"]
     workflow.init(one)
@@ -166,15 +192,25 @@ def test_a_value_that_the_log_does_not_hold_is_told_as_another(old_server: Workf
     assert "environment: a variable has another value than in att-0002" in shown
 
 
-@pytest.mark.few(1)
+#: Variables with a secret, because of their name or a URL with a password, as `{}`.
+SECRETS = {
+    "API_TOKEN": "{}",
+    "SLURM_JWT": "{}",
+    "http_proxy": "http://ada:{}@proxy:8080",
+    "PIP_INDEX_URL": "https://{}@host/simple",
+}
+
+
+@pytest.mark.few(2)
 @pytest.mark.parametrize("session", ["tmux", "setsid"])
-def test_a_secret_reaches_a_job_past_the_disk(
-    old_server: Workflow, tmp_path: Path, session: str
+@pytest.mark.parametrize("name", SECRETS)
+def test_secret_reaches_a_job_without_being_stored(
+    old_server: Workflow, tmp_path: Path, name: str, session: str
 ) -> None:
-    """Its value comes from the call itself, also where a tmux server of before has none."""
-    workflow = old_server
-    workflow.init(stage("stage-1", 'echo "${#API_TOKEN}" > out.txt'))
+    """The calling process passes the value, even if an old tmux server does not have it."""
+    workflow, value = old_server, SECRETS[name].format("hush-hush")
+    workflow.init(stage("stage-1", f'echo "${{#{name}}}" > out.txt'))
     own = {"PATH": path_without("tmux", tmp_path / "bin")} if session == "setsid" else {}
-    workflow.succeed("run", API_TOKEN="hush-hush", **own)
-    assert said(workflow) == {"out.txt": "9"}
+    workflow.succeed("run", **{name: value}, **own)
+    assert said(workflow) == {"out.txt": str(len(value))}
     assert b"hush" not in environment_of(workflow).read_bytes()

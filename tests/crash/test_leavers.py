@@ -1,4 +1,4 @@
-"""What a command leaves behind outside of its folder, and a monitor that does nothing."""
+"""Processes that a command leaves outside its folder, and a stopped monitor."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Path("out.txt").write_text("1\\n")
 
 
 def dispatched(workflow: Workflow, **environ: str) -> tuple[int, int]:
-    """Launch a driver whose solver works elsewhere with no file open; return both processes."""
+    """Launch a driver whose solver runs elsewhere without open files; return both process ids."""
     outside = workflow.root.parent
     (outside / "driver.py").write_text(DRIVER)
     words = f'exec "{sys.executable}" "{outside}/driver.py" "{outside}"'
@@ -43,7 +43,7 @@ def dispatched(workflow: Workflow, **environ: str) -> tuple[int, int]:
 
 
 def driver(workflow: Workflow, number: int) -> tuple[int, int]:
-    """Return the newest driver and its solver, once there have been so many."""
+    """Wait until the given number of drivers exist, and return the newest driver and its solver."""
     found: list[Path] = []
 
     def are_there() -> bool:
@@ -55,10 +55,11 @@ def driver(workflow: Workflow, number: int) -> tuple[int, int]:
     return int(newest.name.partition("-")[2]), int(newest.read_text())
 
 
-def test_a_solver_that_left_its_driver_is_ended_before_another_one_begins(
+@pytest.mark.long
+def test_a_solver_without_its_driver_is_ended_before_a_new_attempt(
     workflow: Workflow,
 ) -> None:
-    """The driver was killed for its memory: the stage computes once more, and alone."""
+    """After the driver was killed, the stage runs again, without a second solver."""
     first, solver = dispatched(workflow)
     kill([first])
     strike(workflow, Victim.TMUX_SERVER)
@@ -70,12 +71,12 @@ def test_a_solver_that_left_its_driver_is_ended_before_another_one_begins(
 
 
 def drivers(workflow: Workflow) -> list[Path]:
-    """Return what each driver left of itself."""
+    """Return the record file of each driver."""
     return list(workflow.root.parent.glob("driver-*"))
 
 
-def test_a_cancel_ends_a_solver_that_left_its_driver(workflow: Workflow) -> None:
-    """It is among what was ended."""
+def test_cancel_ends_an_orphaned_solver(workflow: Workflow) -> None:
+    """The event lists the ended solver."""
     _, solver = dispatched(workflow)
     workflow.succeed("stage", "cancel", "stage-1")
     assert start_ticks(solver) is None
@@ -84,8 +85,8 @@ def test_a_cancel_ends_a_solver_that_left_its_driver(workflow: Workflow) -> None
 
 
 @pytest.mark.long
-def test_a_retry_ends_what_a_failed_driver_left(workflow: Workflow) -> None:
-    """It failed by its own exit code, and its solver computed on."""
+def test_retry_ends_the_solver_of_a_failed_driver(workflow: Workflow) -> None:
+    """The driver failed with its own exit code, while its solver continued."""
     first, solver = dispatched(workflow)
     os.kill(first, signal.SIGTERM)
     until(lambda: workflow.call("rehydrate").returncode == 0 and is_failed(workflow))
@@ -96,13 +97,13 @@ def test_a_retry_ends_what_a_failed_driver_left(workflow: Workflow) -> None:
 
 
 def is_failed(workflow: Workflow) -> bool:
-    """Say whether the stage has failed."""
+    """Return whether the stage has failed."""
     return bool(workflow.stage("stage-1")["status"] == "failed")
 
 
-def test_a_monitor_that_was_told_to_stop_is_told_of(workflow: Workflow) -> None:
-    """It holds its lock and collects nothing; once it goes on all is well."""
-    # tmux lets what it runs go on at once: this monitor is not its own.
+def test_suspended_monitor_is_reported(workflow: Workflow) -> None:
+    """The monitor holds its lock but collects nothing. After SIGCONT the stage completes."""
+    # tmux resumes its own processes immediately, so this monitor runs without tmux.
     refusing = workflow.root.parent / "bin"
     refusing.mkdir()
     (refusing / "tmux").write_text("#!/bin/sh\nexit 1\n")

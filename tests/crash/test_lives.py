@@ -1,6 +1,6 @@
-"""Workflows of one id: an earlier life in the same place, and copies that share a folder for jobs.
+"""Workflows with the same id: an earlier workflow in the same folder, and copies of a root.
 
-What is judged is the truth outside of every root: which commands began, and what they wrote.
+The tests check facts outside every root: the commands that started, and their outputs.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ def begin(
     machine: str | None = None,
     tasks: int = 0,
 ) -> None:
-    """Make a workflow of one stage that writes the content of its input, and count its starts.
+    """Create a workflow of one stage that copies its input and records each start.
 
-    ``shared``: its jobs work in a folder outside of the root; ``waits``: until they are let go;
-    ``machine``: the file of the machine that they run on instead of this machine's shell;
-    ``tasks``: it is a sweep of so many, each of which does that, all at once.
+    With ``shared``, jobs run in a folder outside the root. With ``waits``, they wait until they are
+    released. ``machine`` is the machine file of the jobs instead of the local shell. ``tasks`` is
+    the number of parallel tasks of a sweep.
     """
     workflow.root.mkdir(exist_ok=True)
     (workflow.root / "in.txt").write_text(f"{word}\n")
@@ -78,13 +78,13 @@ def _profile(outside: Path, machine: str | None, *, shared: bool) -> dict[str, A
 
 
 def begun(workflow: Workflow) -> list[str]:
-    """Return what began: attempt without its mark, and its input."""
+    """Return the started attempts without their marks, each with its input."""
     path = workflow.root.parent / "begun"
     return unmarked(path.read_text()).splitlines() if path.exists() else []
 
 
 def orphaned(workflow: Workflow) -> None:
-    """Launch the stage and kill anyone who watches it."""
+    """Launch the stage, and kill its monitor and orchestrator."""
     before = len(begun(workflow))
     workflow.succeed("dispatch", "stage-1")
     until(lambda: len(begun(workflow)) > before)
@@ -92,19 +92,19 @@ def orphaned(workflow: Workflow) -> None:
 
 
 def left_uncollected(workflow: Workflow) -> None:
-    """Let an orphaned job end, with nobody there to collect its result."""
+    """Let an orphaned job end without a monitor that collects its result."""
     orphaned(workflow)
     let_go(workflow)
     until(lambda: not at_work(workflow))
 
 
 def let_go(workflow: Workflow) -> None:
-    """Let the jobs that wait end."""
+    """Let the waiting jobs end."""
     (workflow.root.parent / "go").touch()
 
 
 def begin_anew(workflow: Workflow, what: str) -> None:
-    """Take away the root, or what tells that it is one and the files beside it."""
+    """Remove the root, or only its log and generated files."""
     if what == "root":
         shutil.rmtree(workflow.root)
         return
@@ -113,15 +113,15 @@ def begin_anew(workflow: Workflow, what: str) -> None:
         (workflow.root / name).unlink()
 
 
-@pytest.mark.few(1)
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("what", "shared"),
     first([("root", True), ("log", False), ("root", False), ("log", True)], 2),
 )
-def test_the_result_of_an_earlier_life_is_never_taken(
+def test_the_result_of_an_earlier_workflow_is_not_used(
     workflow: Workflow, what: str, shared: bool
 ) -> None:
-    """Begun anew with another input it computes from that input."""
+    """The new workflow has another input and computes its own result."""
     begin(workflow, "old", shared=shared, waits=True)
     left_uncollected(workflow)
     begin_anew(workflow, what)
@@ -132,8 +132,9 @@ def test_the_result_of_an_earlier_life_is_never_taken(
     assert workflow.stage("stage-1")["status"] == "completed"
 
 
-def test_nothing_is_started_beside_a_job_of_an_earlier_life(workflow: Workflow) -> None:
-    """It is named with its processes, and once it has ended its result is told of and left."""
+@pytest.mark.long
+def test_dispatch_next_to_a_job_of_an_earlier_workflow_is_refused(workflow: Workflow) -> None:
+    """The error names the processes of the job. After the job ends, its result is not used."""
     begin(workflow, "old", waits=True)
     orphaned(workflow)
     begin_anew(workflow, "log")
@@ -152,7 +153,7 @@ def test_nothing_is_started_beside_a_job_of_an_earlier_life(workflow: Workflow) 
 
 @pytest.mark.long
 def test_a_copy_shares_no_folder_with_its_original(workflow: Workflow) -> None:
-    """Each computes its own result, and a cancel in the copy leaves the original's job alone."""
+    """Each root computes its own result, and a cancel in the copy does not affect the original."""
     begin(workflow, "original", shared=True, waits=True)
     copy = replace(workflow, root=workflow.root.with_name("copy"))
     shutil.copytree(workflow.root, copy.root)
@@ -172,8 +173,8 @@ def test_a_copy_shares_no_folder_with_its_original(workflow: Workflow) -> None:
 
 
 @pytest.mark.long
-def test_a_copy_says_that_it_is_one_and_how_to_compute_in_it(workflow: Workflow) -> None:
-    """Its original's attempt is left alone, and the way that is named leads on."""
+def test_a_copy_says_how_to_run_its_stages(workflow: Workflow) -> None:
+    """The attempt of the original is not touched, and the suggested commands work."""
     begin(workflow, "original", waits=True)
     orphaned(workflow)
     copy = replace(workflow, root=workflow.root.with_name("copy"))
@@ -203,7 +204,7 @@ def backed_up(workflow: Workflow) -> Path:
 
 
 def roll_back(workflow: Workflow, kept: Path, *, whole: bool = False) -> None:
-    """Replace the log by an older copy; with ``whole``, all newer files of ``.wfctl`` are gone."""
+    """Replace the log with an older copy. With ``whole``, also remove newer files of ``.wfctl``."""
     for path in workflow.root.glob(".wfctl/events.db*"):
         path.unlink()
     if whole:
@@ -215,15 +216,15 @@ def roll_back(workflow: Workflow, kept: Path, *, whole: bool = False) -> None:
     workflow.succeed("replay", "--rebuild")
 
 
-@pytest.mark.few(2)
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("command", "collected", "whole"),
     [("rehydrate", True, True), ("dispatch", False, False), ("run", True, False)],
 )
-def test_a_finished_attempt_that_the_log_lost_is_taken_up(
+def test_finished_attempt_missing_in_the_log_is_recorded_again(
     workflow: Workflow, command: str, collected: bool, whole: bool
 ) -> None:
-    """Its results are recorded, and its command does not run a second time."""
+    """The results are recorded, and the command does not run a second time."""
     begin(workflow, "own", waits=True)
     kept = backed_up(workflow)
     left_uncollected(workflow)
@@ -231,19 +232,20 @@ def test_a_finished_attempt_that_the_log_lost_is_taken_up(
         workflow.succeed("run")
     roll_back(workflow, kept, whole=whole)
     said = workflow.call(command, *(["stage-1"] if command == "dispatch" else []))
-    assert "nothing is computed again" in said.stderr
+    assert "computes nothing again" in said.stderr
     workflow.succeed("run")
     assert workflow.stage("stage-1")["status"] == "completed"
     assert begun(workflow) == ["w-lives/stage-1/att-0001 own"]
     assert (workflow.root / "stage-1/out.txt").read_text() == "own\n"
-    workflow.succeed("replay", "--check")
+    # The only finding is the restored log, which no person has accepted yet.
+    found = json.loads(workflow.call("-o", "json", "replay", "--check").stdout)["data"]["findings"]
+    assert {one["kind"] for one in found} == {"anchor"}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("changed", ["in.txt", "stage-1/out.txt"])
-def test_a_finished_attempt_is_not_taken_up_if_its_files_changed(
-    workflow: Workflow, changed: str
-) -> None:
-    """It is named, its outputs are kept aside, and the stage is computed from the files of now."""
+def test_finished_attempt_with_changed_files_is_not_used(workflow: Workflow, changed: str) -> None:
+    """The message names the attempt, and the stage runs again with the current files."""
     begin(workflow, "own", waits=True)
     kept = backed_up(workflow)
     left_uncollected(workflow)
@@ -257,13 +259,14 @@ def test_a_finished_attempt_is_not_taken_up_if_its_files_changed(
     assert (workflow.root / "stage-1/out.txt").read_text() == given
 
 
-def test_a_job_that_the_log_lost_is_taken_up(workflow: Workflow) -> None:
-    """Given a log from before the dispatch in its place, then the live job is waited for."""
+@pytest.mark.long
+def test_a_job_that_the_log_lost_is_recorded_again(workflow: Workflow) -> None:
+    """After an older log was restored, wfctl waits for the running job."""
     begin(workflow, "own", waits=True)
     kept = backed_up(workflow)
     orphaned(workflow)
     roll_back(workflow, kept)
-    assert "taken up again" in workflow.call("rehydrate").stderr
+    assert "wfctl records it again" in workflow.call("rehydrate").stderr
     [attempt] = workflow.attempts("stage-1")
     let_go(workflow)
     workflow.succeed("run")

@@ -1,4 +1,4 @@
-"""Worlds that are not as expected: clocks, markers, reboots, and looks that come late."""
+"""Unexpected conditions: wrong clocks, foreign markers, reboots, and late checks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ GATE = "while [ ! -e ../../../../../../go ]; do sleep 0.02; done; echo 1 > out.t
 
 
 def collected(workflow: Workflow) -> Path:
-    """Let a job end and its monitor collect it, with nobody there to see; return its stage."""
+    """Let a job end and its monitor collect the results; return the stage folder."""
     workflow.init(stage("stage-1", "echo 1 > out.txt"))
     workflow.succeed("dispatch", "stage-1")
     folder = workflow.root / "stage-1"
@@ -33,7 +33,7 @@ def collected(workflow: Workflow) -> Path:
 
 
 def orphaned(workflow: Workflow) -> Path:
-    """Leave a running job without a monitor; return its attempt's folder."""
+    """Leave a running job without a monitor, and return the folder of its attempt."""
     workflow.init(stage("stage-1", GATE))
     workflow.succeed("dispatch", "stage-1")
     until(workflow.trace)
@@ -42,13 +42,13 @@ def orphaned(workflow: Workflow) -> Path:
 
 
 def end_record(folder: Path) -> Path:
-    """Return the record that the job left of its own end."""
+    """Return the file in which the job recorded its own end."""
     [record] = folder.glob("**/job-*.exit")
     return record
 
 
 def shift(paths: list[Path], seconds: float) -> None:
-    """Move the times of files, as another clock would have written them."""
+    """Shift the times of files, as if another clock had written them."""
     for path in paths:
         moved = path.stat().st_mtime + seconds
         os.utime(path, (moved, moved))
@@ -60,21 +60,21 @@ def moment(text: str) -> float:
 
 
 def kinds(workflow: Workflow) -> set[str]:
-    """Return the contradictions that a new session is told of, before anything is repaired."""
+    """Return the kinds of contradictions that `rehydrate --dry-run` reports."""
     told = json.loads(workflow.succeed("rehydrate", "--dry-run", "-o", "json"))["data"]
     return {one["kind"] for one in told["contradictions"]}
 
 
 def check_done_once(workflow: Workflow) -> None:
-    """The stage is brought to its end, and its job ran once."""
+    """Check that the stage completes and that its job ran once."""
     recover(workflow)
     check_stage(workflow, "stage-1", 1)
     assert workflow.trace() == ["w-crash/stage-1/att-0001"]
     check_log(workflow)
 
 
-def test_an_end_before_the_launch_is_believed_and_told(workflow: Workflow) -> None:
-    """The clock went backwards: the result counts, at the time that the job wrote."""
+def test_end_before_the_launch_is_accepted_and_reported(workflow: Workflow) -> None:
+    """If the clock went backwards, the result is valid, with the time that the job wrote."""
     folder = collected(workflow)
     record = end_record(folder)
     shift([record, folder / "DPDISP_DONE", *folder.glob(".attempts/*/exit-code")], -YEAR)
@@ -85,8 +85,8 @@ def test_an_end_before_the_launch_is_believed_and_told(workflow: Workflow) -> No
     check_done_once(workflow)
 
 
-def test_an_end_in_the_future_counts_as_now(workflow: Workflow) -> None:
-    """No event is ever dated after it was recorded, and the workflow's time does not run away."""
+def test_end_in_the_future_is_recorded_as_now(workflow: Workflow) -> None:
+    """No event is dated after its recording, and neither is the workflow."""
     folder = collected(workflow)
     ends = [end_record(folder), *folder.glob(".attempts/*/exit-code")]
     shift([*ends, folder / "DPDISP_DONE"], YEAR)
@@ -115,18 +115,18 @@ def test_an_end_in_the_future_counts_as_now(workflow: Workflow) -> None:
     ),
     ids=["empty", "attempt", "no number", "number", "cut after the tag", "zeros", "workflow"],
 )
-def test_a_marker_that_says_nothing_of_this_attempt_decides_nothing(
+def test_marker_of_another_attempt_decides_nothing(
     workflow: Workflow, kind: str, text: str
 ) -> None:
-    """It is told of, and what the job itself wrote decides."""
+    """The marker is reported, and the job's own record decides."""
     folder = collected(workflow)
     (folder / "DPDISP_EXIT_CODE").write_text(text)
     assert kind in kinds(workflow)
     check_done_once(workflow)
 
 
-def test_a_marker_that_names_its_attempt_itself_counts(workflow: Workflow) -> None:
-    """As earlier versions wrote it: the tag on its second line, and no record beside it."""
+def test_marker_that_names_its_attempt_is_accepted(workflow: Workflow) -> None:
+    """Earlier versions wrote the attempt into the second line of the marker."""
     folder = collected(workflow)
     [record] = folder.glob(".attempts/*/exit-code")
     record.rename(folder / "DPDISP_EXIT_CODE")
@@ -138,8 +138,9 @@ def test_a_marker_that_names_its_attempt_itself_counts(workflow: Workflow) -> No
     check_done_once(workflow)
 
 
-def test_a_marker_of_another_does_not_end_a_job_that_runs(workflow: Workflow) -> None:
-    """The job computes on, is attached to, and its own result counts."""
+@pytest.mark.long
+def test_foreign_marker_does_not_end_a_running_job(workflow: Workflow) -> None:
+    """The job continues, and its own result is used."""
     orphaned(workflow)
     text = "1\nw-other/stage-1/att-0001 2026-01-01T00:00:00.000000Z\n"
     for name in ("DPDISP_EXIT_CODE", "DPDISP_DONE"):
@@ -150,8 +151,9 @@ def test_a_marker_of_another_does_not_end_a_job_that_runs(workflow: Workflow) ->
     check_done_once(workflow)
 
 
-def test_a_job_that_ended_before_anybody_looked_ended_then(workflow: Workflow) -> None:
-    """When it was so is the job's own record, not the time of the look."""
+@pytest.mark.long
+def test_end_time_is_that_of_the_job_record(workflow: Workflow) -> None:
+    """The stage ended when the job recorded its end, not when wfctl noticed the end."""
     folder = orphaned(workflow)
     (workflow.root / "go").touch()
     until(lambda: list(folder.glob("job-*.exit")))
@@ -165,8 +167,9 @@ def test_a_job_that_ended_before_anybody_looked_ended_then(workflow: Workflow) -
     check_done_once(workflow)
 
 
-def test_reconcilers_at_once_record_an_end_once(workflow: Workflow) -> None:
-    """Four look at the same end; one records it, and none fails."""
+@pytest.mark.long
+def test_concurrent_reconcilers_record_an_end_once(workflow: Workflow) -> None:
+    """Four commands find the same end. One records the end, and none fails."""
     collected(workflow)
     with (
         ending(workflow.start("reconcile")) as one,
@@ -180,7 +183,7 @@ def test_reconcilers_at_once_record_an_end_once(workflow: Workflow) -> None:
 
 
 def of_another_boot(folder: Path, alive: int) -> None:
-    """Make the attempt's records those of an earlier boot, with ids that live again as others."""
+    """Change the attempt's records as if they were of an earlier boot, with reused process ids."""
     stranger = identify(alive)
     assert stranger is not None
     launch = json.loads((folder / "launch.json").read_text())
@@ -193,12 +196,13 @@ def of_another_boot(folder: Path, alive: int) -> None:
         record.write_text("\n".join(own))
 
 
-def test_a_job_that_a_reboot_ended_is_lost_and_runs_once_more(workflow: Workflow) -> None:
-    """Process ids of before the reboot belong to others now: nobody is taken for the job."""
+@pytest.mark.long
+def test_a_job_that_a_reboot_ended_is_lost_and_runs_again(workflow: Workflow) -> None:
+    """Process ids from before the reboot may be reused, and none is taken for the job."""
     folder = orphaned(workflow)
     strike(workflow, Victim.EVERYTHING)
     of_another_boot(folder, os.getpid())
-    assert "started anew" in workflow.succeed("rehydrate", "--dry-run")
+    assert "the machine was restarted" in workflow.succeed("rehydrate", "--dry-run")
     (workflow.root / "go").touch()
     workflow.succeed("rehydrate")
     [observed] = [e["data"]["verdict"] for e in workflow.events("attempt.observed")][:1]
@@ -208,8 +212,9 @@ def test_a_job_that_a_reboot_ended_is_lost_and_runs_once_more(workflow: Workflow
     assert workflow.stage("stage-1")["retry_count"] == 0
 
 
-def test_a_result_from_before_a_reboot_is_collected(workflow: Workflow) -> None:
-    """The job was through when the machine went down: nothing is computed again."""
+@pytest.mark.long
+def test_result_from_before_a_reboot_is_collected(workflow: Workflow) -> None:
+    """The job had ended before the reboot, so it does not run again."""
     folder = orphaned(workflow)
     (workflow.root / "go").touch()
     until(lambda: list(folder.glob("job-*.exit")))
@@ -219,15 +224,15 @@ def test_a_result_from_before_a_reboot_is_collected(workflow: Workflow) -> None:
 
 
 def moved(workflow: Workflow) -> Workflow:
-    """Move the root, and say so."""
+    """Move the root, and record the move."""
     there = replace(workflow, root=workflow.root.with_name("moved"))
     workflow.root.rename(there.root)
     there.succeed("--root-is", "moved", "note", "it lies here now")
     return there
 
 
-def test_a_job_that_a_move_overtook_is_waited_for_and_its_result_kept(workflow: Workflow) -> None:
-    """No monitor fits it: it runs on, and what it leaves is brought back."""
+def test_running_job_of_a_moved_root_is_awaited(workflow: Workflow) -> None:
+    """The job continues without a monitor, and its result is collected."""
     orphaned(workflow)
     there = moved(workflow)
     there.succeed("rehydrate")
@@ -241,8 +246,9 @@ def test_a_job_that_a_move_overtook_is_waited_for_and_its_result_kept(workflow: 
     assert "FINISHED_NOT_COLLECTED" not in verdicts(there)
 
 
-def test_a_job_that_died_after_a_move_runs_once_more(workflow: Workflow) -> None:
-    """Nothing of it is left here, where all of it would be seen."""
+@pytest.mark.long
+def test_job_that_died_after_a_move_runs_again(workflow: Workflow) -> None:
+    """On the same machine, the missing process proves that the job has ended."""
     orphaned(workflow)
     there = moved(workflow)
     strike(there, Victim.EVERYTHING)
@@ -254,5 +260,5 @@ def test_a_job_that_died_after_a_move_runs_once_more(workflow: Workflow) -> None
 
 
 def verdicts(workflow: Workflow) -> list[str]:
-    """Return the names of the verdicts that were recorded, in order."""
+    """Return the names of the recorded verdicts, in order."""
     return [event["data"]["verdict"] for event in workflow.events("attempt.observed")]

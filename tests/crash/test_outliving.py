@@ -1,4 +1,4 @@
-"""A command that outlives all of its shells: nobody is left to write down how it ends."""
+"""A command that outlives all of its shells, so that no exit code is recorded."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 
 
 def begin(workflow: Workflow, *, watched: bool, **parameters: Any) -> int:
-    """Dispatch and kill the shells, and the monitor unless it is ``watched``; return the solver."""
+    """Dispatch a stage and kill its shells; unless ``watched``, also kill its monitor."""
     workflow.init(solving(workflow, **parameters))
     workflow.succeed("dispatch", "stage-1")
     solver = outlive(workflow)
@@ -28,11 +28,12 @@ def begin(workflow: Workflow, *, watched: bool, **parameters: Any) -> int:
     return solver
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("watched", first([True, False]))
-def test_what_it_left_counts_where_a_command_tells_that_it_is_right(
+def test_what_it_wrote_without_its_shells_is_accepted_after_a_check(
     workflow: Workflow, watched: bool
 ) -> None:
-    """It is waited for, and its outputs are verified: nothing is computed again."""
+    """The command is awaited and its outputs are verified, so it does not run again."""
     solver = begin(workflow, watched=watched, verify="grep -qx 1 stage-1/out.txt")
     through(workflow, solver)
     recover(workflow)
@@ -40,11 +41,12 @@ def test_what_it_left_counts_where_a_command_tells_that_it_is_right(
     assert solvers(workflow) == [solver]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("watched", first([True, False]))
-def test_an_output_with_an_old_modification_time_was_written(
+def test_output_with_an_old_modification_time_is_accepted(
     workflow: Workflow, watched: bool
 ) -> None:
-    """A command may keep the time of the file that it copies, as `cp -p` does."""
+    """A command may preserve the time of a copied file, as `cp -p` does."""
     (workflow.root.parent / "old").touch()
     solver = begin(workflow, watched=watched, verify="grep -qx 1 stage-1/out.txt")
     through(workflow, solver)
@@ -53,8 +55,9 @@ def test_an_output_with_an_old_modification_time_was_written(
     assert solvers(workflow) == [solver]
 
 
-def test_a_shell_that_was_left_and_tells_of_the_blow_is_no_end(workflow: Workflow) -> None:
-    """Only the shell that waits for the command is killed; the job's own records 137."""
+@pytest.mark.long
+def test_exit_code_of_a_killed_shell_is_not_the_end(workflow: Workflow) -> None:
+    """Only the shell that waits for the command is killed, and the job's shell records 137."""
     workflow.init(solving(workflow, verify="grep -qx 1 stage-1/out.txt"))
     workflow.succeed("dispatch", "stage-1")
     solver = outlive(workflow, last=1)
@@ -65,11 +68,10 @@ def test_a_shell_that_was_left_and_tells_of_the_blow_is_no_end(workflow: Workflo
     assert solvers(workflow) == [solver]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("watched", first([True, False]))
-def test_a_person_says_where_nothing_tells_whether_it_ended_well(
-    workflow: Workflow, watched: bool
-) -> None:
-    """Its outputs are brought into place, and the verdict names the way on."""
+def test_person_decides_if_an_orphaned_command_succeeded(workflow: Workflow, watched: bool) -> None:
+    """The outputs are collected, and the verdict names the command for the decision."""
     solver = begin(workflow, watched=watched)
     through(workflow, solver)
     assert workflow.call("run").returncode == 6
@@ -83,22 +85,23 @@ def test_a_person_says_where_nothing_tells_whether_it_ended_well(
 
 
 @pytest.mark.long
-def test_it_is_computed_again_where_it_did_not_write_all_and_the_verdict_says_so(
+def test_orphaned_command_with_missing_outputs_runs_again(
     workflow: Workflow,
 ) -> None:
-    """Ended before its output was there, it is lost like any other."""
+    """A command that ended before its output was complete is lost, and the verdict says so."""
     solver = begin(workflow, watched=True, verify="grep -qx 1 stage-1/out.txt")
     (workflow.root.parent / "broken").touch()
     through(workflow, solver)
     (workflow.root.parent / "broken").unlink()
     recover(workflow)
     lost = [one["data"] for one in workflow.events("attempt.observed")]
-    assert any("computed on without them" in one["reason"] for one in lost)
+    assert any("its command continued" in one["reason"] for one in lost)
     assert len(solvers(workflow)) == 2
 
 
-def test_an_output_that_is_still_written_does_not_count(workflow: Workflow) -> None:
-    """It lies there while the command computes on: the end is waited for."""
+@pytest.mark.long
+def test_output_that_is_still_being_written_is_not_accepted(workflow: Workflow) -> None:
+    """The output exists while the command runs, so wfctl waits for the end."""
     solver = begin(workflow, watched=False)
     scratch = Path(f"/proc/{solver}/cwd").readlink()
     (scratch / "out.txt").write_text("half")
@@ -111,8 +114,9 @@ def test_an_output_that_is_still_written_does_not_count(workflow: Workflow) -> N
     assert (workflow.root / "stage-1/out.txt").read_text() == "1\n"
 
 
-def test_a_shell_that_is_left_tells_how_its_command_ended(workflow: Workflow) -> None:
-    """Only the job's own shell killed, the task's is left to say that all went well."""
+@pytest.mark.long
+def test_remaining_shell_records_the_exit_code(workflow: Workflow) -> None:
+    """Only the job's shell is killed, and the shell of the task records the success."""
     workflow.init(solving(workflow))
     workflow.succeed("dispatch", "stage-1")
     until(lambda: solvers(workflow))

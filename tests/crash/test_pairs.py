@@ -1,6 +1,6 @@
-"""Pairs of what befalls a workflow between two sessions, judged by the truth outside its root.
+"""Pairs of events between two sessions, judged by facts outside the root.
 
-A covering array: every two values of any two factors come together in one row at least.
+In a covering array, every two values of any two factors occur together in at least one row.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tests.rounds import rounds
 
 slurm_conf, slurm, sshd = cluster.slurm_conf, cluster.slurm, cluster.sshd
 
-#: The tasks of a sweep run where the files of its root lie, so on no machine over SSH.
+#: Tasks of a sweep run next to the files of the root, so no sweep runs over SSH.
 _SWEEP = "Sweep on "
 FACTORS: dict[str, tuple[str, ...]] = {
     "life": ("first", "anew", "restored"),
@@ -45,9 +45,9 @@ FACTORS: dict[str, tuple[str, ...]] = {
     "damage": tuple(DAMAGES),
     "kill": ("nobody", "session", "job", "everything"),
 }
-#: What decides how a workflow is brought back; which file is damaged how is a matter of its own.
+#: All factors except the damaged file and its damage.
 DEAR = tuple(name for name in FACTORS if name not in ("file", "damage"))
-#: How many more rows `make crash` strikes, others each day.
+#: Number of additional rows that `make crash` tests, which change every day.
 _DAILY = 4
 _VICTIMS = {"session": Victim.SESSION, "job": Victim.JOB, "everything": Victim.EVERYTHING}
 _RENAMED = (
@@ -69,30 +69,30 @@ class Row:
 
 
 def rows() -> list[Row]:
-    """Return rows in which every pair comes together once at least."""
+    """Return rows in which every pair occurs at least once."""
     return [Row(tuple(row.values())) for row in covering(FACTORS, DEAR)]
 
 
 def few() -> int:
-    """Return how many rows `make crash` strikes every day; `make soak` strikes all of them."""
+    """Return the number of rows that `make crash` tests every day. `make soak` tests all rows."""
     return so_far([as_factors(row) for row in rows()], DEAR)
 
 
 def as_factors(row: Row) -> dict[str, str]:
-    """Return a row as the value of each factor."""
+    """Return a row as a dictionary from factor to value."""
     return dict(zip(FACTORS, row.values, strict=True))
 
 
-def test_every_pair_comes_together_and_few_rows_do_it() -> None:
-    """The two longest factors alone need as many rows as they have pairs."""
+def test_few_rows_contain_every_pair() -> None:
+    """The two factors with the most values need as many rows as they have pairs."""
     found = [as_factors(row) for row in rows()]
     assert {pair for row in found for pair in pairs_of(row)} == set(every_pair(FACTORS))
     most = sorted(len(values) for values in FACTORS.values())[-2:]
     assert most[0] * most[1] <= len(found) <= most[0] * most[1] + 16
 
 
-def test_the_first_rows_hold_every_pair_but_those_of_damaged_files() -> None:
-    """They are what `make crash` has time for."""
+def test_first_rows_contain_every_pair_without_damaged_files() -> None:
+    """These rows are the ones for which `make crash` has time."""
     dear = {name: FACTORS[name] for name in DEAR}
     found = [{name: row[name] for name in DEAR} for row in rows()[: few()]]
     assert {pair for row in found for pair in pairs_of(row)} == set(every_pair(dear))
@@ -100,7 +100,7 @@ def test_the_first_rows_hold_every_pair_but_those_of_damaged_files() -> None:
 
 
 def call(workflow: Workflow, row: Row, *arguments: str) -> None:
-    """Run a command as it is run after the row's misfortunes: perhaps under another host name."""
+    """Run a command after the events of the row, under another hostname if the row says so."""
     done = _renamed(workflow, *arguments) if row["host"] == "renamed" else workflow.call(*arguments)
     assert done.returncode in (0, 5, 6), (arguments, done.returncode, done.stdout, done.stderr)
 
@@ -120,13 +120,13 @@ def _renamed(workflow: Workflow, *arguments: str) -> subprocess.CompletedProcess
 
 
 def ran(workflow: Workflow) -> list[str]:
-    """Return each start of a command, attempt with its mark and input."""
+    """Return each start of a command: the attempt with its mark, and its input."""
     path = workflow.root.parent / "begun"
     return path.read_text().splitlines() if path.exists() else []
 
 
 def _tasks(row: Row) -> int:
-    """Return how many tasks the stage has, 0 if it is not a sweep."""
+    """Return the number of tasks of the stage, or 0 if it is not a sweep."""
     return 2 if row["work"].startswith(_SWEEP) else 0
 
 
@@ -135,7 +135,7 @@ def _backend(row: Row) -> Backend:
 
 
 def befall(workflow: Workflow, row: Row, machine: str | None) -> Workflow:
-    """Launch the stage, let everything of the row happen; return the root that is gone on with."""
+    """Launch the stage, apply all events of the row, and return the root to continue with."""
     shared, tasks = row["scratch"] == "shared", _tasks(row)
     begin(workflow, "old", shared=shared, waits=True, machine=machine, tasks=tasks)
     workflow.succeed("dispatch", "stage-1")
@@ -159,7 +159,7 @@ def befall(workflow: Workflow, row: Row, machine: str | None) -> Workflow:
 
 
 def _places(workflow: Workflow, pattern: str) -> Iterator[tuple[Path, str]]:
-    """Yield each folder below which a file lies, or could, with its pattern from there on."""
+    """Yield each folder with a matching or possible file, and the pattern relative to it."""
     if pattern == "none":
         return
     near, far = workflow.root / "stage-1", workflow.root.parent / SCRATCH / "w-lives/stage-1"
@@ -202,9 +202,9 @@ def _copy(workflow: Workflow, there: Workflow, row: Row) -> None:
 
 
 def _make_anew(workflow: Workflow, there: Workflow, row: Row) -> None:
-    """Cancel the stage where it was launched, and have the copy compute it for itself.
+    """Cancel the stage in the original root, and run it in the copy.
 
-    One that is ready, as in a life that has just begun, needs neither.
+    A stage that is ready, as in a new workflow, needs neither.
     """
     for root, words in ((workflow, ("cancel",)), (there, ("fail", "--error", "copied"))):
         call(root, row, "stage", words[0], "stage-1", *words[1:])
@@ -216,7 +216,7 @@ def _no_pipes(folder: str, names: list[str]) -> list[str]:
 
 
 def cases() -> list[Any]:
-    """Return the rows as cases; only root can give a process another name of its host."""
+    """Return the rows as test cases. Only root can set another hostname for a process."""
     found = rounds(rows(), few=few(), daily=_DAILY)
     return [
         pytest.param(*case.values, marks=[*case.marks, pytest.mark.root])
@@ -228,10 +228,10 @@ def cases() -> list[Any]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("row", cases(), ids=str)
-def test_whatever_comes_together_nothing_is_lost_or_mixed_up(
+def test_whatever_comes_together_loses_and_confuses_nothing(
     workflow: Workflow, row: Row, request: pytest.FixtureRequest
 ) -> None:
-    """Each attempt ran once, no command ends in 1, and a result is of this life and this root."""
+    """Each attempt ran once, no command exits with code 1, and each result belongs to its root."""
     backend = _backend(row)
     with placed(workflow, backend, request) as (there, far):
         machine = machine_of(there, backend, far, shared=row["scratch"] == "shared")
@@ -239,20 +239,20 @@ def test_whatever_comes_together_nothing_is_lost_or_mixed_up(
 
 
 def check(workflow: Workflow, row: Row, machine: str | None) -> None:
-    """Let the row befall the workflow, go on with it, and judge what came of it."""
+    """Apply the events of the row, continue the workflow, and check the result."""
     there = befall(workflow, row, machine)
     bring_back(there, row)
     starts = ran(workflow)
     assert set(Counter(line.split()[0] for line in starts).values()) == {1}, starts
     check_kept(there, row, starts)
     if row["root"] == "copied":
-        # What was the original's is still its own.
+        # The original root still has its own attempt.
         bring_back(workflow, row)
         check_completed(workflow, row)
 
 
 def bring_back(workflow: Workflow, row: Row) -> None:
-    """Go on with a workflow, and do what a person is asked to do, where one is."""
+    """Recover a workflow, including the decisions that a person is asked for."""
     go_on(workflow, row)
     if _asks_a_person(row):
         answer(workflow, row)
@@ -260,28 +260,27 @@ def bring_back(workflow: Workflow, row: Row) -> None:
 
 
 def go_on(workflow: Workflow, row: Row) -> None:
-    """Call what brings a workflow back, twice."""
+    """Call the commands that recover a workflow, twice."""
     for command in ("rehydrate", "run", "rehydrate", "run"):
         call(workflow, row, command)
 
 
 def _asks_a_person(row: Row) -> bool:
-    """Whether nothing tells what became of the job, so that only a person may say it."""
+    """Return whether the fate of the job is unknown, so that a person must decide."""
     if row["life"] == "anew":
-        # Where a job of the earlier life runs, and which it is, is told by these alone: its log is
-        # gone.
+        # Only these files identify a job of the earlier workflow, because its log is lost.
         names = ("submission.json", "machine.json", "*_job_id")
         return row["file"].split("/")[-1] in names and _backend(row) is not Backend.SHELL
-    # A scheduler of this machine knows a job by a folder that is gone, and by a host's name.
+    # A local scheduler knows a job only by a missing folder and by the name of a host.
     ended = row["kill"] in ("job", "everything")
     return _backend(row) is Backend.SLURM and row["root"] == "moved" and ended
 
 
 def answer(workflow: Workflow, row: Row) -> None:
-    """Do as the message says; nothing is done where it was known after all."""
+    """Do as the message says. If the fate of the job was known after all, do nothing."""
     found = json.loads((workflow.root / "workflow-state.json").read_bytes())["stages"][0]
     if row["life"] == "anew" and found["status"] == "failed":
-        assert "an attempt that this log does not know" in found["last_error"]
+        assert "an attempt that is not in this log" in found["last_error"]
         for folder in workflow.root.glob("stage-1/.attempts/att-*"):
             folder.rename(workflow.root.with_name(f"{workflow.root.name} {folder.name}"))
     elif row["life"] != "anew" and found["status"] == "running":
@@ -292,9 +291,9 @@ def answer(workflow: Workflow, row: Row) -> None:
 
 
 def check_kept(there: Workflow, row: Row, starts: list[str]) -> None:
-    """Check what became of the stage: completed with its own result, or left to the original."""
+    """Check that the stage is completed with its own result, or left to the original."""
     own = row["life"] == "anew" or row["root"] != "copied"
-    # Tasks that came to their end are copied with the root, and count there.
+    # Completed tasks are copied with the root and are valid there.
     computes = row["root"] == "cancelled" and row["life"] != "anew"
     made_anew = computes and not _tasks(row)
     found = json.loads((there.root / "workflow-state.json").read_bytes())["stages"][0]
@@ -308,7 +307,7 @@ def check_kept(there: Workflow, row: Row, starts: list[str]) -> None:
 
 
 def check_completed(workflow: Workflow, row: Row) -> None:
-    """Check that the stage is completed with what its own input says."""
+    """Check that the stage is completed with the output for its own input."""
     found = json.loads((workflow.root / "workflow-state.json").read_bytes())["stages"][0]
     assert found["status"] == "completed", (found["status"], found["last_error"])
     word = "new" if row["life"] == "anew" else "old"

@@ -1,4 +1,4 @@
-"""Dispatches that are refused: nothing runs, nothing is recorded, and nothing is left behind."""
+"""Refused dispatches: nothing runs, nothing is recorded, and no file remains."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 
 
 def tree(root: Path) -> set[str]:
-    """Return every path below a root but for the one file that all stages are held by."""
+    """Return every path below a root, without the lock file that all stages share."""
     paths = {str(path.relative_to(root)) for path in root.rglob("*")}
     return {path for path in paths if not path.startswith(".wfctl/")} | {
         path for path in paths if path.startswith(".wfctl/stage-")
@@ -25,13 +25,13 @@ def tree(root: Path) -> set[str]:
 
 
 def contents(root: Path) -> dict[str, str]:
-    """Return every file below a root with the digest of its bytes, what SQLite shares aside."""
+    """Return the digest of every file below a root, without the shared-memory files of SQLite."""
     files = (path for path in root.rglob("*") if path.is_file() and path.suffix != ".db-shm")
     return {str(path): sha256(path.read_bytes()).hexdigest() for path in files}
 
 
 def rehearsed(workflow: Workflow, id_: str) -> tuple[int, str | None]:
-    """Dispatch a stage with ``--dry-run``, which writes nothing; return exit code and error."""
+    """Dispatch a stage with ``--dry-run``, check that nothing is written; return code and error."""
     before = contents(workflow.root)
     done = workflow.call("dispatch", id_, "--dry-run", "-o", "json")
     assert contents(workflow.root) == before
@@ -39,7 +39,7 @@ def rehearsed(workflow: Workflow, id_: str) -> tuple[int, str | None]:
 
 
 def refused(workflow: Workflow, id_: str) -> str:
-    """Dispatch a stage that cannot be, first without doing it; return what was said to both."""
+    """Check that a dispatch is refused, also with ``--dry-run``, and return the error code."""
     code, told = rehearsed(workflow, id_)
     before, events = tree(workflow.root), workflow.committed("attempt.started")
     done = workflow.call("dispatch", id_, "-o", "json")
@@ -51,8 +51,8 @@ def refused(workflow: Workflow, id_: str) -> str:
     return said
 
 
-def test_a_rehearsal_of_what_could_be_dispatched_writes_nothing(workflow: Workflow) -> None:
-    """Exit code 0, and no folder of the stage."""
+def test_dry_run_of_a_possible_dispatch_writes_nothing(workflow: Workflow) -> None:
+    """The command exits with code 0 and creates no stage folder."""
     workflow.init(stage("stage-1", "echo 1 > out.txt"))
     assert rehearsed(workflow, "stage-1") == (0, None)
     assert not (workflow.root / "stage-1").exists()
@@ -69,10 +69,10 @@ def test_a_rehearsal_of_what_could_be_dispatched_writes_nothing(workflow: Workfl
         ("unusable_path", {}, {"inputs": ["../in.txt"]}),
     ],
 )
-def test_a_refused_dispatch_leaves_nothing(
+def test_refused_dispatch_leaves_no_file(
     workflow: Workflow, code: str, parameters: dict[str, Any], fields: dict[str, Any]
 ) -> None:
-    """No folder of the stage, no lock of it, no event."""
+    """The command creates no stage folder, no lock and no event."""
     if fields.get("inputs") == ["../in.txt"]:
         (workflow.root.parent / "in.txt").write_text("1\n")
     workflow.init({**stage("stage-1", "echo 1 > out.txt", **parameters), **fields})
@@ -80,10 +80,12 @@ def test_a_refused_dispatch_leaves_nothing(
     assert not (workflow.root / "stage-1").exists()
 
 
-@pytest.mark.few(1)
+@pytest.mark.long
 @pytest.mark.parametrize("left", [None, ""])
-def test_what_a_dependency_left_must_be_there(workflow: Workflow, left: str | None) -> None:
-    """Also where the stage names it in none of its inputs."""
+def test_dispatch_requires_the_results_of_dependencies(
+    workflow: Workflow, left: str | None
+) -> None:
+    """A changed result is refused even if the stage does not list it as an input."""
     after = {**stage("stage-2", "echo 2 > out.txt"), "depends_on": ["stage-1"]}
     workflow.init(stage("stage-1", "echo 1 > out.txt"), after)
     workflow.succeed("dispatch", "stage-1", "--sync")
@@ -99,8 +101,8 @@ def test_what_a_dependency_left_must_be_there(workflow: Workflow, left: str | No
     assert [one["path"] for one in started["inputs"]] == ["stage-1/out.txt"]
 
 
-def test_all_that_is_sent_is_recorded_as_it_was(workflow: Workflow) -> None:
-    """Files that the submission forwards, by name or by pattern, with their digests."""
+def test_forwarded_files_are_recorded_with_their_digests(workflow: Workflow) -> None:
+    """Files that the submission forwards by name or by pattern are recorded."""
     folder = workflow.root / "stage-1"
     folder.mkdir()
     for name in ("a.dat", "b.dat"):
@@ -115,7 +117,7 @@ def test_all_that_is_sent_is_recorded_as_it_was(workflow: Workflow) -> None:
 
 
 def lost(workflow: Workflow, id_: str) -> None:
-    """Dispatch a stage whose command waits for the file ``go``, and kill all that runs of it."""
+    """Dispatch a stage whose command waits for the file ``go``, and kill its processes."""
     before = len(workflow.trace())
     workflow.succeed("dispatch", id_)
     until(lambda: len(workflow.trace()) > before)
@@ -140,10 +142,10 @@ def check_not_replaced(workflow: Workflow, id_: str, *words: str) -> None:
 WAITS = "until [ -e ../../../../../../go ]; do sleep 0.02; done; "
 
 
-@pytest.mark.few(1)
+@pytest.mark.long
 @pytest.mark.parametrize("read", ["in.txt", "stage-1/mesh.dat"])
-def test_a_lost_attempt_whose_input_changed_is_not_replaced(workflow: Workflow, read: str) -> None:
-    """It waits until the file is put back, or a person starts it again from the new one."""
+def test_lost_attempt_with_a_changed_input_is_not_replaced(workflow: Workflow, read: str) -> None:
+    """The stage waits until the file is restored or a person starts it again."""
     (workflow.root / "stage-1").mkdir()
     for name in ("in.txt", "stage-1/mesh.dat"):
         (workflow.root / name).write_text("1\n")
@@ -153,7 +155,7 @@ def test_a_lost_attempt_whose_input_changed_is_not_replaced(workflow: Workflow, 
     lost(workflow, "stage-1")
     (workflow.root / read).write_text("2\n")
     check_not_replaced(
-        workflow, "stage-1", f"{read} changed since att-0001", "stage fail", "stage retry"
+        workflow, "stage-1", f"{read} changed since it started", "stage fail", "stage retry"
     )
     (workflow.root / read).write_text("1\n")
     workflow.succeed("run")
@@ -161,8 +163,9 @@ def test_a_lost_attempt_whose_input_changed_is_not_replaced(workflow: Workflow, 
     assert workflow.committed("attempt.started") == 2
 
 
-def test_a_lost_attempt_is_not_replaced_on_a_changed_result(workflow: Workflow) -> None:
-    """The result of the earlier stage is put back, and the next `run` goes on."""
+@pytest.mark.long
+def test_lost_attempt_with_a_changed_dependency_is_not_replaced(workflow: Workflow) -> None:
+    """After the result of the earlier stage is restored, the next `run` continues."""
     workflow.init(
         stage("stage-1", "echo 1 > out.txt", verify="true"),
         stage("stage-2", f"{WAITS}cp ../stage-1/out.txt out.txt", after="stage-1"),
@@ -177,10 +180,11 @@ def test_a_lost_attempt_is_not_replaced_on_a_changed_result(workflow: Workflow) 
     assert (workflow.root / "stage-2/out.txt").read_text() == "1\n"
 
 
-def test_the_reason_why_a_lost_attempt_cannot_be_replaced_is_in_the_answer(
+@pytest.mark.long
+def test_reason_of_a_failed_replacement_is_reported(
     workflow: Workflow,
 ) -> None:
-    """An action of wfctl failed: `run` and `status` name the cause, and the next `run` goes on."""
+    """`run` and `status` name the cause of wfctl's own error, and the next `run` continues."""
     workflow.init(stage("stage-1", f"{WAITS}echo 1 > out.txt"))
     lost(workflow, "stage-1")
     copies, aside = workflow.root / ".wfctl/submissions", workflow.root / "aside"
@@ -197,8 +201,9 @@ def test_the_reason_why_a_lost_attempt_cannot_be_replaced_is_in_the_answer(
     assert workflow.committed("attempt.started") == 2
 
 
-def test_a_night_waits_until_a_lost_attempt_may_be_replaced(workflow: Workflow) -> None:
-    """The runner tries again, and goes on once the changed input is put back."""
+@pytest.mark.long
+def test_autonomous_run_waits_until_a_lost_attempt_can_be_replaced(workflow: Workflow) -> None:
+    """The runner tries again, and continues once the changed input is restored."""
     (workflow.root / "in.txt").write_text("1\n")
     workflow.init({**stage("stage-1", f"{WAITS}cat ../in.txt > out.txt"), "inputs": ["in.txt"]})
     lost(workflow, "stage-1")
@@ -210,8 +215,9 @@ def test_a_night_waits_until_a_lost_attempt_may_be_replaced(workflow: Workflow) 
     assert workflow.committed("attempt.started") == 2
 
 
-def test_a_replacement_whose_launch_fails_hinders_its_stage_alone(workflow: Workflow) -> None:
-    """The new attempt is recorded before its launch fails; the next `run` launches it."""
+@pytest.mark.long
+def test_failed_launch_of_a_replacement_blocks_only_its_stage(workflow: Workflow) -> None:
+    """The new attempt is recorded before its launch fails, and the next `run` launches it."""
     workflow.init(stage("stage-1", f"{WAITS}echo 1 > out.txt"))
     lost(workflow, "stage-1")
     (workflow.root / "stage-1/out.txt").write_text("earlier\n")

@@ -1,4 +1,4 @@
-"""The files of an attempt are removed while its job and its monitor live: nothing runs twice."""
+"""The files of an attempt are removed while its job and monitor run: nothing runs twice."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.sweeps.support import sweep
 
 pytestmark = pytest.mark.slow
 
-#: Begins and ends with a line outside of the root, so that two at once are seen.
+#: Writes a line outside the root at its start and end, so that parallel runs are detected.
 LIVES = (
     'echo "begin $WFCTL_ATTEMPT" >> {0}; sleep 4; echo x > out.txt; '
     'echo "end $WFCTL_ATTEMPT" >> {0}'
@@ -30,7 +30,7 @@ CLEANED = {
 
 
 def stage_of(kind: str, trace: Path) -> dict[str, Any]:
-    """Return a stage whose work takes some seconds: one job, or a sweep of two tasks."""
+    """Return a stage that runs for some seconds: one job, or a sweep of two tasks."""
     command = LIVES.format(trace)
     if kind == "sweep":
         made: dict[str, Any] = sweep(trace.with_name("ends"), {"grid": {"T": [1, 2]}}, command)
@@ -44,7 +44,7 @@ def stage_of(kind: str, trace: Path) -> dict[str, Any]:
 
 
 def git(workflow: Workflow, *words: str) -> None:
-    """Call git in the root; it knows its user and nothing of this machine's."""
+    """Call git in the root with a fixed identity."""
     own = ["-c", "user.name=a", "-c", "user.email=a@b"]
     subprocess.run(["git", *own, *words], cwd=workflow.root, check=True, capture_output=True)
 
@@ -57,7 +57,7 @@ def in_git(workflow: Workflow) -> None:
 
 
 def removed_beneath(workflow: Workflow, how: str, trace: Path) -> Counter[str]:
-    """Run, take the files of a job at work away, run on; return the starts of each attempt."""
+    """Run, remove the files of a running job, and run again; return the starts of each attempt."""
     with ending(workflow.start("run")):
         until(trace.exists)
         strike(workflow, Victim.ORCHESTRATOR)
@@ -69,13 +69,13 @@ def removed_beneath(workflow: Workflow, how: str, trace: Path) -> Counter[str]:
     return Counter(line for line in lines if line.startswith("begin"))
 
 
-@pytest.mark.few(1)
+@pytest.mark.long
 @pytest.mark.parametrize("kind", first(["sweep", "stage"]))
 @pytest.mark.parametrize("how", first(list(CLEANED), 2))
-def test_files_that_are_removed_beneath_a_job_start_nothing_beside_it(
+def test_files_that_are_removed_during_a_job_start_no_second_job(
     workflow: Workflow, how: str, kind: str
 ) -> None:
-    """Git takes nothing that a job needs; a job without its folder is ended before the next."""
+    """`git clean` removes no file that a job needs. A job without its folder is ended first."""
     trace = workflow.root.parent / "lives"
     in_git(workflow)
     workflow.init(stage_of(kind, trace))

@@ -1,4 +1,4 @@
-"""A loop that is killed again and again computes what it would have, and each point once."""
+"""A loop that is killed repeatedly computes the same points as without kills, each once."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ pytestmark = pytest.mark.slow
 slurm_conf, slurm = cluster.slurm_conf, cluster.slurm
 
 ROUNDS = 5
-#: Each of these may be hit at any moment; the last two take what computes.
+#: Possible victims of a kill at any moment. The last two include jobs.
 VICTIMS = (Victim.ORCHESTRATOR, Victim.MONITOR, Victim.SESSION, Victim.JOB, Victim.EVERYTHING)
 _TAKES_JOBS = (Victim.JOB, Victim.EVERYTHING)
 
-#: Walks towards 60; what it proposes depends on every number so far, and on nothing else.
+#: Proposes points towards 60. The proposals depend only on the numbers so far.
 PROPOSER = """
 import csv, json, sys
 rows = [(float(one["f"]), int(one["x"])) for one in csv.DictReader(open(sys.argv[1]))]
@@ -82,7 +82,7 @@ def _leading(root: Path) -> dict[str, Any]:
 def _following(root: Path) -> dict[str, Any]:
     """Return the follower, which logs each computed task in the file `followed`.
 
-    Its results are random numbers, so that a second computation of a task changes its result.
+    The results are random numbers, so that a second computation of a task changes its result.
     """
     parameters = {
         "command": 'cat "${WFCTL_LIKE_FOLDER:?}/f.json" && echo $RANDOM$RANDOM > r.txt && '
@@ -118,13 +118,13 @@ def _proposing() -> dict[str, Any]:
     }
 
 
-#: What is computed without any kill: two points at first, then two behind the best.
+#: The points of a run without kills: two at first, then two after the best one in each round.
 EXPECTED = [0, 50, 51, 52, 53, 54, 55, 56, 57, 58]
 
 
 @pytest.fixture(params=["Shell", "Slurm"])
 def looped(request: pytest.FixtureRequest, workflow: Workflow) -> Iterator[Workflow]:
-    """Make the workflow of a loop, on each back end."""
+    """Create the workflow of a loop on each backend."""
     more: dict[str, Any] = {}
     if request.param == "Slurm":
         scheduler = request.getfixturevalue("slurm")
@@ -147,7 +147,7 @@ def looped(request: pytest.FixtureRequest, workflow: Workflow) -> Iterator[Workf
 
 
 def killed(workflow: Workflow, choose: random.Random) -> list[Victim]:
-    """Run the loop to its end, and kill somebody at a random moment of each of some runs."""
+    """Run the loop to its end, with kills at random moments of the first runs."""
     struck: list[Victim] = []
     for _ in range(40):
         with ending(workflow.start("run")) as run:
@@ -171,16 +171,17 @@ def killed(workflow: Workflow, choose: random.Random) -> list[Victim]:
 
 
 def lines(workflow: Workflow, name: str) -> list[str]:
-    """Return what jobs wrote into a file of the root."""
+    """Return the lines that jobs wrote to a file of the root."""
     path = workflow.root / name
     return path.read_text().splitlines() if path.exists() else []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(1, 4))]
 )
-def test_a_loop_goes_through_any_kill(looped: Workflow, seed: int) -> None:
-    """The same points in the same rounds, each computed to its end once, and no round twice."""
+def test_loop_survives_any_kill(looped: Workflow, seed: int) -> None:
+    """The rounds have the expected points, each point is computed once, and no round repeats."""
     struck = killed(looped, random.Random(seed))
     begun = [one["data"] for one in looped.events("round.begun")]
     assert [one["round"] for one in begun] == [*range(2, ROUNDS + 1)]
@@ -191,7 +192,7 @@ def test_a_loop_goes_through_any_kill(looped: Workflow, seed: int) -> None:
     assert {one["state"] for one in table} == {"done"}
     ends = [Counter(lines(looped, name)) for name in ("computed", "followed")]
     assert [{*one} for one in ends] == [{f"x={x}" for x in EXPECTED}] * 2
-    # One that was hit between its last line and its record is computed anew.
+    # A task that was killed between its last line and its record runs again.
     again = sum(one.total() for one in ends) - 2 * len(EXPECTED)
     assert again <= sum(victim in _TAKES_JOBS for victim in struck), (ends, struck)
     check_log(looped)

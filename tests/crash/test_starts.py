@@ -1,4 +1,4 @@
-"""Settings and commands that keep a monitor from its start, or a verification from its end."""
+"""Settings and commands that could prevent a monitor from starting or a check from ending."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tests.crash.victims import kill
 pytestmark = pytest.mark.slow
 
 
-def test_a_verification_ends_with_its_shell_and_names_what_still_runs(workflow: Workflow) -> None:
-    """A process that holds its output open is not waited for."""
+def test_check_ends_with_its_shell_and_names_running_processes(workflow: Workflow) -> None:
+    """A background process that holds the output open is not awaited."""
     stage = of_one(workflow, "echo 1 > out.txt")
     stage["parameters"]["verify"] = "sleep 120 & echo $! > ../pid; echo fine; exit 0"
     workflow.init(stage)
@@ -28,10 +28,10 @@ def test_a_verification_ends_with_its_shell_and_names_what_still_runs(workflow: 
     kill([pid])
 
 
-def test_a_monitor_starts_where_tmux_destroys_sessions_without_a_terminal(
+def test_monitor_starts_although_tmux_destroys_sessions(
     workflow: Workflow,
 ) -> None:
-    """It runs by setsid, and the setting is named."""
+    """The monitor runs with setsid, and the message names the tmux setting."""
     home = Path(workflow.environ["HOME"])
     (home / ".tmux.conf").write_text("set -g destroy-unattached on\n")
     workflow.init(of_one(workflow, "echo 1 > out.txt"))

@@ -1,4 +1,4 @@
-"""Attempts that are ended from the command line: job and monitor, and nobody beside them."""
+"""Attempts that a command ends: job and monitor end, and no other process does."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ def running(workflow: Workflow) -> Iterator[Workflow]:
 
 
 def at_work(workflow: Workflow) -> bool:
-    """Say whether a process works below the root, or holds a lock of the attempt."""
+    """Return whether a process runs below the stage folder or holds a lock of the attempt."""
     folder = workflow.attempts("stage-1")[0]
     locks = [workflow.root / "stage-1/.monitor.lock", *folder.glob("job-*.lock")]
-    below = processes.below(processes.census(), workflow.root / "stage-1")
+    below = processes.find_tenants_below(processes.list_tenants(), workflow.root / "stage-1")
     return bool(below) or any(is_held(lock) for lock in locks)
 
 
-def test_a_failure_that_stops_ends_every_process_of_the_attempt(running: Workflow) -> None:
-    """Also the one that works elsewhere by now; a neighbour in the root goes on."""
+def test_fail_with_stop_ends_every_process_of_the_attempt(running: Workflow) -> None:
+    """Processes that left the folder also end, and an unrelated process in the root continues."""
     with ending(subprocess.Popen(["sleep", "60"], cwd=running.root, text=True)) as neighbour:
         running.succeed("stage", "fail", "stage-1", "--error", "too long", "--stop")
         assert not at_work(running)
@@ -50,8 +50,8 @@ def test_a_failure_that_stops_ends_every_process_of_the_attempt(running: Workflo
     check_log(running)
 
 
-def test_a_cancelled_stage_stays_failed_and_starts_nothing_again(running: Workflow) -> None:
-    """What was killed by will is no lost job."""
+def test_cancelled_stage_stays_failed(running: Workflow) -> None:
+    """A job that was cancelled is not lost, so no new attempt starts."""
     running.succeed("stage", "cancel", "stage-1", "--reason", "wrong input")
     running.succeed("rehydrate")
     found = running.stage("stage-1")
@@ -59,23 +59,23 @@ def test_a_cancelled_stage_stays_failed_and_starts_nothing_again(running: Workfl
     assert running.trace() == ["w-crash/stage-1/att-0001"]
 
 
-def test_a_dry_run_says_so_and_ends_nothing(running: Workflow) -> None:
-    """The plan is the event alone."""
+def test_dry_run_of_a_cancel_ends_nothing(running: Workflow) -> None:
+    """The answer has the planned event."""
     said = running.succeed("stage", "cancel", "stage-1", "--dry-run", "-o", "json")
     assert [one["data"]["stop"] for one in json.loads(said)["data"]["events"]] == [True]
     assert at_work(running)
 
 
-def test_the_same_command_again_stops_once(running: Workflow) -> None:
-    """The first answer comes back."""
+def test_repeated_cancel_stops_once(running: Workflow) -> None:
+    """The repetition with the same key returns the first answer."""
     again = ("stage", "cancel", "stage-1", "--command-id", "enough")
     running.succeed(*again)
     assert json.loads(running.succeed(*again, "-o", "json"))["data"]["repeated"]
     assert running.committed("attempt.stopped") == 1
 
 
-def test_what_a_dead_command_left_running_the_next_session_stops(running: Workflow) -> None:
-    """The failure was recorded, and anyone who was to end the attempt died."""
+def test_next_session_ends_the_attempt_of_a_killed_command(running: Workflow) -> None:
+    """The failure was recorded, but the command was killed before it ended the attempt."""
     data = {"stage": "stage-1", "error": "too long", "stop": True}
     running.succeed("append", "stage.failed", "--data", json.dumps(data))
     assert at_work(running)
@@ -84,20 +84,21 @@ def test_what_a_dead_command_left_running_the_next_session_stops(running: Workfl
     assert running.committed("attempt.stopped") == 1
 
 
-def test_a_stage_that_runs_again_ends_the_attempt_that_nobody_saw_end(running: Workflow) -> None:
-    """It was called failed while it ran: two computations at once never happen."""
+@pytest.mark.long
+def test_retry_ends_the_unfinished_previous_attempt(running: Workflow) -> None:
+    """The attempt was marked as failed while it ran, so two runs must not overlap."""
     running.succeed("stage", "fail", "stage-1", "--error", "looks wrong")
     assert at_work(running)
     running.succeed("stage", "retry", "stage-1", "--fix", "another look")
     running.succeed("dispatch", "stage-1")
     until(lambda: len(running.trace()) == 2)
-    inside = processes.below(processes.census(), running.attempts("stage-1")[0])
+    inside = processes.find_tenants_below(processes.list_tenants(), running.attempts("stage-1")[0])
     assert inside == ()
     running.succeed("stage", "cancel", "stage-1")
 
 
-def test_a_job_that_comes_late_does_not_start_its_command(running: Workflow) -> None:
-    """Submitted before the attempt was stopped, started after: it finds the way barred."""
+def test_job_that_starts_after_a_cancel_does_not_run_its_command(running: Workflow) -> None:
+    """The job was submitted before the cancel and started after it."""
     folder = running.attempts("stage-1")[0]
     [script] = folder.glob("work/*/.*.sub")
     text = script.read_text()

@@ -1,4 +1,4 @@
-"""A command with a time limit ends in time or by it, and nothing that it started outlives it."""
+"""A command with a time limit ends in time or at the limit, with all of its processes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.crash.victims import Victim, kill, strike
 
 pytestmark = pytest.mark.slow
 
-#: A process that says who it is, and works for longer than any limit.
+#: A process that writes its process id and works longer than any limit.
 WORKS = 'echo $BASHPID >> "{0}/pids"; exec sleep 600'
 AWAY = "> /dev/null 2>&1 < /dev/null"
 BARE = '["bash", "-c", "echo $$ >> {0}/pids; exec sleep 600"]'
@@ -29,37 +29,38 @@ LEAVES = (
     f"nohup setsid bash -c '{WORKS}' {AWAY} &",
     f"(trap '' TERM; setsid bash -c '{WORKS}' {AWAY} 6<&- 9>&- &)",
     f"env -i setsid bash -c '{WORKS}' &",
-    # One that has neither its environment nor its open files, below one that has them.
+    # A process without the environment and open files, below a parent that has both.
     f"\"{sys.executable}\" -c 'import subprocess as s; s.run({BARE}, env=dict())' &",
 )
 
 
 def stage_of(workflow: Workflow, made: Maker, command: str, **parameters: Any) -> dict[str, Any]:
-    """Return a stage of a command that has a limit."""
+    """Return a stage whose command has a time limit."""
     stage = made(workflow, command.replace("{0}", str(workflow.root.parent)))
     stage["parameters"] |= {"time_limit": 8, **parameters}
     return stage
 
 
 def limited(workflow: Workflow, made: Maker, command: str, **parameters: Any) -> None:
-    """Make a workflow of it."""
+    """Create a workflow of a stage with a time limit."""
     workflow.init(stage_of(workflow, made, command, **parameters))
 
 
 def pids(workflow: Workflow) -> list[int]:
-    """Return the processes that said who they are."""
+    """Return the recorded process ids."""
     path = workflow.root.parent / "pids"
     return [int(word) for word in path.read_text().split()] if path.exists() else []
 
 
 def told(workflow: Workflow) -> str:
-    """Return what is said of the failure."""
+    """Return the diagnosis of the failure."""
     return workflow.succeed("stage", "diagnose", "stage-1")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("made", [of_one, of_tasks])
-def test_nothing_that_a_command_started_outlives_its_limit(workflow: Workflow, made: Maker) -> None:
-    """In other groups and sessions, deaf to SIGTERM, without its environment or open files."""
+def test_time_limit_ends_every_process_of_a_command(workflow: Workflow, made: Maker) -> None:
+    """This includes other groups and sessions, and processes that ignore SIGTERM."""
     limited(workflow, made, "\n".join([*LEAVES, "sleep 600"]))
     began = time.monotonic()
     assert workflow.call("run").returncode == 6
@@ -73,11 +74,11 @@ def test_nothing_that_a_command_started_outlives_its_limit(workflow: Workflow, m
 
 
 def verdicts(workflow: Workflow) -> list[str]:
-    """Return what was seen of the attempts, look after look."""
+    """Return the verdicts of all observations."""
     return [one["data"]["verdict"] for one in workflow.events("attempt.observed")]
 
 
-#: Commands that end in time, and what they leave.
+#: Commands that end in time, and their expected outputs.
 IN_TIME = {
     "quotes": ("""echo 'a "b" $c' "it's" > out.txt""", """a "b" $c it's\n"""),
     "a comment at its end": ("echo 1 > out.txt # done", "1\n"),
@@ -93,10 +94,10 @@ IN_TIME = {
 @pytest.mark.few(4)
 @pytest.mark.parametrize("made", [of_one, of_tasks])
 @pytest.mark.parametrize("command", IN_TIME)
-def test_a_command_that_ends_in_time_does_what_it_does_without_a_limit(
+def test_command_within_its_limit_behaves_as_without_a_limit(
     workflow: Workflow, command: str, made: Maker
 ) -> None:
-    """Whatever it is written like."""
+    """The syntax of the command does not matter."""
     text, left = IN_TIME[command]
     limited(workflow, made, text, time_limit=100)
     workflow.succeed("run")
@@ -104,7 +105,7 @@ def test_a_command_that_ends_in_time_does_what_it_does_without_a_limit(
     assert written.read_text() == left
 
 
-def test_a_limited_command_has_functions_and_variables_that_nobody_exported(
+def test_limited_command_has_unexported_functions_and_variables(
     workflow: Workflow,
 ) -> None:
     """`module` and `conda` are functions of the job's own shell."""
@@ -114,10 +115,10 @@ def test_a_limited_command_has_functions_and_variables_that_nobody_exported(
     assert (workflow.root / "stage-1/out.txt").read_text() == "load 1\n"
 
 
-@pytest.mark.few(1)
+@pytest.mark.long
 @pytest.mark.parametrize("made", [of_one, of_tasks])
-def test_a_limited_command_keeps_its_exit_code(workflow: Workflow, made: Maker) -> None:
-    """And is no case of its limit."""
+def test_limited_command_keeps_its_exit_code(workflow: Workflow, made: Maker) -> None:
+    """The failure is not attributed to the time limit."""
     limited(workflow, made, "echo 'no such field' >&2; exit 3")
     assert workflow.call("run").returncode == 6
     assert "time limit" not in told(workflow)
@@ -125,10 +126,10 @@ def test_a_limited_command_keeps_its_exit_code(workflow: Workflow, made: Maker) 
     assert code in told(workflow)
 
 
-@pytest.mark.few(1)
+@pytest.mark.long
 @pytest.mark.parametrize("made", [of_one, of_tasks])
-def test_an_output_is_waited_for_until_the_limit(workflow: Workflow, made: Maker) -> None:
-    """What was written by then is half a result, and counts as none."""
+def test_background_output_is_awaited_until_the_limit(workflow: Workflow, made: Maker) -> None:
+    """An output that is incomplete at the limit is not accepted."""
     limited(workflow, made, f"(exec > out.txt; echo half; {WORKS}) & sleep 1; exit 0")
     assert workflow.call("run").returncode == 6
     assert "124" in told(workflow)
@@ -137,17 +138,18 @@ def test_an_output_is_waited_for_until_the_limit(workflow: Workflow, made: Maker
 
 @pytest.mark.few(1)
 @pytest.mark.parametrize("made", [of_one, of_tasks])
-def test_what_is_left_at_work_ends_with_a_limited_command(workflow: Workflow, made: Maker) -> None:
-    """The command is completed, and nothing of it uses the machine."""
+def test_background_process_ends_with_a_limited_command(workflow: Workflow, made: Maker) -> None:
+    """The command completes, and no process of it remains."""
     limited(workflow, made, f"echo 1 > out.txt; setsid bash -c '{WORKS}' {AWAY} & sleep 1")
     workflow.succeed("run")
     assert pids(workflow)
     assert start_ticks(pids(workflow)[0]) is None
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("made", [of_one, of_tasks])
-def test_a_command_that_was_killed_is_lost_and_not_overdue(workflow: Workflow, made: Maker) -> None:
-    """What takes its place costs no retry, has the limit too, and fails by it."""
+def test_killed_command_is_lost_and_not_timed_out(workflow: Workflow, made: Maker) -> None:
+    """The replacement uses no retry, has the same limit, and fails at the limit."""
     limited(workflow, made, f'[ ! -e "{{0}}/pids" ] || sleep 600; {WORKS}')
     workflow.succeed("dispatch", "stage-1")
     until(lambda: pids(workflow))
@@ -162,8 +164,9 @@ def test_a_command_that_was_killed_is_lost_and_not_overdue(workflow: Workflow, m
     assert "124" in told(workflow)
 
 
-def test_a_limit_is_kept_where_nobody_watches(workflow: Workflow) -> None:
-    """The monitor is gone, and the job ends itself."""
+@pytest.mark.long
+def test_time_limit_applies_without_a_monitor(workflow: Workflow) -> None:
+    """The monitor was killed, and the job ends itself."""
     limited(workflow, of_one, WORKS)
     workflow.succeed("dispatch", "stage-1")
     until(lambda: pids(workflow))
@@ -173,8 +176,9 @@ def test_a_limit_is_kept_where_nobody_watches(workflow: Workflow) -> None:
     assert "exit code 124" in told(workflow)
 
 
-def test_a_command_that_outlives_its_shells_does_not_outlive_its_limit(workflow: Workflow) -> None:
-    """No shell is left to tell of its end, so the attempt is lost; the next one fails."""
+@pytest.mark.long
+def test_command_without_shells_ends_at_its_limit(workflow: Workflow) -> None:
+    """No shell records the end, so the attempt is lost, and the next one fails."""
     limited(workflow, of_one, WORKS)
     workflow.succeed("dispatch", "stage-1")
     until(lambda: pids(workflow))
@@ -186,8 +190,9 @@ def test_a_command_that_outlives_its_shells_does_not_outlive_its_limit(workflow:
     assert not [one for one in pids(workflow) if start_ticks(one) is not None]
 
 
-def test_a_task_ends_alone_and_its_tries_count(workflow: Workflow) -> None:
-    """The others go on; the next try of a run has as much time again."""
+@pytest.mark.long
+def test_time_limit_applies_to_each_task_and_try(workflow: Workflow) -> None:
+    """Other tasks continue, and the next try has the full time again."""
     command = (
         'echo "$WFCTL_TASK" >> "{0}/tries"; [ "$WFCTL_PARAM_T" = 1 ] || sleep 600; echo 1 > out.txt'
     )
@@ -200,9 +205,10 @@ def test_a_task_ends_alone_and_its_tries_count(workflow: Workflow) -> None:
     assert sorted(one.name for one in (workflow.root / "stage-1/tasks").iterdir()) == ["T=1", "T=3"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("in_time", [True, False])
-def test_a_limited_command_tells_what_it_used(workflow: Workflow, in_time: bool) -> None:
-    """Also where the limit ended it."""
+def test_limited_command_records_its_resources(workflow: Workflow, in_time: bool) -> None:
+    """The resources are recorded even if the limit ended the command."""
     program = (
         "import time; taken = bytearray(200 << 20); began = time.process_time()\n"
         "while time.process_time() - began < 1.1: pass\n"
@@ -218,14 +224,16 @@ def test_a_limited_command_tells_what_it_used(workflow: Workflow, in_time: bool)
     assert used["peak_memory_bytes"] > 200 << 20
 
 
-def test_a_verification_has_no_limit(workflow: Workflow) -> None:
-    """It is no part of the command."""
+@pytest.mark.long
+def test_check_of_a_limited_command_has_no_limit(workflow: Workflow) -> None:
+    """The limit applies only to the command."""
     limited(workflow, of_one, "echo 1 > out.txt", time_limit=1, verify="sleep 2")
     workflow.succeed("run")
 
 
-def test_a_diagnostic_run_has_the_limit(workflow: Workflow) -> None:
-    """It tells of the same end."""
+@pytest.mark.long
+def test_diagnostic_run_has_the_time_limit(workflow: Workflow) -> None:
+    """The diagnosis reports the same end."""
     limited(workflow, of_one, "echo before; sleep 600", time_limit=2)
     assert workflow.call("run").returncode == 6
     workflow.succeed("stage", "diagnose", "stage-1", "--submit")
@@ -233,8 +241,9 @@ def test_a_diagnostic_run_has_the_limit(workflow: Workflow) -> None:
     assert "time limit" in told(workflow)
 
 
-def test_the_attempt_after_an_overdue_one_goes_on_from_what_it_carries(workflow: Workflow) -> None:
-    """A limit is a way to end a long command at its checkpoints."""
+@pytest.mark.long
+def test_attempt_after_a_timeout_continues_from_its_checkpoint(workflow: Workflow) -> None:
+    """A limit can end a long command, which continues from carried files."""
     command = "[ ! -e a.restart ] || { cp a.restart out.txt; exit; }; echo 7 > a.restart; sleep 600"
     limited(workflow, of_one, command, carry=["*.restart"], time_limit=2)
     assert workflow.call("run").returncode == 6
@@ -243,8 +252,8 @@ def test_the_attempt_after_an_overdue_one_goes_on_from_what_it_carries(workflow:
     assert (workflow.root / "stage-1/out.txt").read_text() == "7\n"
 
 
-def test_a_limited_command_tells_its_environment(workflow: Workflow) -> None:
-    """The versions are in the log as without a limit."""
+def test_limited_command_records_its_environment(workflow: Workflow) -> None:
+    """The log has the same versions as without a limit."""
     venv = workflow.root.parent / "venv"
     (venv / "bin").mkdir(parents=True)
     (venv / "bin/activate").write_text(f'export VIRTUAL_ENV="{venv}"\n')
@@ -255,8 +264,8 @@ def test_a_limited_command_tells_its_environment(workflow: Workflow) -> None:
 
 
 @pytest.mark.parametrize("made", [of_one, of_tasks])
-def test_an_exit_code_of_124_alone_is_no_time_limit(workflow: Workflow, made: Maker) -> None:
-    """A command may exit so by itself, as `timeout` does; it has a limit that is far away."""
+def test_exit_code_124_alone_is_not_a_timeout(workflow: Workflow, made: Maker) -> None:
+    """A command may exit with 124 by itself, as `timeout` does."""
     limited(workflow, made, "timeout 0.1 sleep 5", time_limit=600)
     assert workflow.call("run").returncode == 6
     assert "time limit" not in told(workflow)

@@ -1,4 +1,4 @@
-"""Several commands at once on one root: one of them does it, the others see it."""
+"""Several commands at the same time in one root: one acts, and the others see the result."""
 
 from __future__ import annotations
 
@@ -24,17 +24,18 @@ def ends(processes: list[subprocess.Popen[str]]) -> list[int]:
 
 
 @pytest.mark.long
-def test_of_two_runs_at_once_one_runs_and_the_other_says_so(workflow: Workflow) -> None:
-    """The second leaves with 4 and names the lock; the workflow completes."""
+def test_second_run_at_the_same_time_is_refused(workflow: Workflow) -> None:
+    """The second run exits with code 4 and names the lock, and the workflow completes."""
     workflow.init(*chain())
     with ending(workflow.start("run")) as one, ending(workflow.start("run")) as other:
         assert ends([one, other]) == [0, 4]
-    assert "another loop drives this workflow" in workflow.said()
+    assert "another run of this workflow is active" in workflow.said()
     check_chain(workflow)
 
 
-def test_two_rehydrates_at_once_attach_one_monitor(workflow: Workflow) -> None:
-    """With the session dead and the job alive both exit 0, and the job runs once."""
+@pytest.mark.long
+def test_two_rehydrates_start_one_monitor(workflow: Workflow) -> None:
+    """After the session was killed, both commands succeed and the job runs once."""
     workflow.init(stage("stage-1", WAITING))
     with ending(workflow.start("run")) as run:
         assert awaited(WINDOWS["the launch is recorded"], workflow, run)
@@ -51,8 +52,8 @@ def test_two_rehydrates_at_once_attach_one_monitor(workflow: Workflow) -> None:
 
 
 @pytest.mark.long
-def test_rehydrates_beside_a_run_disturb_nothing(workflow: Workflow) -> None:
-    """Called again and again while a run is at work, each exits 0 and no attempt is added."""
+def test_rehydrate_does_not_disturb_a_run(workflow: Workflow) -> None:
+    """Repeated calls during a run succeed and add no attempt."""
     workflow.init(*chain())
     with ending(workflow.start("run")) as run:
         while run.poll() is None:
@@ -63,8 +64,8 @@ def test_rehydrates_beside_a_run_disturb_nothing(workflow: Workflow) -> None:
 
 
 @pytest.mark.long
-def test_waits_beside_a_run_end_with_the_attempt(workflow: Workflow) -> None:
-    """Anyone who waits for a stage that a run drives is told its end."""
+def test_wait_ends_with_the_attempt_of_another_run(workflow: Workflow) -> None:
+    """`wait` works for a stage that another process runs."""
     workflow.init(stage("stage-1", WAITING))
     with ending(workflow.start("run")) as run:
         assert awaited(WINDOWS["the launch is recorded"], workflow, run)
@@ -76,8 +77,9 @@ def test_waits_beside_a_run_end_with_the_attempt(workflow: Workflow) -> None:
     check_log(workflow)
 
 
-def test_a_wait_replaces_monitors_that_die_under_it(workflow: Workflow) -> None:
-    """Twice the monitor is killed, and the wait ends when the job has, with its result."""
+@pytest.mark.long
+def test_wait_replaces_killed_monitors(workflow: Workflow) -> None:
+    """After two killed monitors, the wait ends with the job and its result."""
     workflow.init(stage("stage-1", WAITING))
     workflow.succeed("dispatch", "stage-1")
     with ending(workflow.start("wait", "stage-1")) as waiter:
@@ -92,7 +94,7 @@ def test_a_wait_replaces_monitors_that_die_under_it(workflow: Workflow) -> None:
 
 
 def kill_monitor(workflow: Workflow, number: int) -> None:
-    """Kill the monitor, and see that another one has taken its place."""
+    """Kill the monitor, and wait until another monitor has replaced it."""
     record = workflow.attempts("stage-1")[0] / "monitor.json"
     before = record.read_text()
     strike(workflow, Victim.MONITOR)

@@ -1,4 +1,4 @@
-"""An upgrade, or a step back, while jobs are under way: of DPDispatcher, and of wfctl itself."""
+"""Upgrades and downgrades of DPDispatcher and wfctl while jobs run."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from tests.need import need
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 
-#: The release before the one that wfctl is installed with; its files have other fields.
+#: The release before the installed version, whose files have other fields.
 EARLIER = "1.0.3"
 ROOMS = (
-    "agents",
     "cli",
     "eventstore",
+    "extensions",
     "lifecycle",
     "migrations",
     "projections",
@@ -36,7 +36,7 @@ WAITS = "until [ -e ../../../../../../go ]; do sleep 0.05; done; echo 1 > out.tx
 
 @pytest.fixture(scope="session")
 def earlier(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Install an earlier DPDispatcher in an environment of its own; return its program."""
+    """Install an earlier DPDispatcher in a separate environment, and return its program."""
     folder = tmp_path_factory.mktemp("earlier")
     venv.create(folder, with_pip=False, symlinks=True)
     [packages] = folder.glob("lib/python*/site-packages")
@@ -48,7 +48,7 @@ def earlier(tmp_path_factory: pytest.TempPathFactory) -> Path:
         check=False,
     )
     need(done.returncode == 0, f"no dpdispatcher {EARLIER} from the package index")
-    # What it needs itself is the same in both.
+    # Both versions have the same dependencies.
     others = "\n".join(path for path in sys.path if path.endswith("site-packages"))
     (packages / "others.pth").write_text(f"{others}\n")
     for name, module in (("dargs", "dargs.cli"), ("dpdisp", "dpdispatcher.dpdisp")):
@@ -61,10 +61,9 @@ def earlier(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def other_wfctl(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Lay out the wfctl from before its script that watches jobs was last changed.
+    """Extract the wfctl version before the last change of its monitor script.
 
-    Where this clone has no history it is the present one in another place, as in an environment
-    of its own.
+    Without git history, copy the current version to another folder.
     """
     for number, commit in enumerate(_commits()):
         folder = tmp_path_factory.mktemp(f"other{number}")
@@ -80,14 +79,14 @@ def other_wfctl(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _commits() -> list[str]:
-    """Return the commits from before the script was changed, the newest first; few of them."""
+    """Return a few commits from before the change of the script, the newest first."""
     path = "reconciler/dpdispatcher/wrapper.py"
     changed = _git("log", "--format=%H", "-n", "1", "--", path).strip()
     return _git("log", "--format=%H", "-n", "20", f"{changed}^").split() if changed else []
 
 
 def _works(folder: Path, root: Path) -> bool:
-    """Whether a workflow can be begun and run: of several commits only the last may be whole."""
+    """Return whether a version can create and run a workflow. Single commits may be broken."""
     plan = {"workflow_id": "tried", "stages": [{"id": "stage-1", "name": "Nothing"}]}
     (root / "plan.json").write_text(json.dumps(plan))
     for line in (["init", "plan.json", "--consent", "trust"], ["run"]):
@@ -105,7 +104,7 @@ def _git(*arguments: str) -> str:
 
 
 def launched(workflow: Workflow, *, over: bool, **environ: str) -> None:
-    """Launch a stage and kill its watchers; ``over``: its job ends before anybody looks."""
+    """Launch a stage and kill its monitors. With ``over``, let the job end first."""
     workflow.plan(stage("stage-1", WAITS))
     for line in (("init", "plan.json", "--consent", "trust"), ("dispatch", "stage-1")):
         with ending(workflow.start(*line, **environ)) as program:
@@ -123,7 +122,7 @@ def let_go(workflow: Workflow) -> None:
 
 
 def check_computed_once(workflow: Workflow) -> None:
-    """Check that the stage is completed by the one attempt that it had."""
+    """Check that the stage was completed by its only attempt."""
     assert workflow.stage("stage-1")["status"] == "completed"
     assert workflow.trace() == ["w-crash/stage-1/att-0001"]
     assert (workflow.root / "stage-1/out.txt").read_text() == "1\n"
@@ -132,10 +131,10 @@ def check_computed_once(workflow: Workflow) -> None:
 
 
 @pytest.mark.parametrize("over", [False, True], ids=["the job runs", "the job is over"])
-def test_a_step_back_to_an_earlier_dpdispatcher_loses_nothing(
+def test_downgrade_of_dpdispatcher_loses_nothing(
     workflow: Workflow, earlier: Path, over: bool
 ) -> None:
-    """It cannot take up what the later one has submitted: the result is brought back without it."""
+    """The earlier version cannot continue the submission, so wfctl collects the result itself."""
     launched(workflow, over=over)
     workflow.succeed("rehydrate", WFCTL_DPDISP=str(earlier))
     let_go(workflow)
@@ -143,10 +142,10 @@ def test_a_step_back_to_an_earlier_dpdispatcher_loses_nothing(
     check_computed_once(workflow)
 
 
-def test_what_an_earlier_dpdispatcher_refused_is_run_after_the_upgrade(
+def test_stage_refused_by_an_old_dpdispatcher_runs_after_an_upgrade(
     workflow: Workflow, earlier: Path
 ) -> None:
-    """It does not know what it is asked for: its words are told, and nothing was computed."""
+    """The failure shows the error message of the old version, and nothing ran."""
     workflow.init(stage("stage-1", WAITS))
     workflow.call("dispatch", "stage-1", "--sync", WFCTL_DPDISP=str(earlier))
     workflow.succeed("rehydrate", WFCTL_DPDISP=str(earlier))
@@ -161,10 +160,10 @@ def test_what_an_earlier_dpdispatcher_refused_is_run_after_the_upgrade(
 
 
 @pytest.mark.parametrize("over", [False, True], ids=["the job runs", "the job is over"])
-def test_a_later_wfctl_takes_up_what_an_earlier_one_launched(
+def test_a_later_wfctl_continues_an_attempt_of_an_earlier_one(
     workflow: Workflow, other_wfctl: Path, over: bool
 ) -> None:
-    """Its files and its log are read as they are."""
+    """The new version reads the files and the log of the old version."""
     launched(workflow, over=over, PYTHONPATH=str(other_wfctl))
     workflow.succeed("rehydrate")
     let_go(workflow)
@@ -172,14 +171,12 @@ def test_a_later_wfctl_takes_up_what_an_earlier_one_launched(
     check_computed_once(workflow)
 
 
-def test_a_step_back_to_an_earlier_wfctl_harms_nothing(
-    workflow: Workflow, other_wfctl: Path
-) -> None:
-    """It goes on, or says that the log is newer than itself; the later one finishes the work."""
+def test_downgrade_of_wfctl_harms_nothing(workflow: Workflow, other_wfctl: Path) -> None:
+    """The old version works or reports that the log is newer, and the new version finishes."""
     launched(workflow, over=False)
     with ending(workflow.start("rehydrate", PYTHONPATH=str(other_wfctl))) as rehydrate:
         code = rehydrate.wait(90)
-    newer = ("upgrade the program", "update wfctl")  # of the database, of an event
+    newer = ("Update wfctl", "update wfctl")  # messages about the database and about an event
     assert code == 0 or any(words in workflow.said() for words in newer)
     assert "Traceback" not in workflow.said()
     let_go(workflow)

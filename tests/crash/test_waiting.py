@@ -1,4 +1,4 @@
-"""Waiting for jobs: for several at once, and not a moment longer than they take."""
+"""`wait` works for several jobs together and ends soon after them."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from tests.crash.support import Workflow, ending, stage, until
 
 pytestmark = pytest.mark.slow
 
-#: Seconds from the end of the last job to the end of the wait: ten times the aim.
+#: Maximum seconds from the end of the last job to the end of the wait: ten times the target.
 PROMPT = 10.0
 
 
 def gated(id_: str) -> dict[str, object]:
-    """Return a stage whose job ends once a file of its name is there."""
+    """Return a stage whose job ends once a file with its name exists."""
     gate = f"../../../../../../{id_}.go"
     return stage(id_, f"while [ ! -e {gate} ]; do sleep 0.02; done; echo 1 > out.txt")
 
 
 def launch(workflow: Workflow, *ids: str) -> None:
-    """Launch stages whose jobs wait for their gates."""
+    """Launch stages whose jobs wait for their files."""
     workflow.init(*(gated(id_) for id_ in ids))
     for id_ in ids:
         workflow.succeed("dispatch", id_)
@@ -34,13 +34,14 @@ def open_gate(workflow: Workflow, id_: str) -> None:
 
 
 def ended_at(workflow: Workflow, id_: str) -> float:
-    """Return when the job of the stage wrote down its end."""
+    """Return the time at which the job of the stage recorded its end."""
     [record] = workflow.attempts(id_)[0].glob("job-*.exit")
     return record.stat().st_mtime
 
 
-def test_each_of_several_is_recorded_as_it_ends(workflow: Workflow) -> None:
-    """The one named last ends first, and is settled while the others run on."""
+@pytest.mark.long
+def test_each_awaited_stage_is_recorded_as_it_ends(workflow: Workflow) -> None:
+    """The last named stage ends first, and is recorded while the other one runs."""
     launch(workflow, "stage-1", "stage-2")
     with ending(workflow.start("wait", "stage-1", "stage-2", "-o", "json")) as waiting:
         open_gate(workflow, "stage-2")
@@ -55,8 +56,8 @@ def test_each_of_several_is_recorded_as_it_ends(workflow: Workflow) -> None:
 
 
 @pytest.mark.long
-def test_a_wait_ends_soon_after_its_job(workflow: Workflow) -> None:
-    """Aimed at: one second after the job's own record of its end."""
+def test_wait_ends_soon_after_its_job(workflow: Workflow) -> None:
+    """The target is one second after the job recorded its end."""
     launch(workflow, "stage-1")
     with ending(workflow.start("wait", "stage-1")) as waiting:
         open_gate(workflow, "stage-1")
@@ -65,8 +66,8 @@ def test_a_wait_ends_soon_after_its_job(workflow: Workflow) -> None:
 
 
 @pytest.mark.long
-def test_waiting_for_several_gives_up_in_time(workflow: Workflow) -> None:
-    """What ended is told apart from what did not, and the exit code says that something did not."""
+def test_wait_for_several_stages_times_out(workflow: Workflow) -> None:
+    """The answer lists ended and running stages, and the command exits with code 1."""
     launch(workflow, "stage-1", "stage-2")
     open_gate(workflow, "stage-1")
     workflow.succeed("wait", "stage-1")
@@ -78,8 +79,8 @@ def test_waiting_for_several_gives_up_in_time(workflow: Workflow) -> None:
     workflow.succeed("wait", "stage-2")
 
 
-def test_a_stage_that_is_not_there_is_not_waited_for(workflow: Workflow) -> None:
-    """It is said before anything is waited for."""
+def test_wait_for_an_unknown_stage_is_refused(workflow: Workflow) -> None:
+    """The error appears before the command waits for any stage."""
     launch(workflow, "stage-1")
     assert workflow.call("wait", "stage-1", "stage-9").returncode == 3
     open_gate(workflow, "stage-1")

@@ -1,4 +1,4 @@
-"""The ways a stage is run and ends, beside the plain one."""
+"""Variants of running a stage: without tmux, synchronously, after kills, failures and retries."""
 
 from __future__ import annotations
 
@@ -20,10 +20,9 @@ from tests.programs import path_without
 pytestmark = pytest.mark.slow
 
 
-def test_without_tmux_the_monitor_is_detached_and_it_is_said(
-    workflow: Workflow, tmp_path: Path
-) -> None:
-    """One line on stderr a launch, and the same end."""
+@pytest.mark.long
+def test_monitor_without_tmux_is_detached_and_reported(workflow: Workflow, tmp_path: Path) -> None:
+    """Each launch prints one line on stderr, and the workflow completes."""
     workflow.init(*chain())
     done = workflow.call("run", PATH=path_without("tmux", tmp_path / "bin"))
     assert done.returncode == 0, done.stderr
@@ -33,8 +32,8 @@ def test_without_tmux_the_monitor_is_detached_and_it_is_said(
 
 
 @pytest.mark.long
-def test_a_session_without_tmux_survives_its_death_too(workflow: Workflow, tmp_path: Path) -> None:
-    """Orchestrator and detached monitor killed, the job's result is collected."""
+def test_session_without_tmux_survives_a_kill(workflow: Workflow, tmp_path: Path) -> None:
+    """After orchestrator and detached monitor were killed, the result is collected."""
     path = path_without("tmux", tmp_path / "bin")
     workflow.init(*chain())
     with ending(workflow.start("run", PATH=path)) as run:
@@ -45,7 +44,7 @@ def test_a_session_without_tmux_survives_its_death_too(workflow: Workflow, tmp_p
     check_chain(workflow)
 
 
-@pytest.mark.few(1)
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("seconds", "victim"),
     [
@@ -57,10 +56,10 @@ def test_a_session_without_tmux_survives_its_death_too(workflow: Workflow, tmp_p
         pytest.param(2.0, Victim.SESSION, marks=pytest.mark.long),
     ],
 )
-def test_a_synchronous_dispatch_killed_half_way_runs_once(
+def test_killed_synchronous_dispatch_runs_once(
     workflow: Workflow, victim: Victim, seconds: float
 ) -> None:
-    """Early, while it computes or late: the next run collects what the dispatch began."""
+    """The kill comes early, during the job or late, and the next run collects the result."""
     workflow.init(*chain(1.0))
     with ending(workflow.start("dispatch", "stage-1", "--sync")) as dispatch:
         awaited(after(seconds), workflow, dispatch)
@@ -72,9 +71,9 @@ def test_a_synchronous_dispatch_killed_half_way_runs_once(
 
 
 def check_synchronous_launch(workflow: Workflow) -> None:
-    """Check that the first stage's launch is in the log, in its place, with all its facts.
+    """Check that the launch of the first stage is recorded in order and with all data.
 
-    A monitor that was killed between the submission and its record may have launched it again.
+    A monitor that was killed after the submission may have launched the job again.
     """
     told = [e for e in workflow.events("stage.launched") if e["data"]["stage"] == "stage-1"]
     first = told[-1]
@@ -93,8 +92,8 @@ def check_synchronous_launch(workflow: Workflow) -> None:
 
 
 @pytest.mark.long
-def test_a_synchronous_dispatch_waits_for_the_end(workflow: Workflow) -> None:
-    """When the command returns, the stage is computed; it never ran for those who read along."""
+def test_synchronous_dispatch_waits_for_the_end(workflow: Workflow) -> None:
+    """When the command returns, the stage has run, without a line about the status `running`."""
     workflow.init(*chain())
     workflow.succeed("dispatch", "stage-1", "--sync")
     assert workflow.stage("stage-1")["status"] == "post_processing"
@@ -105,10 +104,10 @@ def test_a_synchronous_dispatch_waits_for_the_end(workflow: Workflow) -> None:
 
 
 @pytest.mark.long
-def test_a_synchronous_dispatch_killed_before_it_tells_of_the_launch_is_told_of(
+def test_killed_synchronous_dispatch_has_its_launch_recorded(
     workflow: Workflow,
 ) -> None:
-    """The job is submitted, nobody has recorded it; the look that finds it does."""
+    """The job was submitted but not recorded, and the next check records the launch."""
     workflow.init(*chain(1.0))
     with ending(workflow.start("dispatch", "stage-1", "--sync")) as dispatch:
         assert awaited(WINDOWS["the job is submitted and not written down"], workflow, dispatch)
@@ -119,8 +118,9 @@ def test_a_synchronous_dispatch_killed_before_it_tells_of_the_launch_is_told_of(
     check_chain(workflow)
 
 
-def test_a_verification_killed_half_way_is_done_again(workflow: Workflow) -> None:
-    """The command that verifies dies with its run; the stage is verified by the next one."""
+@pytest.mark.long
+def test_killed_check_is_repeated(workflow: Workflow) -> None:
+    """The command `verify` is killed with its run, and the next run verifies the stage."""
     verify = "echo verified >> verifications; while [ ! -e go ]; do sleep 0.05; done"
     workflow.init(stage("stage-1", "echo 1 > out.txt", verify=verify))
     begun = workflow.root / "verifications"
@@ -137,21 +137,21 @@ def test_a_verification_killed_half_way_is_done_again(workflow: Workflow) -> Non
 
 
 @pytest.mark.long
-def test_a_check_that_is_killed_refuses_nothing(workflow: Workflow, tmp_path: Path) -> None:
-    """The run says what ended, nothing is recorded, and the next run goes through."""
+def test_killed_submission_check_refuses_nothing(workflow: Workflow, tmp_path: Path) -> None:
+    """The run reports the killed check and records nothing, and the next run succeeds."""
     workflow.init(*chain())
     with ending(workflow.start("run", WFCTL_DPDISP=slow_to_check(tmp_path / "slow"))) as run:
         until(lambda: kill_check(workflow) or run.poll() is not None)
         said, _ = run.communicate(timeout=60)
     assert run.returncode == 6
-    assert "`dargs check` was ended by signal 9" in said
+    assert "signal 9 ended `dargs check`" in said
     assert workflow.stage("stage-1")["status"] == "ready"
     recover(workflow)
     check_chain(workflow)
 
 
 def slow_to_check(folder: Path) -> str:
-    """Return the path of a dpdisp whose checks would take minutes."""
+    """Return the path of a dpdisp whose submission checks take minutes."""
     folder.mkdir()
     (folder / "dpdisp").symlink_to(Path(sys.executable).with_name("dpdisp"))
     (folder / "dargs").write_text('#!/bin/bash\nexec -a "dargs check" sleep 600\n')
@@ -160,14 +160,15 @@ def slow_to_check(folder: Path) -> str:
 
 
 def kill_check(workflow: Workflow) -> bool:
-    """Kill the check of a submission; False if none is at work."""
+    """Kill the check of a submission; return False if no check is running."""
     found = [pid for pid, line in processes(workflow).items() if "dargs check" in line]
     kill(found)
     return bool(found)
 
 
-def test_a_failed_stage_is_retried_beside_what_the_failure_left(workflow: Workflow) -> None:
-    """The reason is DPDispatcher's; after a fix the second attempt starts on clean ground."""
+@pytest.mark.long
+def test_failed_stage_is_retried_after_a_fix(workflow: Workflow) -> None:
+    """The error shows the reason, and the second attempt starts without old files."""
     fails = "echo 0 > out.txt; test -e ../../../../../../fixed || { echo why >&2; exit 1; }"
     workflow.init(stage("stage-1", f"{fails}; echo 1 > out.txt"))
     done = workflow.call("run")
@@ -183,7 +184,7 @@ def test_a_failed_stage_is_retried_beside_what_the_failure_left(workflow: Workfl
 
 
 def check_retried(workflow: Workflow) -> None:
-    """Check that a second attempt completed the stage and the first one's files are kept."""
+    """Check that the second attempt completed the stage and that the first one's files are kept."""
     found = workflow.stage("stage-1")
     assert (found["status"], found["retry_count"]) == ("completed", 1)
     assert workflow.trace() == ["w-crash/stage-1/att-0001", "w-crash/stage-1/att-0002"]
@@ -197,10 +198,10 @@ def check_retried(workflow: Workflow) -> None:
 
 
 @pytest.mark.long
-def test_a_retry_killed_before_it_starts_does_not_take_old_outputs_for_its_own(
+def test_killed_retry_does_not_accept_old_outputs(
     workflow: Workflow,
 ) -> None:
-    """The old one lies in place when the new attempt is recorded; the command runs all the same."""
+    """An old output exists when the new attempt is recorded, but the command still runs."""
     workflow.init(stage("stage-1", "test -e ../../../../../../fixed && echo 1 > out.txt"))
     assert workflow.call("run").returncode == 6
     (workflow.root / "fixed").touch()
@@ -214,8 +215,8 @@ def test_a_retry_killed_before_it_starts_does_not_take_old_outputs_for_its_own(
 
 
 @pytest.mark.long
-def test_a_job_that_is_killed_twice_fails_without_a_retry(workflow: Workflow) -> None:
-    """The first loss costs nothing, the second one is said; each attempt ran once."""
+def test_job_killed_twice_fails_without_a_retry(workflow: Workflow) -> None:
+    """The first loss uses no retry, the second one fails the stage, and each attempt ran once."""
     workflow.init(stage("stage-1", "sleep 600"))
     with ending(workflow.start("run")) as run:
         for number in (1, 2):
@@ -229,14 +230,14 @@ def test_a_job_that_is_killed_twice_fails_without_a_retry(workflow: Workflow) ->
 
 
 def kill_attempt(workflow: Workflow, number: int) -> None:
-    """Kill every process of an attempt's job once it runs, and nobody else."""
+    """Kill every process of an attempt's job once it runs, and no other process."""
     until(lambda: len(workflow.trace()) == number)
     strike(workflow, Victim.JOB)
 
 
 @pytest.mark.long
-def test_a_stage_costs_little_more_than_its_computation(workflow: Workflow) -> None:
-    """What a stage takes from its attempt's start to its completion, beyond its two seconds."""
+def test_stage_overhead_is_small(workflow: Workflow) -> None:
+    """The test measures the time beyond the two seconds of the computation."""
     workflow.init(stage("stage-1", "sleep 2; echo 1 > out.txt"))
     before = time.monotonic()
     workflow.succeed("run")
@@ -249,8 +250,8 @@ def test_a_stage_costs_little_more_than_its_computation(workflow: Workflow) -> N
 
 
 @pytest.mark.long
-def test_nothing_is_left_of_a_round(workflow: Workflow) -> None:
-    """The look for what is left sees a live monitor, and none once the run is over."""
+def test_no_process_remains_after_a_run(workflow: Workflow) -> None:
+    """The search finds a live monitor during the run, and no process afterwards."""
     workflow.init(*chain())
     with ending(workflow.start("run")) as run:
         assert awaited(WINDOWS["the job has claimed its start"], workflow, run)

@@ -1,4 +1,4 @@
-"""Who is killed, and who is left."""
+"""Victims of a kill, and the search for remaining processes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.crash.support import MARK, Workflow, until
 
 
 class Victim(StrEnum):
-    """What one blow takes with it."""
+    """The processes that one kill ends."""
 
     ORCHESTRATOR = "orchestrator"
     TMUX_SERVER = "tmux server"
@@ -25,7 +25,7 @@ class Victim(StrEnum):
 
 
 def processes(workflow: Workflow) -> dict[int, str]:
-    """Return every live process of the round with its command line."""
+    """Return every live process of the test with its command line."""
     mark = f"{MARK}={workflow.environ[MARK]}".encode()
     found = {}
     for place in Path("/proc").iterdir():
@@ -36,7 +36,7 @@ def processes(workflow: Workflow) -> dict[int, str]:
 
 
 def find(workflow: Workflow, victim: Victim) -> list[int]:
-    """Return the processes that a blow takes."""
+    """Return the processes of a victim."""
     everyone = processes(workflow)
     if victim is Victim.EVERYTHING:
         return list(everyone)
@@ -47,7 +47,7 @@ def find(workflow: Workflow, victim: Victim) -> list[int]:
 
 
 def is_job(pid: int) -> bool:
-    """Say whether a process belongs to a job: it works in a scratch copy."""
+    """Return whether a process belongs to a job, which runs in a scratch copy."""
     try:
         return "/work/" in str(Path(f"/proc/{pid}/cwd").readlink())
     except (FileNotFoundError, ProcessLookupError, PermissionError):
@@ -70,24 +70,24 @@ def _fits(line: str, victim: Victim) -> bool:
 
 
 def strike(workflow: Workflow, victim: Victim) -> None:
-    """Kill all that belongs to the victim in one blow."""
+    """Kill all processes of a victim together."""
     stopped: set[int] = set()
-    # Stopped first, and looked for again, so that none starts a child that would be missed.
+    # Processes are stopped and searched again, so that no new child process is missed.
     while found := set(find(workflow, victim)) - stopped:
         suspend(found)
         _hold(found)
         stopped |= found
-    # The youngest first: the death of a terminal's first process sets those that are stopped going.
+    # The youngest process is killed first, because the death of a session leader resumes others.
     kill(sorted(stopped, key=_age, reverse=True))
-    # One that was killed holds its locks for a moment, and would be taken for alive.
+    # A killed process keeps its locks for a moment, and would be taken for alive.
     until(lambda: all(_state(pid) in "ZX" for pid in stopped))
 
 
 def _hold(pids: set[int]) -> None:
-    """Wait until all are stopped; a terminal server sets going what was stopped in it before it.
+    """Wait until all processes are stopped, because a terminal server may resume them.
 
-    On a busy machine one that was told to stop still ends the fork that it is in. One whose child
-    was stopped before it had become another program waits for that, and cannot stop (D).
+    On a busy machine, a stopped process first finishes a fork. A process whose child was stopped
+    before its exec waits in state D and cannot stop.
     """
     for _ in range(40):
         going = {pid for pid in pids if _state(pid) not in "TtZXD"}
@@ -98,12 +98,12 @@ def _hold(pids: set[int]) -> None:
 
 
 def _state(pid: int) -> str:
-    """Return the letter of a process's state, as in ps; X of one that is gone."""
+    """Return the state letter of a process as in ps, or X if the process no longer exists."""
     return _stat(pid)[0]
 
 
 def _age(pid: int) -> tuple[int, int]:
-    """Return what orders processes by their start."""
+    """Return a key that sorts processes by their start."""
     return int(_stat(pid)[19]), pid
 
 
@@ -115,12 +115,12 @@ def _stat(pid: int) -> list[str]:
 
 
 def kill(pids: set[int] | list[int]) -> None:
-    """Kill processes that may be gone already."""
+    """Kill processes that may have ended already."""
     _send(pids, signal.SIGKILL)
 
 
 def suspend(pids: set[int]) -> None:
-    """Stop processes that may be gone already."""
+    """Stop processes that may have ended already."""
     _send(pids, signal.SIGSTOP)
 
 
@@ -131,7 +131,7 @@ def _send(pids: set[int] | list[int], what: signal.Signals) -> None:
 
 
 def until_none_is_left(workflow: Workflow) -> None:
-    """Fail the test where a process of the round stays."""
+    """Fail the test if a process of the test remains."""
     end = time.monotonic() + 20
     while processes(workflow) and time.monotonic() < end:
         time.sleep(0.05)
@@ -139,5 +139,5 @@ def until_none_is_left(workflow: Workflow) -> None:
 
 
 def until_dead(pid: int) -> None:
-    """Wait until a process is gone."""
+    """Wait until a process no longer exists."""
     until(lambda: not Path(f"/proc/{pid}").exists())

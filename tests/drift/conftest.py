@@ -1,4 +1,4 @@
-"""Workflows whose files others touch."""
+"""Fixtures: workflows whose files other programs edit."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from tests.drift.support import PLAN
 
 @pytest.fixture(autouse=True)
 def _plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let nothing of the caller's environment into a test."""
+    """Remove wfctl's variables from the environment of each test."""
     for name in ("WFCTL_ACTOR", "WFCTL_DATABASE_URL", "WFCTL_DEBUG"):
         monkeypatch.delenv(name, raising=False)
 
 
 @pytest.fixture
 def place(tmp_path: Path) -> Place:
-    """Make a workflow of three stages with a field that nobody specified."""
+    """Create a workflow of three stages, with a field that the protocol does not define."""
     root = tmp_path / "root"
     root.mkdir()
     begin = ("init", str(write_plan(tmp_path, PLAN)), "--consent", "trust")

@@ -1,4 +1,4 @@
-"""Crashes at every step between a commit and the last file."""
+"""Simulated crashes at every step between a commit and the write of the last file."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from service.root.disk import Mark, content_of
 
 
 class Killed(BaseException):
-    """The process is gone. No code may catch it."""
+    """A simulated death of the process. No code may catch this exception."""
 
 
 class Faults:
-    """Lets the ``countdown``-th step on the disk be the last; a torn one writes a half."""
+    """Stop the process after N disk writes; a torn write stores only half of its bytes."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.countdown: int | None = None
@@ -73,7 +73,7 @@ class Faults:
         return step
 
     def after(self, countdown: int, torn: bool, act: Callable[[], object]) -> bool:
-        """Act, and be killed after so many steps; return whether it came to that."""
+        """Call `act`, stop it after `countdown` disk writes, and return whether it was stopped."""
         self.countdown, self.torn = countdown, torn
         try:
             act()

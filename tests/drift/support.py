@@ -1,4 +1,4 @@
-"""What others do to the files, and what must hold afterwards."""
+"""Helpers that edit the files as other programs do, and checks of the result."""
 
 from __future__ import annotations
 
@@ -39,31 +39,31 @@ PLAN: dict[str, Any] = {
 
 
 def state_of(place: Place) -> dict[str, Any]:
-    """Return the document on the disk."""
+    """Return the document in `workflow-state.json`."""
     found: dict[str, Any] = json.loads((place.path / STATE).read_bytes())
     return found
 
 
 def write_state(place: Place, document: Any) -> bytes:
-    """Write the document as somebody else would; return its bytes."""
+    """Write the document to `workflow-state.json` as another program would; return its bytes."""
     content = (json.dumps(document, indent=2, ensure_ascii=False) + "\n").encode()
     (place.path / STATE).write_bytes(content)
     return content
 
 
 def append_log(place: Place, content: bytes) -> None:
-    """Append to the log as ``echo >>`` does."""
+    """Append bytes to the log as ``echo >>`` does."""
     with (place.path / LOG).open("ab") as file:
         file.write(content)
 
 
 def log_bytes(place: Place) -> bytes:
-    """Return what progress.log holds."""
+    """Return the content of progress.log."""
     return (place.path / LOG).read_bytes()
 
 
 def kept(place: Place) -> list[bytes]:
-    """Return every foreign version that is kept."""
+    """Return the kept copies of all foreign versions."""
     return [path.read_bytes() for path in (place.path / ".wfctl").glob("drift/*")]
 
 
@@ -74,12 +74,12 @@ def external(place: Place) -> list[bytes]:
 
 
 def detected(place: Place) -> list[dict[str, Any]]:
-    """Return what every recorded drift says."""
+    """Return the data of every recorded drift event."""
     return [event["data"] for event in place.done("events", "--type", "drift.detected")]
 
 
 def shown(place: Place) -> list[dict[str, Any]]:
-    """Return the changes that `drift show` lists; its exit code says whether there are any."""
+    """Return the changes that `drift show` lists, and check its exit code."""
     answer = place.json("drift", "show")
     changes: list[dict[str, Any]] = answer.data["changes"]
     assert answer.code == (7 if changes else 0)
@@ -87,7 +87,7 @@ def shown(place: Place) -> list[dict[str, Any]]:
 
 
 def check_clean(place: Place) -> None:
-    """Check that the files are what the log says, whole and as it is remembered."""
+    """Check that the files agree with the log and that `status` reports no other difference."""
     answer = place.call("replay", "--check")
     assert answer.code == 0, answer
     warnings = place.done("status")["files"]
@@ -95,7 +95,7 @@ def check_clean(place: Place) -> None:
 
 
 def stage_running(place: Place) -> None:
-    """Bring stage-1 to running, with a checkpoint, in an open session."""
+    """Bring stage-1 to the status running, with a checkpoint, in an open session."""
     place.done("append", "session.started")
     place.done("append", "attempt.started", "--data", attempt_data(mode="tmux", session="s"))
     launched = {"stage": "stage-1", "attempt": "att-0001", "mode": "tmux", "session": "s"}
@@ -104,5 +104,5 @@ def stage_running(place: Place) -> None:
 
 
 def names(folder: Path) -> list[str]:
-    """Return the names in a folder, sorted."""
+    """Return the names of the files in a folder, sorted."""
     return sorted(path.name for path in folder.iterdir())

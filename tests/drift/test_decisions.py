@@ -1,4 +1,4 @@
-"""``drift show``, ``adopt`` and ``revert``: what becomes of a change that others made."""
+"""``drift show``, ``adopt`` and ``revert``: how a user decides about foreign edits."""
 
 from __future__ import annotations
 
@@ -25,37 +25,37 @@ from tests.drift.support import (
 
 
 def edit(place: Place, **fields: Any) -> bytes:
-    """Change fields of stage-1 by hand."""
+    """Edit fields of stage-1 in the state file."""
     document = state_of(place)
     document["stages"][0] |= fields
     return write_state(place, document)
 
 
 def edit_parameters(place: Place, **parameters: Any) -> bytes:
-    """Change parameters of stage-1 by hand."""
+    """Edit parameters of stage-1 in the state file."""
     return edit(place, parameters=state_of(place)["stages"][0]["parameters"] | parameters)
 
 
 def proposals(place: Place) -> list[dict[str, Any]]:
-    """Return what was proposed: type, stage and changes."""
+    """Return the type, the stage and the changes of each proposed amendment."""
     found = [event["data"] for event in place.done("events", "--type", "amendment.proposed")]
     return [{key: data[key] for key in ("kind", "stage", "changes")} for data in found]
 
 
 def fail_stage(place: Place) -> None:
-    """Let stage-1 fail."""
+    """Make stage-1 fail."""
     place.done("append", "attempt.started", "--data", attempt_data())
     place.done("stage", "fail", "stage-1", "--error", "it broke")
 
 
 def compute_stage(place: Place) -> None:
-    """Bring stage-1 to post_processing."""
+    """Bring stage-1 to the status post_processing."""
     place.done("append", "attempt.started", "--data", attempt_data())
     place.done("stage", "compute", "stage-1")
 
 
-def test_show_explains_field_by_field(place: Place) -> None:
-    """For people, and as data with both values."""
+def test_drift_show_lists_each_changed_field(place: Place) -> None:
+    """`drift show` prints a line for people, and the JSON output has the old and the new value."""
     edit_parameters(place, dt=0.002)
     answer = place.call("drift", "show")
     assert answer.code == 7
@@ -67,8 +67,8 @@ def test_show_explains_field_by_field(place: Place) -> None:
     assert (change["detected"], change["kept_as"]) == (None, None)
 
 
-def test_show_goes_on_showing_until_somebody_decides(place: Place) -> None:
-    """A write undoes the edit in the file, and the change waits where it is kept."""
+def test_drift_show_lists_an_edit_until_it_is_decided(place: Place) -> None:
+    """A later write restores the file, but `drift show` still lists the kept edit."""
     edit_parameters(place, dt=0.002)
     before = shown(place)[0]["differences"]
     place.done("note", "next")
@@ -80,16 +80,16 @@ def test_show_goes_on_showing_until_somebody_decides(place: Place) -> None:
     assert status["next_actions"][0]["command"] == "wfctl drift show"
 
 
-def test_show_names_one_file_alone(place: Place) -> None:
-    """The other one is not asked for."""
+def test_drift_show_of_one_file_omits_other_files(place: Place) -> None:
+    """If both files changed and the user names the log, only the log is listed."""
     edit_parameters(place, dt=0.002)
     append_log(place, b"a line\n")
     changes = place.json("drift", "show", LOG).data["changes"]
     assert [change["file"] for change in changes] == [LOG]
 
 
-def test_a_definitional_change_is_only_proposed(place: Place) -> None:
-    """The number stays what it was until a person agrees."""
+def test_adopting_a_definitional_change_only_proposes_it(place: Place) -> None:
+    """The parameter keeps its value until a person approves the amendment."""
     edit_parameters(place, dt=0.002, seed=7)
     place.done("drift", "adopt")
     assert proposals(place) == [
@@ -105,8 +105,8 @@ def test_a_definitional_change_is_only_proposed(place: Place) -> None:
     check_clean(place)
 
 
-def test_the_fields_of_a_stage_are_one_proposal(place: Place) -> None:
-    """A criterion and what it is checked with are one decision, as for `amend propose`."""
+def test_adopting_changes_of_a_stage_creates_one_proposal(place: Place) -> None:
+    """A criterion and the inputs of its stage form one amendment, as in `amend propose`."""
     document = state_of(place)
     document["stages"][0]["success_criteria"] = "whatever"
     document["stages"][0]["inputs"] = []
@@ -121,8 +121,8 @@ def test_the_fields_of_a_stage_are_one_proposal(place: Place) -> None:
     assert set(proposals(place)[1]["changes"]) == {"inputs", "success_criteria"}
 
 
-def test_an_edited_criterion_is_one_proposal_that_can_be_approved(place: Place) -> None:
-    """After it nothing is pending, and nothing waits."""
+def test_adopted_criterion_can_be_approved(place: Place) -> None:
+    """After the approval, no amendment and no drift are left."""
     edit(place, success_criteria="drift below 1e-2")
     place.done("drift", "adopt")
     assert [found["kind"] for found in proposals(place)] == ["criteria_change"]
@@ -132,8 +132,8 @@ def test_an_edited_criterion_is_one_proposal_that_can_be_approved(place: Place) 
     assert shown(place) == []
 
 
-def test_an_edit_is_closed_once_the_log_contains_its_values(place: Place) -> None:
-    """Given a proposal of the same, then its approval decides the edit; an earlier one stays."""
+def test_edit_is_closed_once_the_log_contains_its_values(place: Place) -> None:
+    """Approving an amendment with the same value closes this edit, but not an earlier edit."""
     edit_parameters(place, dt=0.001)
     place.done("note", "first")
     edit_parameters(place, dt=0.002)
@@ -150,7 +150,7 @@ def test_an_edit_is_closed_once_the_log_contains_its_values(place: Place) -> Non
     check_clean(place)
 
 
-def test_an_edited_status_is_closed_once_the_stage_has_it(place: Place) -> None:
+def test_edited_status_is_closed_once_the_stage_reaches_it(place: Place) -> None:
     """Times and counts that follow from events do not keep the edit open."""
     edit(place, status="failed", last_error="it broke", retry_count=3)
     place.done("note", "next")
@@ -159,8 +159,8 @@ def test_an_edited_status_is_closed_once_the_stage_has_it(place: Place) -> None:
     assert shown(place) == []
 
 
-def test_a_cost_that_sessions_write_is_left_out_of_an_adoption(place: Place) -> None:
-    """The protocol orders agents to write it; the rest is adopted, and the field is named."""
+def test_adoption_leaves_out_the_session_cost(place: Place) -> None:
+    """Agents write the session cost by protocol, so `drift adopt` names it and adopts the rest."""
     document = state_of(place)
     document["session_config"] = {**document.get("session_config", {}), "session_cost": 3}
     document["stages"][0]["success_criteria"] = "whatever"
@@ -171,8 +171,8 @@ def test_a_cost_that_sessions_write_is_left_out_of_an_adoption(place: Place) -> 
     assert closed["data"]["left"] == ["session_config.session_cost"]
 
 
-def test_a_deeper_parameter_is_proposed_with_the_whole_value_at_its_key(place: Place) -> None:
-    """As amendments record it."""
+def test_nested_parameter_is_proposed_with_its_whole_top_level_value(place: Place) -> None:
+    """The proposal records the old and the new value of the top-level key."""
     overrides = {"queue_name": "cpu", "group_size": 1}
     edit_parameters(place, resource_overrides=overrides)
     place.done("drift", "adopt")
@@ -193,8 +193,8 @@ OPERATIONAL: dict[str, tuple[dict[str, Any], list[str]]] = {
 
 
 @pytest.mark.parametrize("name", OPERATIONAL)
-def test_a_legal_operational_change_is_recorded_as_itself(place: Place, name: str) -> None:
-    """By the rules, with the events that it is."""
+def test_legal_operational_change_is_recorded_as_its_own_event(place: Place, name: str) -> None:
+    """Adopting a new status, outputs or a checkpoint appends the event for this change."""
     fields, expected = OPERATIONAL[name]
     edit(place, **fields)
     answer = place.done("drift", "adopt")
@@ -205,8 +205,8 @@ def test_a_legal_operational_change_is_recorded_as_itself(place: Place, name: st
     check_clean(place)
 
 
-def test_a_failed_stage_that_was_set_to_ready_counts_a_retry(place: Place) -> None:
-    """Whatever the count in the file says."""
+def test_adopting_ready_for_a_failed_stage_counts_a_retry(place: Place) -> None:
+    """The log counts the retry, whatever retry count the file contains."""
     fail_stage(place)
     edit(place, status="ready", retry_count=0)
     place.done("drift", "adopt")
@@ -214,8 +214,8 @@ def test_a_failed_stage_that_was_set_to_ready_counts_a_retry(place: Place) -> No
     assert (found["status"], found["retry_count"]) == ("ready", 1)
 
 
-def test_a_failure_brings_its_reason(place: Place) -> None:
-    """From last_error."""
+def test_adopting_a_failure_takes_the_error_from_the_file(place: Place) -> None:
+    """The field last_error of the edited file becomes the error of the stage."""
     stage_running(place)
     edit(place, status="failed", last_error="out of memory")
     place.done("drift", "adopt")
@@ -223,8 +223,8 @@ def test_a_failure_brings_its_reason(place: Place) -> None:
     assert (found["status"], found["last_error"]) == ("failed", "out of memory")
 
 
-def test_a_completed_stage_needs_evidence(place: Place) -> None:
-    """Typing the word into a file shows nothing."""
+def test_adopting_completed_requires_evidence(place: Place) -> None:
+    """Writing the status completed into the file is refused without --evidence."""
     compute_stage(place)
     edit(place, status="completed", completed_at="2026-04-01T00:00:00Z")
     answer = place.json("drift", "adopt")
@@ -248,8 +248,8 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_an_illegal_change_is_refused_and_stays_for_a_decision(place: Place, name: str) -> None:
-    """By the rules; nothing of it is recorded but that it was seen."""
+def test_illegal_change_is_refused_and_stays_open(place: Place, name: str) -> None:
+    """The log records only that the edit was detected, and `drift show` still lists the edit."""
     fields, code = REFUSED[name]
     foreign = edit(place, **fields)
     before = place.version()
@@ -272,16 +272,16 @@ OF_THE_WORKFLOW: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("name", OF_THE_WORKFLOW)
-def test_what_the_log_alone_decides_cannot_be_adopted(place: Place, name: str) -> None:
-    """A count, an id, a consent, an end, stages taken away: each refused by its name."""
+def test_fields_owned_by_the_log_cannot_be_adopted(place: Place, name: str) -> None:
+    """Edits of the version, the id, the amendments, the status or all stages are refused."""
     write_state(place, state_of(place) | OF_THE_WORKFLOW[name])
     answer = place.json("drift", "adopt")
     assert (answer.code, answer.error["code"]) == (5, "refused")
     assert answer.error["data"]["problems"]
 
 
-def test_an_inserted_stage_is_proposed_at_its_place(place: Place) -> None:
-    """With its definition; a status that it came with is not taken over."""
+def test_inserted_stage_is_proposed_at_its_position(place: Place) -> None:
+    """The proposal has the definition of the stage, but not the status from the file."""
     document = state_of(place)
     document["stages"].insert(1, {"id": "stage-4", "name": "New", "status": "completed"})
     write_state(place, document)
@@ -293,8 +293,10 @@ def test_an_inserted_stage_is_proposed_at_its_place(place: Place) -> None:
 
 
 @pytest.mark.parametrize(("status", "kind"), [("skipped", "stage_skip"), ("invalidated", None)])
-def test_skipping_by_hand_is_a_proposal(place: Place, status: str, kind: str | None) -> None:
-    """A person's decision; to run again what never ran is not."""
+def test_skipping_a_stage_in_the_file_creates_a_proposal(
+    place: Place, status: str, kind: str | None
+) -> None:
+    """The status skipped needs a person's approval, and the status invalidated is refused."""
     edit(place, status=status)
     answer = place.json("drift", "adopt")
     assert answer.code == (0 if kind else 5)
@@ -302,8 +304,8 @@ def test_skipping_by_hand_is_a_proposal(place: Place, status: str, kind: str | N
     assert state_of(place)["stages"][0]["status"] == "ready"
 
 
-def test_a_field_that_nobody_specified_is_taken_over_as_it_is(place: Place) -> None:
-    """Of the workflow or of a stage, new, changed or taken away, in the order of its keys."""
+def test_unspecified_field_is_adopted_unchanged(place: Place) -> None:
+    """An added, changed or removed extra field is adopted, and its keys keep their order."""
     document = state_of(place)
     document["lab"] = {"z": 1, "a": {"y": 2, "b": 3}}
     del document["x-reviewed_by"]
@@ -317,8 +319,8 @@ def test_a_field_that_nobody_specified_is_taken_over_as_it_is(place: Place) -> N
     check_clean(place)
 
 
-def test_a_part_can_be_adopted(place: Place) -> None:
-    """What is named is taken over; the others go on to wait, until they are decided too."""
+def test_one_field_of_an_edit_can_be_adopted(place: Place) -> None:
+    """With --only, the named field is adopted, and the other fields stay open."""
     edit(place, retry_count=3, last_error="so", outputs=["stage-1/out.txt", "x"])
     answer = place.done("drift", "adopt", "--only", "stage-1.outputs")
     rest = ["stage-1.last_error", "stage-1.retry_count"]
@@ -331,10 +333,10 @@ def test_a_part_can_be_adopted(place: Place) -> None:
     assert shown(place) == []
 
 
-def test_a_definitional_field_that_waits_holds_its_stage_up_whatever_else_was_adopted(
+def test_pending_definitional_edit_blocks_dispatch_after_partial_adoption(
     place: Place,
 ) -> None:
-    """To adopt a field that harms nobody decides nothing of the parameters."""
+    """Adopting a harmless field does not decide about the edited parameters."""
     document = state_of(place)
     document["lab"] = "north"
     document["stages"][0]["parameters"]["dt"] = 0.5
@@ -349,16 +351,16 @@ def test_a_definitional_field_that_waits_holds_its_stage_up_whatever_else_was_ad
     assert [one["stage"] for one in proposals(place)] == ["stage-1"]
 
 
-def test_a_field_that_did_not_change_cannot_be_named(place: Place) -> None:
-    """The answer names those that did."""
+def test_naming_an_unchanged_field_is_refused(place: Place) -> None:
+    """The error message lists the fields that did change."""
     edit(place, outputs=["x"])
     answer = place.json("drift", "adopt", "--only", "stage-1.nam")
     assert (answer.code, answer.error["data"]["fields"]) == (3, ["stage-1.nam"])
     assert "stage-1.outputs" in answer.error["message"]
 
 
-def test_a_change_of_what_has_moved_on_is_judged_as_it_is_now(place: Place) -> None:
-    """The stage was skipped meanwhile: it cannot be picked up any more."""
+def test_edit_is_judged_by_the_current_status(place: Place) -> None:
+    """If the stage was skipped after the edit, adopting the status preparing is refused."""
     edit(place, status="preparing")
     place.done("note", "next")
     skip = ("--type", "stage_skip", "--stage", "stage-1", "--rewire", "--reason", "no need")
@@ -368,23 +370,23 @@ def test_a_change_of_what_has_moved_on_is_judged_as_it_is_now(place: Place) -> N
     assert (answer.code, answer.error["code"]) == (5, "illegal_transition")
 
 
-def test_a_policy_of_consent_that_was_typed_into_the_file_is_only_proposed(place: Place) -> None:
-    """It is no field of the file, and no field that nobody specified either."""
+def test_edited_consent_policy_is_only_proposed(place: Place) -> None:
+    """The key `consent` in the state file becomes an amendment, and not an extra field."""
     write_state(place, state_of(place) | {"consent": "terminal"})
     place.done("drift", "adopt")
     assert proposals(place)[0]["changes"] == {"consent": {"old": "trust", "new": "terminal"}}
     assert "consent" not in state_of(place)
 
 
-def test_all_of_an_adoption_or_nothing(place: Place) -> None:
-    """One field that the rules refuse holds back the others."""
+def test_adoption_is_atomic(place: Place) -> None:
+    """If the rules refuse one field of an edit, no field is adopted."""
     edit(place, status="completed", outputs=["x"])
     assert place.json("drift", "adopt").code == 5
     assert state_of(place)["stages"][0]["outputs"] == ["stage-1/out.txt"]
 
 
-def test_revert_dismisses_and_keeps(place: Place) -> None:
-    """The file is the log's again, the foreign version stays readable."""
+def test_revert_restores_the_file_and_keeps_the_edit(place: Place) -> None:
+    """The file again follows from the log, and the foreign version stays readable."""
     original = (place.path / STATE).read_bytes()
     foreign = edit_parameters(place, dt=0.002)
     answer = place.done("drift", "revert")
@@ -396,8 +398,8 @@ def test_revert_dismisses_and_keeps(place: Place) -> None:
     check_clean(place)
 
 
-def test_with_nothing_to_decide_nothing_is_recorded(place: Place) -> None:
-    """Revert has nothing to do; adopt says that there is nothing."""
+def test_deciding_without_drift_records_nothing(place: Place) -> None:
+    """`drift revert` succeeds without an event, and `drift adopt` exits with code 3."""
     before = place.version()
     assert place.done("drift", "revert")["events"] == []
     assert place.json("drift", "adopt").code == 3
@@ -405,8 +407,8 @@ def test_with_nothing_to_decide_nothing_is_recorded(place: Place) -> None:
     assert place.version() == before
 
 
-def test_each_change_is_decided_by_itself(place: Place) -> None:
-    """The last one where none is named."""
+def test_each_edit_is_decided_separately(place: Place) -> None:
+    """--detected selects the edit to revert or to adopt."""
     edit(place, outputs=["stage-1/out.txt", "one"])
     place.done("note", "next")
     edit(place, outputs=["stage-1/out.txt", "two"])
@@ -418,8 +420,8 @@ def test_each_change_is_decided_by_itself(place: Place) -> None:
     assert shown(place) == []
 
 
-def test_the_same_edit_again_is_detected_again(place: Place) -> None:
-    """Its version is kept once."""
+def test_repeated_edit_is_detected_again(place: Place) -> None:
+    """The log has two drift events, but only one copy of the foreign version is kept."""
     for _ in range(2):
         document = state_of(place)
         document |= {"updated": "then", "version": 9}
@@ -429,8 +431,8 @@ def test_the_same_edit_again_is_detected_again(place: Place) -> None:
     assert len(kept(place)) == 1
 
 
-def test_lines_of_a_log_that_was_written_over_can_be_adopted(place: Place) -> None:
-    """Somebody typed > for >>: what they wrote becomes notes."""
+def test_lines_of_an_overwritten_log_can_be_adopted(place: Place) -> None:
+    """If a user typed > for >>, the lines of the new file become notes."""
     before = log_bytes(place)
     (place.path / LOG).write_bytes(b"my result\nis fine\n")
     place.done("drift", "adopt", LOG)
@@ -440,16 +442,16 @@ def test_lines_of_a_log_that_was_written_over_can_be_adopted(place: Place) -> No
     check_clean(place)
 
 
-def test_a_file_that_cannot_be_read_cannot_be_adopted(place: Place) -> None:
-    """There is nothing in it that would be a change; it is dismissed."""
+def test_unreadable_file_can_only_be_reverted(place: Place) -> None:
+    """Invalid JSON contains no change to adopt, but `drift revert` dismisses the edit."""
     (place.path / STATE).write_bytes(b'{"stages": [')
     assert place.json("drift", "adopt").code == 5
     place.done("drift", "revert")
     assert shown(place) == []
 
 
-def test_a_kept_version_that_was_deleted_is_named(place: Place) -> None:
-    """It can still be dismissed."""
+def test_deleted_copy_of_an_edit_can_be_reverted(place: Place) -> None:
+    """If the copy is gone, `drift show` exits with code 3, and `drift revert` still works."""
     edit_parameters(place, dt=0.002)
     place.done("note", "next")
     for path in (place.path / ".wfctl/drift").iterdir():
@@ -459,8 +461,8 @@ def test_a_kept_version_that_was_deleted_is_named(place: Place) -> None:
     assert shown(place) == []
 
 
-def test_an_agent_gets_nothing_by_editing_the_file(place: Place) -> None:
-    """A dispatch decides from the log; the edit is in the record with its values."""
+def test_editing_the_state_file_does_not_complete_a_stage(place: Place) -> None:
+    """Commands decide by the log, and the log records the edited values as drift."""
     edit(place, success_criteria="anything goes", status="completed")
     assert place.json("stage", "complete", "stage-1", "--evidence", "look, completed").code == 5
     found = state_of(place)["stages"][0]
@@ -470,8 +472,8 @@ def test_an_agent_gets_nothing_by_editing_the_file(place: Place) -> None:
     assert external(place) == []
 
 
-def test_to_ask_a_stage_for_less_is_proposed(place: Place) -> None:
-    """Outputs that are taken away by hand are an amendment, those that are added are recorded."""
+def test_removing_an_output_by_hand_creates_a_proposal(place: Place) -> None:
+    """The stage keeps its outputs until a person approves the amendment."""
     edit(place, outputs=["stage-1/other"])
     place.done("drift", "adopt")
     (proposed,) = proposals(place)

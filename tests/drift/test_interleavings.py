@@ -1,4 +1,4 @@
-"""Any order of our writes, others' writes and crashes: no byte is lost."""
+"""Random sequences of writes, foreign writes and crashes, none of which may lose a byte."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ ANYTHING = st.lists(OURS | ECHOES | EDITS | PATCHES | REMOVALS | SPOILING, max_s
 
 
 class World:
-    """A workflow, what others appended to its log, and what wfctl itself wrote as its state."""
+    """A workflow, the bytes that others appended to its log, and all states that wfctl wrote."""
 
     def __init__(self, place: Place, faults: Faults) -> None:
         self.place = place
@@ -56,31 +56,31 @@ class World:
         self.remember()
 
     def remember(self) -> None:
-        """Keep in mind the state's file as it was to be at each version since the last look."""
+        """Add the state file of each new version to the states that wfctl wrote."""
         head = self.place.version()
         for version in range(self.seen + 1, head + 1):
             self.ours.add(self.place.call("replay", "--at", str(version)).out.encode())
         self.seen = head
 
     def do(self, action: tuple[object, ...]) -> None:
-        """Carry out one action."""
+        """Run one action."""
         kind, *arguments = action
         getattr(self, f"do_{kind}")(*arguments)
 
     def do_note(self, text: str) -> None:
-        """Write a note of ours."""
+        """Write a note with wfctl."""
         found = self.files()
         self.place.done("note", text)
         self.check_nothing_lost(*found)
 
     def do_crash(self, countdown: int, torn: bool) -> None:
-        """Write a note of ours, and be killed while the files are written."""
+        """Write a note with wfctl, and crash while the files are written."""
         found = self.files()
         self.faults.after(countdown, torn, lambda: self.place.done("note", "killed"))
         self.check_nothing_lost(*found)
 
     def files(self) -> tuple[bytes, bytes]:
-        """Return what the files hold, state and log; nothing if one is missing."""
+        """Return the content of the state file and the log, or empty bytes for a missing file."""
         state, log = (self.place.path / name for name in (STATE, LOG))
         return (
             state.read_bytes() if state.exists() else b"",
@@ -88,46 +88,46 @@ class World:
         )
 
     def check_nothing_lost(self, state: bytes, log: bytes) -> None:
-        """Check that a write left what it found where it was, or kept it, or had written it."""
+        """Check that a write kept, copied or had itself written all bytes of both files."""
         self.remember()
         new_state, new_log = self.files()
         assert state == new_state or state in kept(self.place) or self.is_ours(state), state
         same = common_start(log, new_log)
-        # A crash while it was mended leaves a beginning of ours before an end of what is kept.
+        # A crash during a repair leaves new bytes in front of the rest of a kept version.
         assert any(old[same:].startswith(log[same:]) for old in (b"", *kept(self.place))), log
 
     def is_ours(self, state: bytes) -> bool:
-        """Whether wfctl wrote it, whole or to that point."""
+        """Return whether wfctl wrote these bytes, completely or as an interrupted write."""
         return any(ours.startswith(state) for ours in self.ours)
 
     def do_echo(self, content: bytes) -> None:
-        """Append to the log as others do."""
+        """Append bytes to the log as another program does."""
         append_log(self.place, content)
         self.echoed.append(content)
 
     def do_edit(self, content: bytes) -> None:
-        """Replace the state."""
+        """Replace the content of the state file."""
         (self.place.path / STATE).write_bytes(content)
 
     def do_patch(self, word: bytes) -> None:
-        """Change one word of the state."""
+        """Replace one word in the state file."""
         path = self.place.path / STATE
         if path.exists():
             path.write_bytes(path.read_bytes().replace(word, b"X", 1))
 
     def do_remove(self, name: str) -> None:
-        """Delete a file."""
+        """Delete a file of the workflow."""
         (self.place.path / name).unlink(missing_ok=True)
 
     def do_spoil(self, where: int) -> None:
-        """Change a byte of the log wherever it is."""
+        """Change one byte at the given position of the log."""
         path = self.place.path / LOG
         content = path.read_bytes() if path.exists() else b""
         if where < len(content):
             path.write_bytes(content[:where] + b"#" + content[where + 1 :])
 
     def settle(self) -> None:
-        """Write once more, undisturbed."""
+        """Write a note without a crash, and check all files."""
         self.do_note("settled")
         check_clean(self.place)
         assert self.place.call("fsck").code == 0
@@ -135,13 +135,13 @@ class World:
 
 @pytest.fixture
 def faults(monkeypatch: pytest.MonkeyPatch) -> Faults:
-    """Plant the places where a process may die."""
+    """Simulate crashes at every disk write."""
     return Faults(monkeypatch)
 
 
 @pytest.fixture
 def base(tmp_path: Path) -> Place:
-    """Make the workflow that every round starts from."""
+    """Create the workflow that every example copies."""
     root = tmp_path / "base"
     root.mkdir()
     answer = call(
@@ -152,7 +152,7 @@ def base(tmp_path: Path) -> Place:
 
 
 def copies(base: Place, faults: Faults) -> Iterator[World]:
-    """Yield a world of its own, and take it away."""
+    """Yield a copy of the workflow, and delete the copy afterwards."""
     folder = Path(tempfile.mkdtemp(dir=base.path.parent))
     shutil.copytree(base.path, folder / "root")
     Place(folder / "root").done("note", "a copy", "--root-is", "copied")
@@ -169,10 +169,10 @@ ROUNDS = settings(
 @pytest.mark.slow
 @ROUNDS
 @given(actions=WHAT_OTHERS_APPEND)
-def test_what_others_append_is_in_the_log_and_in_the_file_in_their_order(
+def test_foreign_lines_keep_their_order_in_the_log_and_in_the_file(
     base: Place, faults: Faults, actions: list[tuple[object, ...]]
 ) -> None:
-    """Every byte of it, through crashes; the file holds nothing else but lines of ours."""
+    """No foreign byte is lost in a crash, and no drift is reported."""
     for world in copies(base, faults):
         for action in actions:
             world.do(action)
@@ -183,7 +183,7 @@ def test_what_others_append_is_in_the_log_and_in_the_file_in_their_order(
 
 
 def in_order(parts: list[bytes], content: bytes) -> bool:
-    """Whether the content holds all parts, one behind the other."""
+    """Return whether the content contains all parts in their order."""
     position = 0
     for part in parts:
         found = content.find(part, position)
@@ -196,10 +196,10 @@ def in_order(parts: list[bytes], content: bytes) -> bool:
 @pytest.mark.slow
 @ROUNDS
 @given(actions=ANYTHING)
-def test_whatever_others_do_no_byte_of_theirs_is_lost(
+def test_foreign_bytes_survive_any_sequence_of_actions(
     base: Place, faults: Faults, actions: list[tuple[object, ...]]
 ) -> None:
-    """What a write of ours finds stays where it was or is kept; the files are the log's again."""
+    """Each write keeps or copies the bytes that it finds, and at the end the files are clean."""
     for world in copies(base, faults):
         for action in actions:
             world.do(action)

@@ -1,4 +1,4 @@
-"""Lines that others append to ``progress.log``: each is recorded, exactly and in order."""
+"""Lines that other programs append to ``progress.log``: wfctl records them in order."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ CONTENT: dict[str, bytes] = {
 
 
 @pytest.mark.parametrize("name", CONTENT)
-def test_every_byte_is_in_the_log_and_stays_in_the_file(place: Place, name: str) -> None:
-    """Whatever the bytes are; our next line begins a line; replay renders them again."""
+def test_foreign_bytes_are_recorded_and_stay_in_the_file(place: Place, name: str) -> None:
+    """Any bytes are kept exactly, and the next line of wfctl starts on a new line."""
     before = log_bytes(place)
     append_log(place, CONTENT[name])
     place.done("note", "ours")
@@ -65,8 +65,8 @@ def test_every_byte_is_in_the_log_and_stays_in_the_file(place: Place, name: str)
     check_clean(place)
 
 
-def test_they_stand_in_order_among_our_events(place: Place) -> None:
-    """One event a line, before the command that found them."""
+def test_foreign_lines_are_recorded_in_order(place: Place) -> None:
+    """Each foreign line becomes one event before the event of the command that found it."""
     append_log(place, b"one\ntwo\n")
     place.done("note", "ours")
     append_log(place, b"three\n")
@@ -75,8 +75,8 @@ def test_they_stand_in_order_among_our_events(place: Place) -> None:
     assert texts == ["one", "two", "ours", "three", "ours again"]
 
 
-def test_status_and_show_tell_of_them_before_anything_is_written(place: Place) -> None:
-    """And nothing is written by telling."""
+def test_status_and_drift_show_report_foreign_lines(place: Place) -> None:
+    """Both commands report lines that are not yet recorded, without writing an event."""
     append_log(place, b"one\ntwo\n")
     assert any("2 lines" in text for text in place.done("status")["files"])
     [change] = shown(place)
@@ -87,8 +87,8 @@ def test_status_and_show_tell_of_them_before_anything_is_written(place: Place) -
     assert external(place) == []
 
 
-def test_a_line_that_is_continued_by_its_writer_stays_one(place: Place) -> None:
-    """Two parts with a look of ours in between, and none of our lines."""
+def test_line_written_in_two_parts_stays_one_line(place: Place) -> None:
+    """If wfctl runs between the two parts, it adds no line break."""
     append_log(place, b"half a ")
     place.done("drift", "revert")
     append_log(place, b"line\n")
@@ -98,8 +98,8 @@ def test_a_line_that_is_continued_by_its_writer_stays_one(place: Place) -> None:
     check_clean(place)
 
 
-def test_a_log_that_was_there_before_the_workflow_goes_on(place: Place) -> None:
-    """Its lines come first, in the file and in their order."""
+def test_log_from_before_the_workflow_is_continued(place: Place) -> None:
+    """The existing lines stay at the start of the file and are recorded first."""
     root = place.path.parent / "second"
     root.mkdir()
     (root / LOG).write_bytes(b"notes of mine\nno newline")
@@ -111,8 +111,8 @@ def test_a_log_that_was_there_before_the_workflow_goes_on(place: Place) -> None:
     check_clean(other)
 
 
-def test_lines_between_a_crash_and_its_repair_keep_their_place(place: Place) -> None:
-    """They were there before the lines that the crash held back."""
+def test_foreign_lines_after_a_crash_keep_their_position(place: Place) -> None:
+    """Lines appended before the repair stay in front of the lines that the crash delayed."""
     before = log_bytes(place)
     (line,) = record_only(place, "held back")
     append_log(place, b"meanwhile\n")
@@ -123,8 +123,8 @@ def test_lines_between_a_crash_and_its_repair_keep_their_place(place: Place) -> 
 
 
 @pytest.mark.parametrize("upto", [1, 10, 27, -1])
-def test_a_line_of_ours_that_was_torn_is_completed(place: Place, upto: int) -> None:
-    """A crash came while it was written: no part of it is taken for somebody else's."""
+def test_torn_line_of_wfctl_is_completed(place: Place, upto: int) -> None:
+    """A line that a crash cut off is not recorded as a foreign line."""
     before = log_bytes(place)
     (line,) = record_only(place, "torn")
     append_log(place, line.encode()[:upto])
@@ -134,8 +134,8 @@ def test_a_line_of_ours_that_was_torn_is_completed(place: Place, upto: int) -> N
     check_clean(place)
 
 
-def test_a_torn_line_that_others_wrote_behind_is_written_again(place: Place) -> None:
-    """What became of it is kept as it is: the bytes of both stand in one line."""
+def test_torn_line_with_foreign_text_is_written_again(place: Place) -> None:
+    """The mixed line is recorded as a foreign line, and the line of wfctl is written again."""
     (line,) = record_only(place, "torn")
     append_log(place, line.encode()[:10] + b"somebody else\n")
     place.done("note", "after")
@@ -156,10 +156,10 @@ DAMAGE: dict[str, Callable[[bytes], bytes]] = {
 
 @pytest.mark.parametrize("name", DAMAGE)
 @pytest.mark.parametrize("renamed", [False, True], ids=["in place", "by another file"])
-def test_a_change_before_the_end_is_kept_reported_and_undone(
+def test_change_inside_the_log_is_kept_reported_and_undone(
     place: Place, name: str, renamed: bool
 ) -> None:
-    """The log has no such lines: the file is written anew, the foreign one stays readable."""
+    """wfctl restores the file from the log and keeps a copy of the foreign version."""
     before = log_bytes(place)
     foreign = DAMAGE[name](before)
     if renamed:
@@ -179,8 +179,8 @@ def test_a_change_before_the_end_is_kept_reported_and_undone(
 
 
 @pytest.mark.parametrize("left", [None, 0, 1, 40, -1])
-def test_a_log_that_was_deleted_or_cut_is_written_anew(place: Place, left: int | None) -> None:
-    """Nothing foreign is in it, so nothing is kept; the log tells of it."""
+def test_deleted_or_truncated_log_is_restored(place: Place, left: int | None) -> None:
+    """The log records the loss, and no copy is kept because the file has no foreign bytes."""
     before = log_bytes(place)
     (place.path / LOG).unlink()
     if left is not None:
@@ -193,8 +193,8 @@ def test_a_log_that_was_deleted_or_cut_is_written_anew(place: Place, left: int |
     check_clean(place)
 
 
-def test_the_file_keeps_its_identity_for_those_who_have_it_open(place: Place) -> None:
-    """It is appended to and mended in place: `tail -f` and a job's own `>>` go on."""
+def test_log_file_is_repaired_in_place(place: Place) -> None:
+    """A job that has the file open for appending can continue to write to the file."""
     with (place.path / LOG).open("ab") as writer:
         (place.path / LOG).write_bytes(b"oops\n")
         place.done("note", "ours")
@@ -205,10 +205,10 @@ def test_the_file_keeps_its_identity_for_those_who_have_it_open(place: Place) ->
 
 
 @pytest.mark.parametrize("name", DAMAGE)
-def test_who_reads_a_log_that_is_mended_sees_it_no_shorter_than_it_has_to_be(
+def test_reader_sees_no_missing_lines_during_a_repair(
     place: Place, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    """Given a damaged log, while it is written over, then no line behind the damage vanishes."""
+    """The file is never shorter than the shorter one of the damaged and the repaired version."""
     before = log_bytes(place)
     foreign = DAMAGE[name](before)
     (place.path / LOG).write_bytes(foreign)
@@ -230,10 +230,10 @@ def _looking(call: Callable[..., Any], place: Place, seen: list[bytes]) -> Calla
 
 @pytest.mark.parametrize("name", DAMAGE)
 @pytest.mark.parametrize("part", [0.0, 0.3, 0.7, 1.0])
-def test_a_crash_while_the_log_is_mended_is_no_second_change(
+def test_crash_during_a_repair_is_not_a_second_edit(
     place: Place, monkeypatch: pytest.MonkeyPatch, name: str, part: float
 ) -> None:
-    """Given a mending that was cut off anywhere, when the next one ends, then one was foreign."""
+    """If a repair was cut off, the next repair still reports only the one foreign edit."""
     before = log_bytes(place)
     foreign = DAMAGE[name](before)
     (place.path / LOG).write_bytes(foreign)
@@ -257,33 +257,33 @@ def test_a_crash_while_the_log_is_mended_is_no_second_change(
 
 @pytest.mark.parametrize("name", DAMAGE)
 @pytest.mark.parametrize("line", [["note", "ours"], ["replay", "--rebuild"]], ids=" ".join)
-def test_what_others_append_while_the_log_is_mended_is_kept(
+def test_lines_appended_during_a_repair_are_kept(
     place: Place, monkeypatch: pytest.MonkeyPatch, name: str, line: list[str]
 ) -> None:
-    """Given a job that appends behind the damage, then its bytes are in the file or kept."""
+    """Bytes that a job appends during the repair are in the file or in a kept copy."""
     before = log_bytes(place)
     foreign = DAMAGE[name](before)
     (place.path / LOG).write_bytes(foreign)
-    real, parts = disk._write, iter([b"a job goes on\n"])
+    real, parts = disk._write_all, iter([b"a job goes on\n"])
 
     def write(descriptor: int, content: bytes) -> None:
         if Path(f"/proc/self/fd/{descriptor}").readlink() == place.path / LOG:
             append_log(place, next(parts, b""))
         real(descriptor, content)
 
-    monkeypatch.setattr(disk, "_write", write)
+    monkeypatch.setattr(disk, "_write_all", write)
     place.done(*line)
     assert b"a job goes on\n" in b"".join([log_bytes(place), *kept(place)])
     assert foreign in kept(place)
     assert log_bytes(place).startswith(before)
-    # A beginning of ours may stand before them in their line, as after a crash.
+    # After a crash, the foreign text may follow part of a wfctl line.
     assert [note[-14:] for note in external(place)] in ([], [b"a job goes on\n"])
     check_clean(place)
 
 
 @pytest.mark.slow
-def test_somebody_who_appends_all_the_time_loses_nothing(place: Place) -> None:
-    """A shell that echoes in a loop while notes are written."""
+def test_continuous_foreign_appends_lose_no_line(place: Place) -> None:
+    """A shell appends lines in a loop while wfctl writes notes."""
     script = f"for i in $(seq 400); do echo line $i >> '{place.path / LOG}'; done"
     writer = threading.Thread(target=subprocess.run, args=(["bash", "-c", script],))
     writer.start()
@@ -295,17 +295,17 @@ def test_somebody_who_appends_all_the_time_loses_nothing(place: Place) -> None:
     check_clean(place)
 
 
-def test_nobody_may_record_a_line_as_if_it_stood_in_the_file(place: Place) -> None:
-    """External notes come from the file alone."""
+def test_external_notes_cannot_be_appended_by_command(place: Place) -> None:
+    """`wfctl append` refuses notes that claim to come from the file."""
     for data in ({"text": "x", "kind": "external"}, {"text": "x", "raw": "eA=="}):
         answer = place.json("append", "note.logged", "--data", json.dumps(data))
         assert (answer.code, answer.error["code"]) == (5, "no_command")
 
 
-def test_an_append_hashes_the_newest_part_of_a_long_log_alone(
+def test_append_hashes_only_the_newest_part_of_a_long_log(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The older part is trusted while nobody touched the file, and hashed once where it grew."""
+    """The older part is hashed once and then trusted while its file is unchanged."""
     append_log(place, b"x" * 5_000_000 + b"\n")
     place.done("note", "taken in")
     hashed: list[int] = []
@@ -322,8 +322,8 @@ def test_an_append_hashes_the_newest_part_of_a_long_log_alone(
     assert sum(hashed) < 4 * root_module.NEWER_PART
 
 
-def test_an_old_byte_that_was_changed_unseen_is_found_by_status(place: Place) -> None:
-    """A file system that tells no time cannot hide it from a whole look, nor for ever."""
+def test_status_detects_an_old_byte_changed_with_the_same_time_stamp(place: Place) -> None:
+    """`status` reads the whole file, and later writes detect the change too."""
     append_log(place, b"x" * 200_000 + b"\n")
     place.done("note", "taken in")
     path, left = place.path / LOG, place.path / ".wfctl/sync.json"
@@ -348,10 +348,8 @@ def test_an_old_byte_that_was_changed_unseen_is_found_by_status(place: Place) ->
 @pytest.mark.parametrize(
     "content", [None, b"", b"{", b'{"files": 1}', b'{"files": {"progress.log": {}}}']
 )
-def test_without_what_is_remembered_all_is_looked_at_again(
-    place: Place, content: bytes | None
-) -> None:
-    """A lost sync.json costs time, and nothing else."""
+def test_missing_sync_file_only_costs_time(place: Place, content: bytes | None) -> None:
+    """If sync.json is lost or damaged, wfctl reads all files again and reports no drift."""
     append_log(place, b"one\n")
     place.done("note", "ours")
     append_log(place, b"two\n")

@@ -1,4 +1,4 @@
-"""Every edit of ``workflow-state.json`` is seen, named, kept and undone."""
+"""Edits of ``workflow-state.json``: each is detected, named, kept and undone."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Edit = Callable[[Any, Path_], None]
 
 
 def paths(value: Any, at: Path_ = ()) -> Iterator[Path_]:
-    """Yield the place of every value in a document, the whole aside."""
+    """Yield the path of every value in a document, except the document itself."""
     children: list[tuple[str | int, Any]] = []
     if isinstance(value, dict):
         children = list(value.items())
@@ -38,14 +38,14 @@ def paths(value: Any, at: Path_ = ()) -> Iterator[Path_]:
 
 
 def at(document: Any, path: Path_) -> Any:
-    """Return the value at a place."""
+    """Return the value at a path."""
     for step in path:
         document = document[step]
     return document
 
 
 def change(document: Any, path: Path_) -> None:
-    """Put another value of the same type."""
+    """Replace the value with another value of the same type."""
     value = at(document, path)
     at(document, path[:-1])[path[-1]] = _other(value)
 
@@ -66,7 +66,7 @@ def _other(value: Any) -> Any:
 
 
 def retype(document: Any, path: Path_) -> None:
-    """Put a value that other languages take for the same."""
+    """Replace the value with a value of another type that looks the same."""
     value = at(document, path)
     match value:
         case bool():
@@ -81,12 +81,12 @@ def retype(document: Any, path: Path_) -> None:
 
 
 def remove(document: Any, path: Path_) -> None:
-    """Take the value away."""
+    """Remove the value."""
     del at(document, path[:-1])[path[-1]]
 
 
 def add(document: Any, path: Path_) -> None:
-    """Put a new value beside it."""
+    """Add a new value next to the value."""
     beside = at(document, path[:-1])
     if isinstance(beside, dict):
         beside["somebody_else"] = None
@@ -95,7 +95,7 @@ def add(document: Any, path: Path_) -> None:
 
 
 def reorder(document: Any, path: Path_) -> None:
-    """Move it to the end of the object or list that it is in."""
+    """Move the value to the end of its object or list."""
     beside = at(document, path[:-1])
     beside_it = beside.pop(path[-1])
     if isinstance(beside, dict):
@@ -114,10 +114,10 @@ EDITS: dict[str, Edit] = {
 
 
 @pytest.mark.slow
-@pytest.mark.few(2)
+@pytest.mark.long
 @pytest.mark.parametrize("name", EDITS)
-def test_every_edit_of_a_single_field_is_seen_and_named(place: Place, name: str) -> None:
-    """Wherever it is in a real state: nested, added, removed, of another type, reordered."""
+def test_edit_of_any_single_field_is_detected_and_named(place: Place, name: str) -> None:
+    """Every value of a real state is changed, retyped, removed, moved or given a new neighbor."""
     stage_running(place)
     original = state_of(place)
     before = (place.path / STATE).read_bytes()
@@ -136,7 +136,7 @@ def test_every_edit_of_a_single_field_is_seen_and_named(place: Place, name: str)
 
 
 def check_seen(place: Place, original: Any, path: Path_) -> None:
-    """Check that a look names the object or list that was edited, and nothing beside it."""
+    """Check that `drift show` names only the edited object or list."""
     [found] = shown(place)
     named = [difference["field"] for difference in found["differences"]]
     edited = edited_field(original, path)
@@ -145,7 +145,7 @@ def check_seen(place: Place, original: Any, path: Path_) -> None:
 
 
 def edited_field(original: Any, path: Path_) -> str:
-    """Return the name of the object or list that a place is in; empty if it is any."""
+    """Return the name of the object or list at a path, or an empty string if any name is fine."""
     if path[0] == "stages" and (len(path) < 3 or path[2] == "id"):
         return ""
     steps = [*path] if path[0] != "stages" else [original["stages"][path[1]]["id"], *path[2:]]
@@ -153,8 +153,8 @@ def edited_field(original: Any, path: Path_) -> str:
     return ".".join(str(step) for step in steps[:upto])
 
 
-def test_looking_writes_nothing(place: Place) -> None:
-    """Neither status nor show nor a dry run touches a file."""
+def test_reading_commands_write_nothing(place: Place) -> None:
+    """Neither `status` nor `drift show` nor a dry run changes a file."""
     document = state_of(place)
     document["stages"][0]["parameters"]["dt"] = 0.002
     write_state(place, document)
@@ -167,8 +167,8 @@ def test_looking_writes_nothing(place: Place) -> None:
     assert tree(place.path) == before
 
 
-def test_a_write_keeps_records_and_undoes_an_edit_before_its_own_event(place: Place) -> None:
-    """The differences, with both values, stand in the log ahead of what the command did."""
+def test_write_keeps_records_and_undoes_an_edit(place: Place) -> None:
+    """The drift event has both values and comes before the event of the command."""
     document = state_of(place)
     document["stages"][0]["parameters"]["dt"] = 0.002
     foreign = write_state(place, document)
@@ -204,8 +204,8 @@ DAMAGE: dict[str, tuple[str, Callable[[bytes], bytes | None]]] = {
 
 
 @pytest.mark.parametrize("name", DAMAGE)
-def test_a_damaged_file_is_reported_and_rebuilt(place: Place, name: str) -> None:
-    """By status at once, by the next write in the log; foreign bytes are kept."""
+def test_damaged_state_file_is_reported_and_rebuilt(place: Place, name: str) -> None:
+    """`status` reports the damage, the next write records it, and foreign bytes are kept."""
     kind, damage = DAMAGE[name]
     path = place.path / STATE
     foreign = damage(path.read_bytes())
@@ -231,10 +231,8 @@ STRANGE: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", STRANGE)
-def test_a_value_that_the_log_cannot_hold_as_it_is_is_kept_all_the_same(
-    place: Place, name: str
-) -> None:
-    """The difference is recorded in another form, the file itself byte for byte."""
+def test_value_that_the_log_cannot_hold_is_kept(place: Place, name: str) -> None:
+    """The event describes the value in another form, and the copy has the exact bytes."""
     document = state_of(place)
     document["stages"][0]["parameters"]["dt"] = STRANGE[name]
     path = place.path / STATE
@@ -247,8 +245,8 @@ def test_a_value_that_the_log_cannot_hold_as_it_is_is_kept_all_the_same(
     assert place.call("fsck").code == 0
 
 
-def test_many_differences_are_counted(place: Place) -> None:
-    """The event lists the first, `drift show` all."""
+def test_drift_event_lists_at_most_200_differences(place: Place) -> None:
+    """The event counts the other differences, and `drift show` lists all of them."""
     document = state_of(place)
     document["stages"][0]["parameters"] |= {f"p{n}": n for n in range(500)}
     write_state(place, document)
@@ -258,8 +256,8 @@ def test_many_differences_are_counted(place: Place) -> None:
     assert len(shown(place)[0]["differences"]) == 500
 
 
-def test_a_file_that_was_only_touched_is_nobodys_change(place: Place) -> None:
-    """The same bytes at another time are the same."""
+def test_touched_file_is_no_edit(place: Place) -> None:
+    """Writing the same bytes again, with a new time, is not reported."""
     path = place.path / STATE
     path.write_bytes(path.read_bytes())
     assert shown(place) == []
@@ -267,8 +265,8 @@ def test_a_file_that_was_only_touched_is_nobodys_change(place: Place) -> None:
     assert detected(place) == []
 
 
-def test_fields_that_nobody_specified_survive_every_write(place: Place) -> None:
-    """Of the workflow and of a stage, with the order of their keys."""
+def test_unspecified_fields_survive_every_write(place: Place) -> None:
+    """Extra fields of the workflow and of a stage keep their values and the order of keys."""
     before = state_of(place)
     stage_running(place)
     after = state_of(place)
@@ -277,8 +275,8 @@ def test_fields_that_nobody_specified_survive_every_write(place: Place) -> None:
     assert kept_field[0] == kept_field[1] == '{"tool": "thermo", "bounds": [0, 1]}'
 
 
-def test_an_edit_does_not_change_what_a_caller_expects_of_the_version(place: Place) -> None:
-    """The workflow stands where the caller saw it; a stale version is still refused."""
+def test_edited_version_does_not_change_the_expected_version(place: Place) -> None:
+    """--expected-version is compared with the log, and not with the edited file."""
     version = place.version()
     document = state_of(place)
     document["version"] = 7

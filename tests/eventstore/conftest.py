@@ -1,4 +1,4 @@
-"""The contract's store: every test that asks for `store` runs over every engine."""
+"""Fixtures: a test that uses the fixture `store` runs with every storage engine."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -12,7 +12,7 @@ from tests.eventstore.support import ENGINES, Log, fresh_database, opened
 
 @pytest.fixture(params=[*sorted(ENGINES), "postgresql"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[EventStore]:
-    """An empty store of each engine in turn."""
+    """Yield an empty store of each engine in turn."""
     if request.param == "postgresql":
         with closing(opened(request.getfixturevalue("server").log())) as made:
             yield made
@@ -22,7 +22,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[EventStore
 
 @pytest.fixture(params=["wal", "truncate", "postgresql"])
 def log(request: pytest.FixtureRequest, tmp_path: Path) -> Log:
-    """An empty log of each engine that many processes can share."""
+    """Return an empty log of each engine that several processes can share."""
     if request.param == "postgresql":
         return Log(request.getfixturevalue("server").log(), request.param)
     return Log(str(fresh_database(tmp_path)), request.param)
@@ -30,5 +30,5 @@ def log(request: pytest.FixtureRequest, tmp_path: Path) -> Log:
 
 @pytest.fixture
 def database(tmp_path: Path) -> Path:
-    """The path of an empty SQLite database."""
+    """Return the path of an empty SQLite database."""
     return fresh_database(tmp_path)

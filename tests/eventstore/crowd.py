@@ -1,10 +1,11 @@
-"""Many processes on one log: started as one program that forks, so that importing is paid once.
+"""Let many processes use one log, forked from one program to save import time.
 
 `python -m tests.eventstore.crowd DATABASE JOURNAL WRITERS APPENDS STREAMS READERS [REHEARSALS]`
-prints one JSON object: for each writer the longest wait in seconds, and what each reader saw. All
-open the log at once, make their rehearsals, appends to a stream of their own, and start at once.
-They rehearse twice, as the first append after another process's takes a path of its own; and who
-has ended keeps the log open until all have. One that fails ends them all.
+prints one JSON object with the longest wait of each writer in seconds and the observations of each
+reader. All processes open the log, append their rehearsal events to separate streams, and then
+start together. There are two rehearsals, because the first append after another process's append
+takes a different path. A process that has finished keeps the log open until all have finished. A
+failed process ends all others.
 """
 
 import json
@@ -25,7 +26,7 @@ _PATIENCE_SECONDS = 600
 
 
 class Part(NamedTuple):
-    """What one writer does; its commands and events are named by writer and number."""
+    """The work of one writer. The writer and a number name its commands and events."""
 
     writer: int
     appends: int
@@ -34,7 +35,7 @@ class Part(NamedTuple):
 
 
 class Gates(NamedTuple):
-    """What a writer waits for: to rehearse again, to begin, and to leave."""
+    """Functions that wait for the second rehearsal, for the start, and for the end."""
 
     again: Callable[[], None]
     start: Callable[[], None]
@@ -63,7 +64,7 @@ def _rehearse(store: EventStore, part: Part, time: str) -> None:
 
 
 def _append(store: EventStore, stream: str, name: str) -> float:
-    """Append an event; the seconds it took."""
+    """Append an event, and return the time that it took in seconds."""
     event = note(event_id=name)
     began = time.perf_counter()
     store.append(stream, [event], expected=Expected.ANY, claim=Claim(name, name))
@@ -73,7 +74,7 @@ def _append(store: EventStore, stream: str, name: str) -> float:
 def tail(
     address: str, journal: str, total: int, start: Callable[[], None], leave: Callable[[], None]
 ) -> dict[str, Any]:
-    """Follow the log until it holds `total` events; say where a position was left out."""
+    """Follow the log until it has `total` events, and report skipped positions."""
     seen, holes, looks = 0, [], 0
     with closing(opened(address, journal)) as store:
         start()
@@ -88,32 +89,32 @@ def tail(
 
 
 class Gate:
-    """Holds processes up until all of them are there."""
+    """A barrier that stops processes until all of them have arrived."""
 
     def __init__(self) -> None:
         self._arrivals, self._arrived = os.pipe()
         self._entrance, self._opener = os.pipe()
 
     def wait(self) -> None:
-        """Arrive, and go on once the gate is open."""
+        """Arrive at the gate, and wait until it opens."""
         os.write(self._arrived, b"x")
         os.read(self._entrance, 1)
 
     def open(self, number: int) -> None:
-        """Let so many in, once all of them wait."""
+        """Wait until the given number of processes have arrived, and let them pass."""
         for _ in range(number):
             os.read(self._arrivals, 1)
         os.write(self._opener, b"x" * number)
 
 
 def fork(work: Callable[[], dict[str, Any]], gate: Gate) -> tuple[int, int]:
-    """A child that waits at the gate, works, and writes its result to a pipe."""
+    """Fork a child that waits at the gate, works, and writes its result to a pipe."""
     reading, writing = os.pipe()
     child = os.fork()
     if child:
         os.close(writing)
         return child, reading
-    # Where the parent was killed, nobody opens the next gate.
+    # If the parent was killed, nobody opens the next gate.
     signal.alarm(_PATIENCE_SECONDS)
     code = 1
     try:
@@ -136,7 +137,7 @@ def main(
     readers: int,
     rehearsals: int = 0,
 ) -> None:
-    """Start everybody, let them go at once, and print what they report."""
+    """Start all processes, open the gates, and print the reports."""
     os.setpgid(0, 0)
     doors, stage, line, exit_ = Gate(), Gate(), Gate(), Gate()
     parts = [Part(w, appends, f"stream-{w % streams}", rehearsals) for w in range(writers)]
@@ -153,7 +154,7 @@ def main(
 
 
 def report(child: int, reading: int) -> Any:
-    """What a child wrote, after it ended well."""
+    """Return the report of a child that ended successfully."""
     with os.fdopen(reading, "rb") as pipe:
         said = pipe.read()
     _, status = os.waitpid(child, 0)

@@ -1,4 +1,4 @@
-"""What the tests of disks do in a process that sees another disk."""
+"""Actions of the disk tests in a process that has another file system mounted."""
 
 import sys
 from contextlib import closing
@@ -19,7 +19,7 @@ def read(path: Path) -> None:
 
 
 def fill(path: Path, mode: str) -> None:
-    """Append until there is no room; print acknowledged, error, kept, number of findings."""
+    """Append until the disk is full; print acknowledged, error, recorded, number of findings."""
     with closing(sqlite_store(path, mode)) as store:
         acknowledged = 0
         try:

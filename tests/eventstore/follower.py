@@ -1,22 +1,22 @@
-"""A reader that follows a log and says what it saw and when.
+"""Follow a log, and print each event with the time at which it was seen.
 
-`python -m tests.eventstore.follower ADDRESS AFTER` prints a position, its event's id and the time
-(seconds, of the clock that all processes share) a line; the first line says that it is there.
+`python -m tests.eventstore.follower ADDRESS AFTER` prints a position, an event id and the time in
+seconds on each line. The first line reports that the follower has started.
 """
 
 import sys
 import time
 from contextlib import closing
 
-from eventstore.store import subscribed
+from eventstore.store import subscribe
 from tests.eventstore.support import opened
 
 
 def main(address: str, after: int) -> None:
-    """Follow for ever."""
+    """Follow the log for ever."""
     with closing(opened(address, read_only=True)) as store:
         print("0 here", time.time(), flush=True)
-        for event in subscribed(store, after=after):
+        for event in subscribe(store, after=after):
             print(event.position, event.event_id, time.time(), flush=True)
 
 

@@ -1,4 +1,4 @@
-"""The event log in memory: for tests, as strict as the engines that last."""
+"""An in-memory event store for tests, as strict as the persistent engines."""
 
 import time
 from collections import defaultdict
@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
-from eventstore.chain import START, Link, Schema, Sealed, canonical, seal
+from eventstore.chain import START, Link, Schema, Sealed, canonical_json, seal_events
 from eventstore.errors import EventIdReused, StoreClosed, TransferConflict
 from eventstore.event import Clock, NewEvent, RecordedEvent
-from eventstore.intake import placed
+from eventstore.intake import build_rows
 from eventstore.sql import Statements
 from eventstore.store import (
     Appended,
@@ -30,7 +30,7 @@ from eventstore.verification import CommandSpan, Finding, StoredRow
 
 
 class MemoryStore(EventStore):
-    """An EventStore that ends with the process."""
+    """An EventStore that exists only as long as the process."""
 
     def __init__(self, *, schema: Schema, clock: Clock) -> None:
         super().__init__("memory", Statements(), schema, clock, as_is=False)
@@ -48,7 +48,7 @@ class MemoryStore(EventStore):
     def append(
         self, stream: str, events: Sequence[NewEvent], *, expected: int | Expected, claim: Claim
     ) -> Appended:
-        """See EventStore."""
+        """Implement `EventStore.append`."""
         self._require_open()
         require_name(stream)
         for event in events:
@@ -66,7 +66,7 @@ class MemoryStore(EventStore):
         after = Link(head.version, head.hash) if head else START
         require_version(stream, expected, after.version)
         marked = (stream, claim.command_id, *self._clock())
-        sealed, end = seal(events, after, marked)
+        sealed, end = seal_events(events, after, marked)
         self._require_new_ids(stream, events)
         rows = [self._store(link) for link in sealed]
         self._commands[claim.command_id] = Claimed(
@@ -90,7 +90,7 @@ class MemoryStore(EventStore):
         return self._schema.decode(row.position, row.hash, row.text)
 
     def claimed(self, claim: Claim) -> Appended | None:
-        """See EventStore."""
+        """Implement `EventStore.claimed`."""
         self._require_open()
         known = self._commands.get(claim.command_id)
         if known is None:
@@ -99,7 +99,7 @@ class MemoryStore(EventStore):
         return self._answer(known)
 
     def claim(self, command_id: str) -> Claim | None:
-        """See EventStore."""
+        """Implement `EventStore.claim`."""
         self._require_open()
         known = self._commands.get(command_id)
         return None if known is None else Claim(command_id, known.digest)
@@ -107,7 +107,7 @@ class MemoryStore(EventStore):
     def read(
         self, stream: str, *, after: int | Link = 0, upto: int | None = None
     ) -> Iterator[RecordedEvent]:
-        """See EventStore."""
+        """Implement `EventStore.read`."""
         self._require_open()
         link = after if isinstance(after, Link) else self._link(stream, after)
         return self._events.events(islice(self.rows(stream), link.version, upto), stream, link)
@@ -118,37 +118,37 @@ class MemoryStore(EventStore):
         return self._events.link(islice(self.rows(stream), version - 1, version), stream, version)
 
     def read_all(self, *, after: int = 0) -> Iterator[RecordedEvent]:
-        """See EventStore."""
+        """Implement `EventStore.read_all`."""
         self._require_open()
         return self._events.all_events(islice(iter(self._log), after, None), self._link)
 
     def wait(self, after: int, timeout: float) -> int:
-        """See EventStore; nobody else can append meanwhile."""
+        """Implement `EventStore.wait`. No other process can append meanwhile."""
         self._require_open()
         if len(self._log) <= after:
             time.sleep(timeout)
         return len(self._log)
 
     def raw(self, stream: str, *, after: int = 0, upto: int | None = None) -> Iterator[Raw]:
-        """See EventStore."""
+        """Implement `EventStore.raw`."""
         self._require_open()
         rows = islice(self.rows(stream), after, upto)
         return (Raw(row.position, row.text, row.hash) for row in rows)
 
     def all_raw(self) -> Iterator[Raw]:
-        """See EventStore."""
+        """Implement `EventStore.all_raw`."""
         self._require_open()
         return (Raw(row.position, row.text, row.hash) for row in self._log)
 
     def commands(self) -> Iterator[Claimed]:
-        """See EventStore."""
+        """Implement `EventStore.commands`."""
         self._require_open()
         return (self._commands[id_] for id_ in sorted(self._commands))
 
     def take_in(self, cargo: Cargo) -> None:
-        """See EventStore."""
+        """Implement `EventStore.take_in`."""
         self._require_open()
-        rows = placed(cargo.events, len(self._log))
+        rows = build_rows(cargo.events, len(self._log))
         here = [row.event_id for row in rows if row.event_id in self._event_ids]
         here += [c.command_id for c in cargo.commands if c.command_id in self._commands]
         if here:
@@ -162,26 +162,26 @@ class MemoryStore(EventStore):
         self._folds |= {(fold.stream, fold.reducer): fold for fold in cargo.folds}
 
     def rows(self, stream: str) -> Iterator[StoredRow]:
-        """Every column of a stream's rows, in order of version."""
+        """Return every column of a stream's rows, in order of version."""
         return iter(self._streams.get(stream, []))
 
     def extent(self) -> tuple[int, int]:
-        """Number of events, and the last position."""
+        """Return the number of events and the last position."""
         return len(self._log), self._log[-1].position if self._log else 0
 
     def spans(self, command_ids: Sequence[str]) -> dict[str, CommandSpan]:
-        """What each of these commands recorded."""
+        """Return the events that each of these commands recorded."""
         known = ((id_, self._commands[id_]) for id_ in command_ids if id_ in self._commands)
         return {id_: CommandSpan(c.stream, c.first_version, c.last_version) for id_, c in known}
 
     def head(self, stream: str) -> Head | None:
-        """See EventStore."""
+        """Implement `EventStore.head`."""
         self._require_open()
         rows = self._streams.get(stream)
         return Head(rows[-1].version, rows[-1].position, rows[-1].hash) if rows else None
 
     def streams(self) -> Iterator[str]:
-        """See EventStore."""
+        """Implement `EventStore.streams`."""
         self._require_open()
         return iter(sorted(self._streams))
 
@@ -197,31 +197,31 @@ class MemoryStore(EventStore):
         return ()
 
     def strays(self) -> Iterator[Finding]:
-        """See EventStore; nobody gets past us here."""
+        """Implement `EventStore.strays`. No program can bypass this store."""
         return iter(())
 
     def save_fold(self, fold: StoredFold) -> None:
-        """See EventStore."""
+        """Implement `EventStore.save_fold`."""
         self._require_open()
         self._folds[fold.stream, fold.reducer] = fold
 
     def load_fold(self, stream: str, reducer: str, reducer_version: int) -> StoredFold | None:
-        """See EventStore."""
+        """Implement `EventStore.load_fold`."""
         self._require_open()
         fold = self._folds.get((stream, reducer))
         return fold if fold is not None and fold.reducer_version == reducer_version else None
 
     def record_refusal(self, refusal: Refusal) -> None:
-        """See EventStore."""
+        """Implement `EventStore.record_refusal`."""
         self._require_open()
-        canonical(refusal.data, "refusal")
+        canonical_json(refusal.data, "refusal")
         self._refusals.append(refusal)
 
     def refusals(self, stream: str | None = None) -> Iterator[Refusal]:
-        """See EventStore."""
+        """Implement `EventStore.refusals`."""
         self._require_open()
         return (found for found in self._refusals if stream in (None, found.stream))
 
     def close(self) -> None:
-        """See EventStore."""
+        """Implement `EventStore.close`."""
         self._closed = True

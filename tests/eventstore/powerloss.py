@@ -1,8 +1,8 @@
-"""Files as they could be after a loss of power, rebuilt from a record of what a program wrote.
+"""Rebuild the files that may exist after a power loss, from a record of a program's writes.
 
-The model is no kinder than POSIX: what was written is sure only after a sync of the file, and a
-name that was made, moved or removed only after a sync of its folder. Of the rest any part may be
-there: writes singly and torn at sectors, names up to some point in time.
+The model assumes no more than POSIX: written data is durable only after a sync of the file, and a
+created, moved or removed name only after a sync of its folder. Of all other changes any part may
+survive: single writes, writes torn at sector boundaries, and names up to some point in time.
 """
 
 import os
@@ -20,7 +20,10 @@ SECTOR_BYTES = 512
 
 
 class Operation(NamedTuple):
-    """One change. `kind` is create, write, truncate, sync, unlink or rename (to `other`)."""
+    """One change to a file.
+
+    `kind` is create, write, truncate, sync, unlink or rename (to `other`).
+    """
 
     kind: str
     path: str
@@ -30,7 +33,7 @@ class Operation(NamedTuple):
 
 
 def build_shim(folder: Path) -> Path:
-    """Compile the recorder into `folder`."""
+    """Compile the recording library into `folder`."""
     need_programs("gcc")
     library = folder / "powerloss.so"
     source = Path(__file__).with_name("powerloss.c")
@@ -40,7 +43,7 @@ def build_shim(folder: Path) -> Path:
 
 
 def recorded(command: Sequence[str], root: Path, shim: Path) -> list[Operation]:
-    """Run a program to its end and return what it did below `root`, with paths inside it."""
+    """Run a program, and return its file operations below `root`, with relative paths."""
     record = shim.with_name("record")
     record.unlink(missing_ok=True)
     loaded = {"LD_PRELOAD": str(shim), "POWERLOSS_ROOT": str(root), "POWERLOSS_RECORD": str(record)}
@@ -64,7 +67,7 @@ def _parsed(record: bytes, root: str) -> Iterator[Operation]:
 
 @dataclass
 class _File:
-    """What is surely on the disk, and what may be."""
+    """The durable content of a file, and the changes that may be lost."""
 
     sure: bytes = b""
     pending: list[Operation] = field(default_factory=list)
@@ -72,14 +75,14 @@ class _File:
 
 @dataclass
 class Disk:
-    """A folder as programs see it, and as the disk would show it after a loss of power."""
+    """A folder as programs see it, and its possible state after a power loss."""
 
     live: dict[str, _File] = field(default_factory=dict)
     sure: dict[str, _File] = field(default_factory=dict)
     moves: list[tuple[str, _File | None]] = field(default_factory=list)
 
     def apply(self, operation: Operation) -> None:
-        """Let the program do one more thing."""
+        """Apply the next operation of the program."""
         name = operation.path
         if operation.kind == "create":
             self._name(name, _File())
@@ -108,7 +111,7 @@ class Disk:
             _put(self.sure, moved, file_or_none)
 
     def after_loss(self, chance: random.Random | None, everything: bool) -> dict[str, bytes]:
-        """Bytes by name: all that was asked for, nothing unsure, or what chance leaves of it."""
+        """Return the files with all changes, with only the durable ones, or with a random part."""
         kept = len(self.moves) if everything else 0
         if chance is not None:
             kept = chance.randint(0, len(self.moves))
@@ -145,7 +148,7 @@ def _survivor(file: _File, chance: random.Random | None, everything: bool) -> by
 
 
 def _torn(operation: Operation, chance: random.Random) -> list[Operation]:
-    """The operation whole, not at all, or the sectors of it that reached the disk."""
+    """Return the whole operation, nothing, or the sectors that reached the disk."""
     luck = chance.random()
     if luck < 0.4:
         return []
@@ -162,9 +165,9 @@ def _torn(operation: Operation, chance: random.Random) -> list[Operation]:
 
 
 class Loss(NamedTuple):
-    """A possible disk: the number of operations before the loss, its files, and a file's last.
+    """The files after a simulated power loss, with the number of operations before it.
 
-    `said` is what the program had written to the file that nothing can take back: the screen.
+    `said` is the output that the program had already written to the screen.
     """
 
     point: int
@@ -173,7 +176,7 @@ class Loss(NamedTuple):
 
 
 def losses(operations: Sequence[Operation], screen: str, step: int, seed: int) -> Iterator[Loss]:
-    """Disks after a loss at every `step`-th point: nothing unsure kept, everything, and chance."""
+    """Yield disks after every `step`-th operation, with all, no or some unsynced changes."""
     disk, said, chance = Disk(), b"", random.Random(seed)
     for point, operation in enumerate(operations, 1):
         if operation.path == screen:
@@ -193,7 +196,7 @@ def _possible(disk: Disk, chance: random.Random) -> Iterator[dict[str, bytes]]:
 
 
 def restore(files: dict[str, bytes], folder: Path) -> None:
-    """Make `folder` hold exactly these files."""
+    """Replace the content of `folder` with exactly these files."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     for name, content in files.items():

@@ -1,7 +1,7 @@
-"""A writer to be killed: it appends without rest and says what was acknowledged.
+"""A writer that appends without pause and prints acknowledgements, until a test kills it.
 
-`python -m tests.eventstore.scribe DATABASE JOURNAL` prints a command id and its last version a
-line, after the append returned and before the next begins.
+`python -m tests.eventstore.scribe DATABASE JOURNAL` prints a command id and its last version on
+each line, after each append returned and before the next append starts.
 """
 
 import os
@@ -14,7 +14,7 @@ from tests.eventstore.support import note, opened
 
 
 def write(address: str, journal: str, name: str, output: int) -> None:
-    """Append batches of one to five events for ever, and say so on a file descriptor."""
+    """Append batches of one to five events for ever, and write each acknowledgement."""
     with closing(opened(address, journal)) as store:
         for number in count():
             command = f"{name}-{number}"

@@ -1,7 +1,7 @@
-"""Many writers to be killed, one after another: forked, so that importing is paid once.
+"""Fork many writers that a test kills one after another, which saves import time.
 
-`python -m tests.eventstore.scribes DATABASE JOURNAL` reads the path of a file a line, starts a
-writer that says there what was acknowledged, and prints its process id.
+`python -m tests.eventstore.scribes DATABASE JOURNAL` reads a file path on each line, starts a
+writer that writes its acknowledgements to that file, and prints its process id.
 """
 
 import os
@@ -19,17 +19,17 @@ from tests.eventstore.support import Log
 
 
 class Scribe(NamedTuple):
-    """A writer at work, and the file that it writes into."""
+    """A running writer, and the file with its acknowledgements."""
 
     pid: int
     said: Path
 
     def await_word(self) -> None:
-        """Wait until its first append was acknowledged."""
+        """Wait until the first append was acknowledged."""
         _until(lambda: self.said.stat().st_size > 0)
 
     def kill(self) -> bytes:
-        """End it, and return all that it had said by then."""
+        """Kill the writer, and return the acknowledgements that it had written."""
         os.kill(self.pid, signal.SIGKILL)
         _until(lambda: not Path(f"/proc/{self.pid}").exists())
         return self.said.read_bytes()
@@ -44,7 +44,7 @@ class Scribes:
         self._number = 0
 
     def start(self) -> Scribe:
-        """Start one more."""
+        """Start another writer."""
         self._number += 1
         said = self._folder / f"said-{self._number}"
         said.touch()
@@ -57,7 +57,7 @@ class Scribes:
 
 @contextmanager
 def scribes(log: Log, folder: Path) -> Iterator[Scribes]:
-    """Writers of a log, whose files lie in the folder."""
+    """Yield an object that starts writers of a log, with their files in the folder."""
     command = [sys.executable, "-m", "tests.eventstore.scribes", *log]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as parent:
         yield Scribes(parent, folder)
@@ -71,8 +71,8 @@ def _until(holds: Callable[[], bool]) -> None:
 
 
 def main(address: str, journal: str) -> None:
-    """Fork a writer for each line."""
-    # Nobody waits for them: the kernel buries them.
+    """Fork a writer for each input line."""
+    # The kernel reaps the children, because no process waits for them.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     for number, line in enumerate(sys.stdin):
         child = os.fork()

@@ -1,7 +1,7 @@
-"""A short life of a log, to be recorded: made, then opened, appended to and closed again and again.
-
-`python -m tests.eventstore.sessions FOLDER JOURNAL SYNCHRONOUS` writes each acknowledged version
-to FOLDER/screen as soon as the append returns. An empty SYNCHRONOUS leaves the store's own.
+"""A short history of a log, to be recorded: created, then opened, appended to and closed
+repeatedly. `python -m tests.eventstore.sessions FOLDER JOURNAL SYNCHRONOUS` writes each
+acknowledged version to FOLDER/screen as soon as the append returns. An empty SYNCHRONOUS keeps
+the default of the store.
 """
 
 import os
@@ -11,15 +11,15 @@ from pathlib import Path
 
 from eventstore.sqlite import connection
 from eventstore.store import Claim, Expected
-from migrations.upgrade import upgrade
+from migrations.upgrade import upgrade_database
 from tests.eventstore.support import note, sqlite_store
 
 
 def main(folder: Path, journal: str, synchronous: str) -> None:
-    """Six sessions of six appends, the log folded into the file on the way."""
+    """Run six sessions of six appends. Some of them copy the write-ahead log into the file."""
     connection._LONG_LOG = 60_000
     screen = os.open(folder / "screen", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    upgrade(folder / "events.db")
+    upgrade_database(folder / "events.db")
     for session in range(6):
         with closing(sqlite_store(folder / "events.db", journal)) as store:
             if synchronous:

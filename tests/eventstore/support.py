@@ -1,4 +1,4 @@
-"""Events, clocks and stores for the tests of the event log."""
+"""Events, clocks and stores for the tests of the event store."""
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from eventstore.chain import Schema
-from eventstore.event import Actor, Clock, NewEvent, instants
+from eventstore.event import Actor, Clock, NewEvent, build_clock
 from eventstore.private import is_server
 from eventstore.sqlite.store import SqliteStore, open_store
 from eventstore.store import Claim, EventStore, Refusal
@@ -24,16 +24,16 @@ FIRST_TICK = datetime(2026, 7, 1, 12, 0, 0, 5, tzinfo=SUMMER)
 
 
 def ticking() -> Clock:
-    """A clock two hours east of Greenwich that moves a second at each look."""
+    """Return a clock at UTC+2 that advances by one second at each call."""
     seconds = count()
-    return instants(lambda: FIRST_TICK + timedelta(seconds=next(seconds)))
+    return build_clock(lambda: FIRST_TICK + timedelta(seconds=next(seconds)))
 
 
 _serial = count(1)
 
 
 def note(text: str = "hello", **changed: Any) -> NewEvent:
-    """A new event with an id of its own."""
+    """Return a new event with a unique id."""
     values: dict[str, Any] = {
         "event_id": f"event-{next(_serial)}",
         "type": "note.logged",
@@ -49,38 +49,38 @@ def note(text: str = "hello", **changed: Any) -> NewEvent:
 
 
 def notes(number: int) -> list[NewEvent]:
-    """So many new events."""
+    """Return the given number of new events."""
     return [note(f"line {n}") for n in range(1, number + 1)]
 
 
 def claim(content: str = "content") -> Claim:
-    """A claim with a command id of its own."""
+    """Return a claim with a unique command id."""
     return Claim(f"command-{next(_serial)}", content)
 
 
 def claim_of(event: NewEvent, content: str = "content") -> Claim:
-    """The claim of a command that is this one event, which bears its id."""
+    """Return the claim of a command that has the id of its only event."""
     return Claim(event.event_id, content)
 
 
 def fresh_database(folder: Path) -> Path:
-    """The path of a new, empty database."""
+    """Create an empty database, and return its path."""
     path = folder / "events.db"
     made(path)
     return path
 
 
 def sqlite_store(path: Path, journal: str | None = None, **options: Any) -> SqliteStore:
-    """A store on the database at `path` with the tests' schema and clock."""
+    """Open a store on the database at `path` with the schema and clock of the tests."""
     values: dict[str, Any] = {"schema": SCHEMA, "clock": ticking(), "journal": journal}
     return open_store(path, **(values | options))
 
 
 def opened(address: Path | str, journal: str | None = None, **options: Any) -> EventStore:
-    """A store on the log at a path or URL."""
+    """Open a store on the log at a path or URL."""
     if is_server(str(address)):
-        from eventstore.postgres.store import (
-            open_server,  # many processes of the tests never need it
+        from extensions.postgres.store import (
+            open_server,  # many test processes do not need this module
         )
 
         values: dict[str, Any] = {"schema": SCHEMA, "clock": ticking()}
@@ -89,28 +89,28 @@ def opened(address: Path | str, journal: str | None = None, **options: Any) -> E
 
 
 class Log(NamedTuple):
-    """Where a log is, and its journal or engine."""
+    """The address of a log, and its journal mode or engine."""
 
     address: str
     journal: str
 
     def opened(self, **options: Any) -> EventStore:
-        """A store on it."""
+        """Open a store on this log."""
         return opened(self.address, self.journal, **options)
 
 
 def wal(folder: Path) -> Iterator[EventStore]:
-    """SQLite with a write-ahead log."""
+    """Yield a SQLite store with a write-ahead log."""
     yield from _closing(sqlite_store(fresh_database(folder), "wal"))
 
 
 def truncate(folder: Path) -> Iterator[EventStore]:
-    """SQLite with a rollback journal."""
+    """Yield a SQLite store with a rollback journal."""
     yield from _closing(sqlite_store(fresh_database(folder), "truncate"))
 
 
 def memory(folder: Path) -> Iterator[EventStore]:
-    """No engine at all."""
+    """Yield a store in memory."""
     yield from _closing(MemoryStore(schema=SCHEMA, clock=ticking()))
 
 

@@ -1,4 +1,4 @@
-"""An append of one statement, where the store knows the head: what it may never get wrong."""
+"""The fast append in one SQL statement, which applies if the store knows the head of the stream."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -9,9 +9,9 @@ import psycopg
 import pytest
 
 from eventstore.errors import CommandConflict, EventIdReused, InvalidData, WrongExpectedVersion
-from eventstore.postgres.store import take_turn
-from eventstore.private import conninfo
+from eventstore.private import libpq_url
 from eventstore.store import Claim, EventStore, Expected
+from extensions.postgres.store import take_turn
 from tests.eventstore.support import claim, note, notes, opened
 from tests.eventstore.test_postgres import TURN, put, sql
 from tests.server import Server
@@ -19,13 +19,13 @@ from tests.server import Server
 
 @pytest.fixture
 def url(server: Server) -> str:
-    """An empty log."""
+    """Return the URL of an empty log."""
     return server.log()
 
 
 @pytest.fixture
 def store(url: str) -> Iterator[EventStore]:
-    """A store that wrote the first event of the stream `w`, and so knows its head."""
+    """Yield a store that wrote the first event of the stream `w`, so it knows the head."""
     with closing(opened(url)) as made:
         made.append("w", notes(1), expected=0, claim=claim())
         yield made
@@ -33,26 +33,28 @@ def store(url: str) -> Iterator[EventStore]:
 
 @pytest.fixture
 def turns(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """A word for each turn that was taken."""
+    """Return a list that gets an entry each time the writer lock is taken."""
     taken: list[str] = []
 
     def watched(*arguments: Any) -> Any:
         taken.append("turn")
         return take_turn(*arguments)
 
-    monkeypatch.setattr("eventstore.postgres.store.take_turn", watched)
+    monkeypatch.setattr("extensions.postgres.store.take_turn", watched)
     return taken
 
 
 def check_whole(store: EventStore, events: int) -> None:
-    """So many events, their positions without a gap, their chains sound."""
+    """Check the number of events, their gapless positions, and their hash chains."""
     assert [event.position for event in store.read_all()] == list(range(1, events + 1))
     assert list(store.verify()) == []
 
 
 @pytest.mark.parametrize("number", [1, 3, 19])
-def test_who_goes_on_alone_takes_no_turn(store: EventStore, turns: list[str], number: int) -> None:
-    """One statement an append; what it records is what an append in turn records."""
+def test_append_after_a_known_head_takes_no_lock(
+    store: EventStore, turns: list[str], number: int
+) -> None:
+    """The append is one statement and records the same as an append under the lock."""
     for version in (1, 1 + number):
         done = store.append("w", notes(number), expected=version, claim=claim())
         assert [e.position for e in done.events] == [version + n for n in range(1, number + 1)]
@@ -62,15 +64,17 @@ def test_who_goes_on_alone_takes_no_turn(store: EventStore, turns: list[str], nu
 
 
 @pytest.mark.parametrize("expected", [0, 5, Expected.NO_STREAM])
-def test_a_wrong_expectation_is_told_in_turn(store: EventStore, expected: int | Expected) -> None:
-    """As the claim comes first, which only the log knows."""
+def test_wrong_expected_version_is_reported_by_the_locked_append(
+    store: EventStore, expected: int | Expected
+) -> None:
+    """The claim is checked first, and only the log knows the claims."""
     with pytest.raises(WrongExpectedVersion):
         store.append("w", notes(1), expected=expected, claim=claim())
     check_whole(store, 1)
 
 
-def test_a_head_that_has_moved_is_found_anew(store: EventStore, url: str, turns: list[str]) -> None:
-    """By another store; the next append after that waits in turn too, and then is alone again."""
+def test_moved_head_is_read_again(store: EventStore, url: str, turns: list[str]) -> None:
+    """After another store's append, two appends take the lock, and the third one does not."""
     put(url, "w")
     turns.clear()
     for position in (3, 4, 5):
@@ -80,19 +84,19 @@ def test_a_head_that_has_moved_is_found_anew(store: EventStore, url: str, turns:
     check_whole(store, 5)
 
 
-def test_events_of_other_streams_are_no_obstacle(
+def test_events_of_other_streams_do_not_prevent_the_fast_append(
     store: EventStore, url: str, turns: list[str]
 ) -> None:
-    """The server numbers the events."""
+    """The server assigns the positions."""
     put(url, "other")
     turns.clear()
     done = store.append("w", notes(1), expected=1, claim=claim())
     assert (done.events[0].position, turns) == (3, [])
 
 
-def test_whose_turn_it_is_is_respected(store: EventStore, url: str) -> None:
-    """An append that is not yet committed is never overtaken."""
-    with psycopg.connect(conninfo(url)) as other, ThreadPoolExecutor() as pool:
+def test_fast_append_waits_for_the_writer_lock(store: EventStore, url: str) -> None:
+    """An uncommitted append of another writer is never overtaken."""
+    with psycopg.connect(libpq_url(url)) as other, ThreadPoolExecutor() as pool:
         other.execute(TURN)
         other.execute("INSERT INTO events SELECT 2, 'b', 1, 'late', 't', 'r', 'h', '{}'")
         appended = pool.submit(store.append, "w", notes(1), expected=1, claim=claim())
@@ -102,8 +106,8 @@ def test_whose_turn_it_is_is_respected(store: EventStore, url: str) -> None:
         assert appended.result().events[0].position == 3
 
 
-def test_a_claim_is_answered_as_before(store: EventStore) -> None:
-    """The same command: its first answer; the same key for another: a conflict."""
+def test_fast_append_checks_claims(store: EventStore) -> None:
+    """A repeated command gets its first answer, and another command under its key is refused."""
     events = notes(2)
     store.append("w", events, expected=1, claim=Claim("k", "d"))
     again = store.append("w", notes(2), expected=3, claim=Claim("k", "d"))
@@ -116,8 +120,8 @@ def test_a_claim_is_answered_as_before(store: EventStore) -> None:
 
 
 @pytest.mark.parametrize("place", [0, 2])
-def test_all_or_nothing(store: EventStore, place: int) -> None:
-    """An identity that is taken, of whichever event, keeps the whole append out."""
+def test_reused_event_id_rejects_the_whole_append(store: EventStore, place: int) -> None:
+    """No event of the append is recorded, whichever of them has the reused id."""
     taken = next(iter(store.read("w"))).event_id
     events = notes(3)
     events[place] = note(event_id=taken)
@@ -127,8 +131,8 @@ def test_all_or_nothing(store: EventStore, place: int) -> None:
     assert store.claim("k") is None
 
 
-def test_a_log_that_was_put_back_is_noticed(store: EventStore, url: str) -> None:
-    """Another history of the same length has another head, and the chain continues that."""
+def test_replaced_log_of_the_same_length_is_noticed(store: EventStore, url: str) -> None:
+    """The replaced history has another head, and the new event continues that head."""
     sql(url, "ALTER TABLE events DISABLE TRIGGER ALL")
     sql(url, "DELETE FROM events")
     put(url, "w")
@@ -137,8 +141,8 @@ def test_a_log_that_was_put_back_is_noticed(store: EventStore, url: str) -> None
 
 
 @pytest.mark.parametrize("number", [3, 120])
-def test_what_cannot_be_stored_leaves_nothing(store: EventStore, number: int) -> None:
-    """The last of a few, and the last of many that are sealed while the first are copied."""
+def test_invalid_event_rejects_the_whole_append(store: EventStore, number: int) -> None:
+    """This applies to a short append and to a long one that is sealed in parts."""
     wrong = note(data={"x": float("nan")})
     with pytest.raises(InvalidData, match=r"note\.logged"):
         store.append("w", [*notes(number), wrong], expected=1, claim=claim())

@@ -1,4 +1,4 @@
-"""Between envelopes and stored text: what is lifted, what is refused."""
+"""Conversion between events and stored text: old versions are upgraded, invalid data is refused."""
 
 from datetime import UTC, date, datetime
 from typing import Any
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventstore.chain import Schema, canonical
+from eventstore.chain import Schema, canonical_json
 from eventstore.errors import (
     DamagedEvent,
     InvalidData,
@@ -19,7 +19,7 @@ from eventstore.errors import (
 
 
 def stored(type_: str, schema_version: int, **data: Any) -> bytes:
-    """The text of an event in stream w at version 7."""
+    """Return the stored text of an event in stream w at version 7."""
     body = {
         "type": type_,
         "schema_version": schema_version,
@@ -27,16 +27,16 @@ def stored(type_: str, schema_version: int, **data: Any) -> bytes:
         "version": 7,
         "data": data,
     }
-    return canonical(body)
+    return canonical_json(body)
 
 
 def renamed(data: dict[str, Any]) -> dict[str, Any]:
-    """From version one to two: the stage has its name under another key."""
+    """Upgrade data from version one to two, which renames the key of the stage."""
     return {"stage": data["name"]}
 
 
 def counted(data: dict[str, Any]) -> dict[str, Any]:
-    """From version two to three: attempts are counted."""
+    """Upgrade data from version two to three, which adds the number of attempts."""
     return data | {"attempts": 0}
 
 
@@ -47,46 +47,46 @@ LIFTING = Schema({"moved": 3}, {("moved", 1): renamed, ("moved", 2): counted})
     ("version", "data"),
     [(1, {"name": "s"}), (2, {"stage": "s"}), (3, {"stage": "s", "attempts": 0})],
 )
-def test_old_versions_are_lifted_step_by_step(version: int, data: dict[str, Any]) -> None:
-    """All come out as the current one."""
+def test_old_versions_are_upgraded_step_by_step(version: int, data: dict[str, Any]) -> None:
+    """Every stored version results in an event of the current version."""
     event = LIFTING.decode(1, "h", stored("moved", version, **data))
     assert (event.schema_version, event.data) == (3, {"stage": "s", "attempts": 0})
 
 
-def test_a_gap_in_the_steps_names_type_version_and_place() -> None:
-    """Nothing is guessed."""
+def test_missing_upgrade_step_is_reported() -> None:
+    """The error names the event type, its version and its position."""
     gappy = Schema({"moved": 3}, {("moved", 1): renamed})
     with pytest.raises(MissingUpcaster, match="w version 7") as caught:
         gappy.decode(1, "h", stored("moved", 1, name="s"))
     assert (caught.value.type, caught.value.found, caught.value.known) == ("moved", 2, 3)
 
 
-def test_a_newer_version_asks_for_a_newer_program() -> None:
-    """The error says both versions."""
+def test_newer_version_asks_for_a_newer_program() -> None:
+    """The error states both versions."""
     with pytest.raises(NewerEventSchema, match="update wfctl") as caught:
         LIFTING.decode(1, "h", stored("moved", 4))
     assert (caught.value.found, caught.value.known) == (4, 3)
 
 
-def test_an_unknown_type_is_named() -> None:
-    """With its place in the log."""
+def test_unknown_event_type_is_reported() -> None:
+    """The error names the type and the position in the log."""
     with pytest.raises(UnknownStoredType, match=r"w version 7.*'sung'"):
         LIFTING.decode(1, "h", stored("sung", 1))
 
 
 @pytest.mark.parametrize("text", [b"no", b"[]", b"{}", b'{"type":"moved"}', b'"x"'])
-def test_a_text_that_is_no_event_is_damaged(text: bytes) -> None:
-    """The position is in the error."""
+def test_text_that_is_not_an_event_is_damaged(text: bytes) -> None:
+    """The error states the position."""
     with pytest.raises(DamagedEvent) as caught:
         LIFTING.decode(12, "h", text)
     assert caught.value.position == 12
 
 
 @pytest.mark.parametrize("value", [datetime(2026, 1, 1, tzinfo=UTC), date(2026, 1, 1), object()])
-def test_what_is_no_json_is_refused(value: object) -> None:
-    """Dates too: their text would come back as another type."""
+def test_value_that_is_not_json_is_refused(value: object) -> None:
+    """Dates are refused too, because a stored date would come back as a string."""
     with pytest.raises(InvalidData):
-        canonical({"x": value})
+        canonical_json({"x": value})
 
 
 JSON = st.recursive(
@@ -101,8 +101,8 @@ JSON = st.recursive(
 
 
 @given(JSON)
-def test_json_comes_back_as_it_was_and_canonical_again(value: Any) -> None:
-    """Encoding what was decoded gives the same bytes."""
-    text = canonical(value)
+def test_json_round_trip_preserves_values(value: Any) -> None:
+    """Encoding a decoded text gives the same bytes."""
+    text = canonical_json(value)
     assert orjson.loads(text) == value
-    assert canonical(orjson.loads(text)) == text
+    assert canonical_json(orjson.loads(text)) == text

@@ -1,4 +1,4 @@
-"""What every engine promises, in the words of the port."""
+"""The contract of the event store, tested with every engine."""
 
 import json
 from collections.abc import Callable
@@ -22,37 +22,37 @@ from tests.eventstore.support import REFUSAL, SOMEONE, claim, note, notes
 
 
 def put(store: EventStore, stream: str, number: int) -> None:
-    """Append so many notes, one an append."""
+    """Append the given number of notes, each in its own append."""
     for event in notes(number):
         store.append(stream, [event], expected=Expected.ANY, claim=claim())
 
 
 class TestAppending:
-    """Events go in at the end, all or none."""
+    """Events are appended at the end of a stream, all or none."""
 
     def test_versions_of_a_stream_start_at_one_and_have_no_gap(self, store: EventStore) -> None:
-        """Two appends of two make four versions."""
+        """Two appends of two events make the versions 1 to 4."""
         store.append("w", notes(2), expected=0, claim=claim())
         store.append("w", notes(2), expected=2, claim=claim())
         assert [event.version for event in store.read("w")] == [1, 2, 3, 4]
 
-    def test_positions_are_shared_by_all_streams(self, store: EventStore) -> None:
+    def test_all_streams_share_the_positions(self, store: EventStore) -> None:
         """The global order is the order of commits."""
         for stream in "aba":
             store.append(stream, notes(1), expected=Expected.ANY, claim=claim())
         seen = [(event.position, event.stream) for event in store.read_all()]
         assert seen == [(1, "a"), (2, "b"), (3, "a")]
 
-    def test_an_append_answers_with_what_a_read_would_give(self, store: EventStore) -> None:
-        """The writer and a reader hold equal events."""
+    def test_append_returns_the_events_that_a_read_returns(self, store: EventStore) -> None:
+        """The writer and a reader get equal events."""
         answer = store.append("w", notes(3), expected=0, claim=claim())
         read = list(store.read("w"))
         assert list(answer.events) == read
         assert [event.body for event in answer.events] == [event.body for event in read]
         assert not answer.repeated
 
-    def test_every_field_comes_back(self, store: EventStore) -> None:
-        """Nothing of the envelope is lost."""
+    def test_every_field_of_an_event_is_preserved(self, store: EventStore) -> None:
+        """Reading an event gives all values of its envelope."""
         new = note("ö", session=3, causation_id="e0", correlation_id="c0", event_id="e1")
         store.append("w", [new], expected=0, claim=Claim("k", "d"))
         (event,) = store.read("w")
@@ -61,31 +61,29 @@ class TestAppending:
         assert (event.actor, event.command_id, event.data) == (SOMEONE, "k", {"text": "ö"})
         assert event.occurred_at == new.occurred_at
 
-    def test_the_time_is_utc_and_the_local_offset_is_kept(self, store: EventStore) -> None:
-        """Twelve o'clock in summer is ten in Greenwich."""
+    def test_time_is_utc_and_the_local_offset_is_kept(self, store: EventStore) -> None:
+        """Twelve o'clock in summer is stored as ten o'clock UTC with the offset +02:00."""
         store.append("w", notes(1), expected=0, claim=claim())
         (event,) = store.read("w")
         assert event.recorded_at == "2026-07-01T10:00:00.000005Z"
         assert event.utc_offset == "+02:00"
 
-    def test_a_command_that_decides_nothing_is_claimed_all_the_same(
-        self, store: EventStore
-    ) -> None:
-        """Its repetition is known, and no event is made."""
+    def test_command_without_events_is_claimed(self, store: EventStore) -> None:
+        """A repetition of the command is recognized and records no event."""
         asked = claim()
         assert store.append("w", [], expected=0, claim=asked).events == ()
         again = store.append("w", notes(1), expected=0, claim=asked)
         assert again.repeated
         assert again.events == ()
 
-    def test_a_stream_needs_a_name(self, store: EventStore) -> None:
-        """Neither an empty one nor one that an engine could cut short."""
+    def test_invalid_stream_name_is_refused(self, store: EventStore) -> None:
+        """Empty names and names with a null character raise an error."""
         for name in ("", "a\0b"):
             with pytest.raises(InvalidData):
                 store.append(name, notes(1), expected=0, claim=claim())
 
-    def test_an_event_id_is_used_once(self, store: EventStore) -> None:
-        """The append with the second use leaves nothing behind."""
+    def test_reused_event_id_is_refused(self, store: EventStore) -> None:
+        """The append with the reused id records no event."""
         store.append("w", [note(event_id="e1")], expected=0, claim=claim())
         again = [note(), note(event_id="e1")]
         with pytest.raises(EventIdReused) as caught:
@@ -93,15 +91,15 @@ class TestAppending:
         assert caught.value.stream == "x"
         assert store.head("x") is None
 
-    def test_the_same_event_twice_in_one_append_is_refused(self, store: EventStore) -> None:
-        """Within the append ids are unique too."""
+    def test_duplicate_event_id_within_an_append_is_refused(self, store: EventStore) -> None:
+        """The ids of the events in one append must differ."""
         with pytest.raises(EventIdReused):
             store.append("w", [note(event_id="e"), note(event_id="e")], expected=0, claim=claim())
         assert store.head("w") is None
 
 
 class TestExpectations:
-    """A writer says where it thinks the stream is."""
+    """A writer states the version that it expects the stream to have."""
 
     @pytest.mark.parametrize(
         ("length", "expected"),
@@ -114,7 +112,7 @@ class TestExpectations:
             (2, Expected.ANY),
         ],
     )
-    def test_a_met_expectation_lets_the_append_in(
+    def test_met_expectation_allows_the_append(
         self, store: EventStore, length: int, expected: int | Expected
     ) -> None:
         """The event becomes the next version."""
@@ -133,10 +131,10 @@ class TestExpectations:
             (0, Expected.STREAM_EXISTS, "an existing stream"),
         ],
     )
-    def test_a_missed_expectation_records_nothing(
+    def test_missed_expectation_records_nothing(
         self, store: EventStore, length: int, expected: int | Expected, said: str
     ) -> None:
-        """The error says what was expected and what was found; the claim stays free."""
+        """The error states both versions, and the command id stays free."""
         put(store, "w", length)
         asked = claim()
         with pytest.raises(WrongExpectedVersion, match=said) as caught:
@@ -147,10 +145,10 @@ class TestExpectations:
 
 
 class TestReading:
-    """Readers get what was recorded, in order."""
+    """Readers get the recorded events in order."""
 
-    def test_a_stream_that_is_not_there_is_empty(self, store: EventStore) -> None:
-        """It has no events and no head."""
+    def test_unknown_stream_is_empty(self, store: EventStore) -> None:
+        """The stream has no events and no head."""
         assert list(store.read("w")) == []
         assert store.head("w") is None
         assert list(store.streams()) == []
@@ -159,43 +157,50 @@ class TestReading:
         ("after", "upto", "seen"),
         [(0, None, [1, 2, 3, 4]), (2, None, [3, 4]), (1, 3, [2, 3]), (4, None, []), (0, 0, [])],
     )
-    def test_a_part_of_a_stream_can_be_read(
+    def test_part_of_a_stream_is_read(
         self, store: EventStore, after: int, upto: int | None, seen: list[int]
     ) -> None:
-        """After one version, up to and with another."""
+        """The range starts after one version and includes the last one."""
         put(store, "w", 4)
         assert [event.version for event in store.read("w", after=after, upto=upto)] == seen
 
     @pytest.mark.parametrize(("after", "seen"), [(0, [1, 2, 3]), (1, [2, 3]), (3, [])])
-    def test_a_part_of_the_whole_log_can_be_read(
+    def test_part_of_the_whole_log_is_read(
         self, store: EventStore, after: int, seen: list[int]
     ) -> None:
-        """After one position."""
+        """The range starts after a position."""
         put(store, "a", 2)
         put(store, "b", 1)
         assert [event.position for event in store.read_all(after=after)] == seen
 
-    def test_more_events_than_are_fetched_at_a_time_come_in_order(self, store: EventStore) -> None:
-        """The seams between fetches do not show."""
+    def test_events_of_several_fetches_are_in_order(self, store: EventStore) -> None:
+        """The boundaries between fetches do not affect the result."""
         store.append("w", notes(2500), expected=0, claim=claim())
         assert [event.version for event in store.read("w")] == list(range(1, 2501))
         assert [event.position for event in store.read_all()] == list(range(1, 2501))
 
-    def test_the_head_is_the_last_event(self, store: EventStore) -> None:
-        """Version, position and hash."""
+    def test_head_is_the_last_event(self, store: EventStore) -> None:
+        """The head has the version, position and hash of the last event."""
         put(store, "x", 1)
         put(store, "w", 2)
         last = list(store.read("w"))[-1]
         assert store.head("w") == (2, 3, last.hash)
 
-    def test_streams_are_named_in_order(self, store: EventStore) -> None:
-        """Each once, however many events it has."""
+    def test_streams_are_listed_in_order(self, store: EventStore) -> None:
+        """Each stream appears once, however many events it has."""
         for stream in ("m", "a", "z", "a"):
             put(store, stream, 1)
         assert list(store.streams()) == ["a", "m", "z"]
 
-    def test_a_closed_store_says_so(self, store: EventStore) -> None:
-        """Closing twice is harmless, using it is an error."""
+    def test_only_a_server_store_has_a_database_user(
+        self, store: EventStore, request: pytest.FixtureRequest
+    ) -> None:
+        """A SQLite file has no database users."""
+        is_on_server = request.node.callspec.params["store"] == "postgresql"
+        assert store.session_user() == ("postgres" if is_on_server else None)
+
+    def test_closed_store_raises_an_error(self, store: EventStore) -> None:
+        """Closing a store twice is harmless, and using it afterwards is an error."""
         store.close()
         store.close()
         with pytest.raises(StoreClosed):
@@ -205,10 +210,10 @@ class TestReading:
 
 
 class TestTheChain:
-    """Anyone can check that nothing was changed."""
+    """The hash chain proves that no event was changed."""
 
-    def test_the_stored_text_is_canonical_and_hashed_as_it_is(self, store: EventStore) -> None:
-        """Sorted keys, no spaces, UTF-8, whatever the values hold."""
+    def test_stored_text_is_canonical_and_hashed(self, store: EventStore) -> None:
+        """The text has sorted keys, no spaces and UTF-8, whatever the values are."""
         odd = note('"\\\n€', session=4, causation_id='"', correlation_id="\x01", event_id='ö"')
         odd = odd._replace(
             actor=Actor("user", 'a"b'), data={"z": [1.5, None], "a": {"c": 1, "b": 2}}
@@ -221,16 +226,16 @@ class TestTheChain:
             )
             assert raw.text == again
 
-    def test_each_event_carries_the_hash_of_the_one_before(self, store: EventStore) -> None:
-        """Within its stream; the first carries zeros."""
+    def test_each_event_has_the_hash_of_the_previous_event(self, store: EventStore) -> None:
+        """The chain is separate for each stream, and the first event has zeros."""
         put(store, "w", 2)
         put(store, "x", 1)
         first, second = store.read("w")
         (other,) = store.read("x")
         assert (first.prev_hash, second.prev_hash, other.prev_hash) == (ZERO, first.hash, ZERO)
 
-    def test_an_untouched_log_has_no_findings(self, store: EventStore) -> None:
-        """Neither as a whole nor by stream, with its true anchor."""
+    def test_unchanged_log_has_no_findings(self, store: EventStore) -> None:
+        """Verification passes for the log and for a stream with its anchor."""
         put(store, "w", 3)
         put(store, "x", 1)
         head = store.head("w")
@@ -238,26 +243,26 @@ class TestTheChain:
         assert list(store.verify()) == []
         assert list(store.verify("w", anchors={"w": Link(head.version, head.hash)})) == []
 
-    def test_an_anchor_beyond_the_end_finds_a_cut_tail(self, store: EventStore) -> None:
-        """Only with what is known from elsewhere can it be found."""
+    def test_anchor_beyond_the_end_reveals_a_truncated_log(self, store: EventStore) -> None:
+        """Only an anchor from outside the log can reveal missing last events."""
         put(store, "w", 2)
         (found,) = store.verify(anchors={"w": Link(4, "f" * 64)})
         assert (found.stream, found.version, found.kind) == ("w", 3, "cut_tail")
 
-    def test_an_anchor_of_another_history_is_found(self, store: EventStore) -> None:
-        """A chain that is whole, but not the one that was known."""
+    def test_anchor_of_another_history_is_a_finding(self, store: EventStore) -> None:
+        """The chain is valid, but it differs from the known one."""
         put(store, "w", 2)
         (found,) = store.verify("w", anchors={"w": Link(1, "f" * 64)})
         assert (found.version, found.kind) == (1, "anchor")
 
-    def test_a_stream_that_is_gone_is_found_by_its_anchor(self, store: EventStore) -> None:
-        """Its first version is named."""
+    def test_missing_stream_is_found_by_its_anchor(self, store: EventStore) -> None:
+        """The finding names the first version of the stream."""
         (found,) = store.verify(anchors={"w": Link(2, "f" * 64)})
         assert (found.stream, found.version, found.kind) == ("w", 1, "cut_tail")
 
 
 class TestWhatIsRefused:
-    """What could not be read again is never written."""
+    """Data that could not be read again is never written."""
 
     @pytest.mark.parametrize(
         "data",
@@ -272,7 +277,7 @@ class TestWhatIsRefused:
         ],
         ids=["nan", "inf", "minus inf", "long", "key", "set", "surrogate"],
     )
-    def test_data_that_json_cannot_carry_is_refused(
+    def test_data_that_is_not_valid_json_is_refused(
         self, store: EventStore, data: dict[str, object]
     ) -> None:
         """The error names the event's type, and nothing is recorded."""
@@ -281,16 +286,14 @@ class TestWhatIsRefused:
         assert store.head("w") is None
 
     @pytest.mark.parametrize("field", ["event_id", "occurred_at", "causation_id"])
-    def test_a_text_that_has_no_utf8_is_refused_anywhere(
-        self, store: EventStore, field: str
-    ) -> None:
-        """Half of a surrogate pair in the envelope, too."""
+    def test_text_that_is_not_valid_utf8_is_refused(self, store: EventStore, field: str) -> None:
+        """An unpaired surrogate is refused in every field of the envelope."""
         with pytest.raises(InvalidData):
             store.append("w", [note(**{field: "\ud800"})], expected=0, claim=claim())
         assert store.head("w") is None
 
-    def test_an_honest_null_is_no_hidden_number(self, store: EventStore) -> None:
-        """None is stored as null, beside the word itself."""
+    def test_null_is_stored_as_null(self, store: EventStore) -> None:
+        """None and the string "null" are stored as different values."""
         store.append("w", [note(data={"x": None, "y": "null"})], expected=0, claim=claim())
         (event,) = store.read("w")
         assert event.data == {"x": None, "y": "null"}
@@ -304,7 +307,7 @@ class TestWhatIsRefused:
         ],
         ids=["unknown", "newer", "older"],
     )
-    def test_only_the_current_schema_is_written(
+    def test_only_the_current_schema_version_is_written(
         self, store: EventStore, event: NewEvent, error: Callable[..., Exception]
     ) -> None:
         """The error names the event."""
@@ -314,25 +317,25 @@ class TestWhatIsRefused:
 
 
 class TestKeptBeside:
-    """Folds and refusals are kept beside the log, not in it."""
+    """Folds and refusals are stored next to the log, not in it."""
 
-    def test_a_fold_comes_back_for_its_version_of_the_reducer(self, store: EventStore) -> None:
-        """Another version of the reducer must fold anew."""
+    def test_fold_is_returned_for_its_reducer_version(self, store: EventStore) -> None:
+        """Another version of the reducer has to fold the events again."""
         fold = StoredFold("w", "state", 2, 10, b'{"a":1}')
         store.save_fold(fold)
         assert store.load_fold("w", "state", 2) == fold
         assert store.load_fold("w", "state", 3) is None
         assert store.load_fold("w", "other", 2) is None
 
-    def test_a_fold_replaces_the_one_before(self, store: EventStore) -> None:
-        """One a reducer and stream."""
+    def test_fold_replaces_the_previous_fold(self, store: EventStore) -> None:
+        """The store has one fold for each stream and reducer."""
         store.save_fold(StoredFold("w", "state", 1, 10, b"old"))
         store.save_fold(StoredFold("w", "state", 2, 20, b"new"))
         assert store.load_fold("w", "state", 1) is None
         assert store.load_fold("w", "state", 2) == StoredFold("w", "state", 2, 20, b"new")
 
     def test_refusals_are_kept_in_order(self, store: EventStore) -> None:
-        """Of all streams or of one, and no event is made of them."""
+        """Refusals are read for one stream or for all, and they add no events to the log."""
         other = REFUSAL._replace(stream="x")
         for refusal in (REFUSAL, other, REFUSAL):
             store.record_refusal(refusal)

@@ -1,4 +1,4 @@
-"""A connection that is cut after any byte of an append: what was acknowledged is there, once."""
+"""A connection that is cut after any byte of an append: acknowledged events are recorded once."""
 
 from contextlib import closing
 
@@ -13,7 +13,7 @@ from tests.server import Server
 
 
 def put(store: EventStore, name: str, size: int) -> bool:
-    """Append so many events as one command; return whether it was done before."""
+    """Append the given number of events as one command; return whether it was a repetition."""
     events = [note("x" * 40, event_id=f"{name}-{n}") for n in range(size)]
     done = store.append("w", events, expected=Expected.ANY, claim=Claim(name, name))
     assert [event.event_id for event in done.events] == [event.event_id for event in events]
@@ -21,7 +21,7 @@ def put(store: EventStore, name: str, size: int) -> bool:
 
 
 def bytes_of_an_append(server: Server, size: int, *, known: bool) -> dict[str, int]:
-    """Return how many bytes go in each direction."""
+    """Return the number of bytes that an append sends in each direction."""
     url = server.log()
     with Wire(server.data) as wire, closing(opened(wire.url(url, server.data))) as store:
         if known:
@@ -32,9 +32,9 @@ def bytes_of_an_append(server: Server, size: int, *, known: bool) -> dict[str, i
 
 
 def cut_everywhere(server: Server, size: int, step: int, *, known: bool) -> None:
-    """Cut the n-th byte of an append for every n; each command must be there once and whole.
+    """Cut the n-th byte of an append for every n, and check that each command is recorded once.
 
-    `known`: by a store that knows the head, as it wrote an event before.
+    With `known`, the store knows the head, because it wrote an event before.
     """
     url, given = server.log(), []
     reached = bytes_of_an_append(server, size, known=known)
@@ -58,7 +58,7 @@ def cut_everywhere(server: Server, size: int, step: int, *, known: bool) -> None
 
 
 def put_again(store: EventStore, url: str, name: str, size: int) -> None:
-    """Append; where the connection is lost, do what the error says: the same command again."""
+    """Append, and repeat the same command after a lost connection, as the error suggests."""
     try:
         put(store, name, size)
     except StoreUnreachable:
@@ -67,7 +67,7 @@ def put_again(store: EventStore, url: str, name: str, size: int) -> None:
 
 
 def check_each_is_there_once(url: str, given: list[tuple[str, int]]) -> None:
-    """In the order they were given, in a sound chain."""
+    """Check that the events are recorded in the given order, with a valid chain."""
     with closing(opened(url)) as store:
         events = [event.event_id for event in store.read("w")]
         assert events == [f"{name}-{n}" for name, size in given for n in range(size)]
@@ -76,21 +76,27 @@ def check_each_is_there_once(url: str, given: list[tuple[str, int]]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("size", "known"), first([(3, False), (3, True), (25, False)], 2))
-def test_an_append_that_is_cut_is_recorded_once(server: Server, size: int, known: bool) -> None:
-    """At some points, by the store's own second try and by the caller's.
+def test_interrupted_append_is_recorded_once(server: Server, size: int, known: bool) -> None:
+    """The store or the caller tries again.
 
-    In turn, at once after a known head, and copied as 25 events are.
+    The sizes select the fast, the normal and the bulk append.
     """
     cut_everywhere(server, size, step=331, known=known)
 
 
-@pytest.mark.long
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize(
-    ("size", "step", "known"), [(1, 1, False), (1, 1, True), (3, 23, False), (25, 211, False)]
+    ("size", "step", "known"),
+    [
+        *(pytest.param(1, 1, known, marks=pytest.mark.soak) for known in (False, True)),
+        *(
+            pytest.param(*case, marks=pytest.mark.long)
+            for case in [(1, 7, False), (1, 7, True), (3, 23, False), (25, 211, False)]
+        ),
+    ],
 )
-def test_an_append_that_is_cut_anywhere_is_recorded_once(
+def test_append_interrupted_at_any_byte_is_recorded_once(
     server: Server, size: int, step: int, known: bool
 ) -> None:
-    """A single event at every byte, more at very many points."""
+    """A single event is interrupted at every byte, and larger appends at many points."""
     cut_everywhere(server, size, step, known=known)

@@ -1,4 +1,4 @@
-"""An exported log can be checked by the script of the manual, with nothing of this program."""
+"""The script of the documentation verifies an exported log without wfctl."""
 
 import re
 import subprocess
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from eventstore.store import EventStore, Expected
-from eventstore.transfer.archive import exported
+from eventstore.transfer.archive import export_line
 from tests.eventstore.support import claim, note
 
 PAGE = Path(__file__).parents[2] / "docs" / "trust" / "verify-without-wfctl.md"
@@ -17,7 +17,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "trust" / "verify-without-wfctl.md"
 
 @pytest.fixture(scope="module")
 def script(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The script as it stands on the page."""
+    """Write the script of the documentation page to a file."""
     found = re.search(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
     assert found is not None
     path = tmp_path_factory.mktemp("page") / "verify.py"
@@ -26,11 +26,11 @@ def script(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def lines_of(store: EventStore) -> list[str]:
-    """Two streams with texts that try to look like the end of a line."""
+    """Return the export of two streams, with text that imitates the end of a line."""
     for text in ("é", '","hash":"' + "0" * 64 + '","position":1}', "last"):
         for stream in ("a", "b"):
             store.append(stream, [note(text)], expected=Expected.ANY, claim=claim())
-    return [exported(raw) for stream in ("a", "b") for raw in store.raw(stream)]
+    return [export_line(raw) for stream in ("a", "b") for raw in store.raw(stream)]
 
 
 def checked(script: Path, lines: list[str]) -> subprocess.CompletedProcess[str]:
@@ -42,13 +42,13 @@ def checked(script: Path, lines: list[str]) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_the_script_is_short(script: Path) -> None:
-    """Anyone can read it before trusting it."""
+def test_script_is_short(script: Path) -> None:
+    """A reader can check the script before trusting it."""
     assert len(script.read_text().splitlines()) <= 30
 
 
-def test_an_honest_export_passes(store: EventStore, script: Path) -> None:
-    """It prints the heads to compare."""
+def test_valid_export_passes_the_script(store: EventStore, script: Path) -> None:
+    """The script prints the heads for comparison."""
     done = checked(script, lines_of(store))
     assert done.returncode == 0, done.stderr
     heads = [line.split() for line in done.stdout.splitlines()]
@@ -60,7 +60,7 @@ def test_an_honest_export_passes(store: EventStore, script: Path) -> None:
 
 
 def without(index: int) -> Callable[[list[str]], list[str]]:
-    """Drop a line."""
+    """Return a function that removes one line."""
     return lambda lines: lines[:index] + lines[index + 1 :]
 
 
@@ -75,21 +75,21 @@ def without(index: int) -> Callable[[list[str]], list[str]]:
     ],
     ids=["changed", "first dropped", "dropped", "swapped", "not a line"],
 )
-def test_a_changed_export_is_found(
+def test_changed_export_fails_the_script(
     store: EventStore, script: Path, change: Callable[[list[str]], list[str]], said: str
 ) -> None:
-    """The message names stream and version."""
+    """The message names the stream and version."""
     done = checked(script, change(lines_of(store)))
     assert done.returncode == 1
     assert said in done.stderr
 
 
-def test_a_line_of_another_history_does_not_follow(store: EventStore, script: Path) -> None:
-    """Its own hash is right, but it was chained to something else."""
+def test_line_of_another_history_fails_the_script(store: EventStore, script: Path) -> None:
+    """The line has a valid hash but does not continue the previous event."""
     first, second, *_ = lines_of(store)
     store.append("c", [note("other")], expected=0, claim=claim())
     store.append("c", [note("other")], expected=1, claim=claim())
-    other = [exported(raw) for raw in store.raw("c")]
+    other = [export_line(raw) for raw in store.raw("c")]
     done = checked(script, [first, second, other[0], other[1]])
     assert done.returncode == 0
     renamed = other[1].replace('"stream":"c"', '"stream":"a"')

@@ -1,4 +1,4 @@
-"""Where the database lies decides how it can be kept safe."""
+"""The file system of a database determines its journal mode."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ MOUNTINFO = """\
 
 @pytest.fixture
 def mounts(tmp_path: Path) -> Path:
-    """The kernel's list of mounts on a machine with a network disk."""
+    """Return the list of mounts of a machine with a network disk."""
     path = tmp_path / "mountinfo"
     path.write_text(MOUNTINFO)
     return path
@@ -34,13 +34,13 @@ def mounts(tmp_path: Path) -> Path:
         ("/scratch/w", "fuse.sshfs"),
     ],
 )
-def test_the_deepest_and_latest_mount_holds_a_path(mounts: Path, place: str, kind: str) -> None:
-    """Names with spaces and mounts over mounts included."""
+def test_deepest_and_latest_mount_contains_a_path(mounts: Path, place: str, kind: str) -> None:
+    """Names with spaces and stacked mounts are handled."""
     assert kind_of(Path(place), mounts) == kind
 
 
-def test_a_kernel_that_does_not_say_is_unknown(tmp_path: Path) -> None:
-    """Such as one without /proc."""
+def test_missing_list_of_mounts_is_an_unknown_file_system(tmp_path: Path) -> None:
+    """A system without /proc has no such list."""
     assert kind_of(tmp_path, tmp_path / "none") == "unknown"
 
 
@@ -61,23 +61,23 @@ def test_a_kernel_that_does_not_say_is_unknown(tmp_path: Path) -> None:
         ("fuse.glusterfs", "truncate", "EXTRA"),
     ],
 )
-def test_a_network_file_system_gets_no_write_ahead_log(
+def test_network_file_system_gets_no_write_ahead_log(
     tmp_path: Path, kind: str, mode: str, synchronous: str
 ) -> None:
-    """And the reason names the file system."""
+    """The reason names the file system."""
     journal = journal_for(tmp_path / "events.db", kind=lambda _: kind)
     assert (journal.mode, journal.synchronous) == (mode, synchronous)
     assert kind in journal.reason
     assert is_network(kind) == (mode == "truncate")
 
 
-def test_only_durable_journals_can_be_asked_for() -> None:
-    """A mode that could lose events is refused by name."""
+def test_unsafe_journal_mode_is_refused() -> None:
+    """The error names a mode that could lose events."""
     with pytest.raises(ValueError, match="'memory'"):
         of_mode("memory", "as asked")
 
 
-def test_the_locks_of_this_file_system_exclude(tmp_path: Path) -> None:
-    """The probe leaves the lock free again."""
+def test_locks_of_this_file_system_exclude_others(tmp_path: Path) -> None:
+    """The probe releases the lock again."""
     assert locks_exclude(tmp_path / "lock")
     assert locks_exclude(tmp_path / "lock")

@@ -1,10 +1,10 @@
-"""When an event is recorded, as the log says it."""
+"""The notation of the time at which an event is recorded."""
 
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from eventstore.event import instant, instants
+from eventstore.event import build_clock, format_instant
 
 NEPAL = timezone(timedelta(hours=5, minutes=45))
 
@@ -19,15 +19,15 @@ NEPAL = timezone(timedelta(hours=5, minutes=45))
     ],
     ids=["full second", "microseconds", "full second elsewhere", "half a second elsewhere"],
 )
-def test_a_time_has_six_digits_after_its_second(now: datetime, text: str) -> None:
-    """Given any moment, then it is recorded in UTC and as long as every other."""
-    assert instant(now)[0] == text
+def test_recorded_time_is_utc_with_microseconds(now: datetime, text: str) -> None:
+    """Every time has the same length, whatever the clock shows."""
+    assert format_instant(now)[0] == text
 
 
 @pytest.mark.parametrize(
     ("hours", "text"), [(0, "+00:00"), (5.75, "+05:45"), (-3.5, "-03:30"), (14, "+14:00")]
 )
-def test_the_writers_offset_is_kept(hours: float, text: str) -> None:
-    """Given a clock anywhere on earth, then its offset is a part of the instant."""
+def test_offset_of_the_writer_is_kept(hours: float, text: str) -> None:
+    """The recorded time includes the UTC offset of the writer's clock."""
     zone = timezone(timedelta(hours=hours))
-    assert instants(lambda: datetime(2026, 1, 1, tzinfo=zone))()[1] == text
+    assert build_clock(lambda: datetime(2026, 1, 1, tzinfo=zone))()[1] == text

@@ -1,4 +1,4 @@
-"""The Merkle tree is the one of RFC 6962, as its text says it."""
+"""The Merkle tree is that of RFC 6962."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from eventstore.chain import (
     EMPTY,
     Frontier,
     consistency_ranges,
+    find_nodes,
     inclusion_ranges,
     is_consistent,
     is_included,
     leaf_hash,
-    nodes,
 )
 
 LEAVES = st.lists(st.binary(max_size=8), min_size=1, max_size=70)
 
 
 def _root(leaves: list[bytes]) -> bytes:
-    """Return the tree's root, word for word as section 2.1 has it."""
+    """Return the root of the tree, as section 2.1 of RFC 6962 defines it."""
     if not leaves:
         return sha256().digest()
     if len(leaves) == 1:
@@ -35,7 +35,7 @@ def _root(leaves: list[bytes]) -> bytes:
 
 
 def _path(m: int, leaves: list[bytes]) -> list[bytes]:
-    """Return the audit path of leaf m, word for word as section 2.1.1 has it."""
+    """Return the audit path of leaf m, as section 2.1.1 of RFC 6962 defines it."""
     if len(leaves) == 1:
         return []
     k = 1
@@ -47,7 +47,7 @@ def _path(m: int, leaves: list[bytes]) -> list[bytes]:
 
 
 def _subproof(m: int, leaves: list[bytes], is_whole: bool) -> list[bytes]:
-    """Return the consistency proof, word for word as section 2.1.2 has it."""
+    """Return the consistency proof, as section 2.1.2 of RFC 6962 defines it."""
     if m == len(leaves):
         return [] if is_whole else [_root(leaves)]
     k = 1
@@ -67,26 +67,24 @@ def _grown(leaves: list[bytes]) -> Frontier:
 
 def _included(leaves: list[bytes], index: int) -> list[bytes]:
     ranges = inclusion_ranges(index, len(leaves))
-    found = nodes(map(leaf_hash, leaves), ranges)
+    found = find_nodes(map(leaf_hash, leaves), ranges)
     return [found[place] for place in ranges]
 
 
 def _consistent(leaves: list[bytes], old: int) -> list[bytes]:
     ranges = consistency_ranges(old, len(leaves))
-    found = nodes(map(leaf_hash, leaves), ranges)
+    found = find_nodes(map(leaf_hash, leaves), ranges)
     return [found[place] for place in ranges]
 
 
-def test_a_tree_without_leaves_has_the_hash_of_nothing() -> None:
-    """RFC 6962, section 2.1."""
+def test_tree_without_leaves_has_the_hash_of_nothing() -> None:
+    """RFC 6962 defines the root in section 2.1."""
     assert Frontier().root() == EMPTY == _root([])
 
 
 @given(LEAVES, st.data())
-def test_a_tree_that_is_kept_and_grows_on_has_the_root_of_the_text(
-    leaves: list[bytes], data: st.DataObject
-) -> None:
-    """Stopped anywhere, and taken up from its peaks alone."""
+def test_restored_tree_grows_to_the_same_root(leaves: list[bytes], data: st.DataObject) -> None:
+    """A tree that is stored and restored from its peaks gets the root of the definition."""
     stop = data.draw(st.integers(0, len(leaves)))
     begun = _grown(leaves[:stop])
     tree = Frontier(begun.size, list(begun.peaks))
@@ -96,10 +94,8 @@ def test_a_tree_that_is_kept_and_grows_on_has_the_root_of_the_text(
 
 
 @given(LEAVES, st.data())
-def test_a_proof_of_inclusion_is_the_path_of_the_text_and_holds(
-    leaves: list[bytes], data: st.DataObject
-) -> None:
-    """And holds for no other leaf, place, size or root."""
+def test_inclusion_proof_equals_the_definition(leaves: list[bytes], data: st.DataObject) -> None:
+    """The proof is valid for no other leaf, index, size or root."""
     index = data.draw(st.integers(0, len(leaves) - 1))
     proof, root, size = _included(leaves, index), _root(leaves), len(leaves)
     leaf = leaf_hash(leaves[index])
@@ -116,10 +112,8 @@ def test_a_proof_of_inclusion_is_the_path_of_the_text_and_holds(
 
 
 @given(LEAVES, st.data())
-def test_a_proof_of_consistency_is_that_of_the_text_and_holds(
-    leaves: list[bytes], data: st.DataObject
-) -> None:
-    """And holds for no other beginning."""
+def test_consistency_proof_equals_the_definition(leaves: list[bytes], data: st.DataObject) -> None:
+    """The proof is valid for no other earlier tree."""
     old = data.draw(st.integers(1, len(leaves)))
     proof, size = _consistent(leaves, old), len(leaves)
     before, now = _root(leaves[:old]), _root(leaves)
@@ -133,21 +127,21 @@ def test_a_proof_of_consistency_is_that_of_the_text_and_holds(
         assert not is_consistent(old, before, size, now, other)
 
 
-def test_every_tree_begins_with_the_empty_one_and_no_shorter_tree_with_a_longer() -> None:
-    """A proof of nothing is empty; the other way has no proof."""
+def test_every_tree_is_consistent_with_the_empty_tree() -> None:
+    """The proof is empty. A shorter tree is never consistent with a longer one."""
     assert is_consistent(0, EMPTY, 3, b"r" * 32, [])
     assert not is_consistent(0, EMPTY, 3, b"r" * 32, [b"x" * 32])
     assert not is_consistent(4, b"r" * 32, 3, b"r" * 32, [])
 
 
-def test_a_kept_tree_with_too_few_peaks_is_refused() -> None:
-    """Half a record of a tree is not a record."""
+def test_stored_tree_with_too_few_peaks_is_refused() -> None:
+    """An incomplete record of a tree raises an error."""
     with pytest.raises(ValueError, match="2 peaks"):
         Frontier(3, [b"x" * 32])
 
 
 def test_memory_does_not_grow_with_the_tree() -> None:
-    """One peak for each bit of its size."""
+    """The tree stores one peak for each set bit of its size."""
     tree = Frontier()
     for number in range(5000):
         tree.add(leaf_hash(str(number).encode()))

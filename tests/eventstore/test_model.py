@@ -1,4 +1,4 @@
-"""Whatever the order of appends, conflicts, retries and reopenings, the log equals a plain list."""
+"""After any order of appends, conflicts, retries and reopenings, the log equals a plain list."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ DIGESTS = st.sampled_from(["one", "two"])
 EXPECTED = st.integers(0, 4) | st.sampled_from(list(Expected))
 SIZES = st.integers(0, 3)
 
-#: Opens another store on one log.
+#: A function that opens another store on the same log.
 Opener = Callable[[], EventStore]
 
 
@@ -44,7 +44,7 @@ class Known:
 
 
 class Log(RuleBasedStateMachine):
-    """One log seen through what `opener` opens on it twice, beside lists and dictionaries."""
+    """Two stores on one log, compared with lists and dictionaries."""
 
     def __init__(self, opener: Opener) -> None:
         super().__init__()
@@ -56,13 +56,13 @@ class Log(RuleBasedStateMachine):
 
     @initialize()
     def begin(self) -> None:
-        """Open the first stores."""
+        """Open the first two stores."""
         self.stores = [self.opener(), self.opener()]
 
     def model_append(
         self, stream: str, texts: list[str], expected: int | Expected, claim: Claim
     ) -> list[str] | type[EventStoreError]:
-        """What the port's docstring says must come of it."""
+        """Return the result that the contract of EventStore requires."""
         known = self.commands.get(claim.command_id)
         if known is not None:
             same = (known.stream, known.digest) == (stream, claim.digest)
@@ -90,7 +90,10 @@ class Log(RuleBasedStateMachine):
     def append(
         self, which: int, stream: str, size: int, expected: Any, key: str, digest: str, own: bool
     ) -> None:
-        """The store answers, or refuses, as the model does; the first event may bear the key."""
+        """Append, and compare the answer or the error with the model.
+
+        The first event may have the key as its id.
+        """
         texts = [f"{len(self.order)}-{n}" for n in range(size)]
         claim = Claim(key, digest)
         due = self.model_append(stream, texts, expected, claim)
@@ -106,7 +109,7 @@ class Log(RuleBasedStateMachine):
 
     @rule(which=st.integers(0, 1), stream=STREAMS, fresh=st.uuids())
     def append_what_json_cannot_carry(self, which: int, stream: str, fresh: object) -> None:
-        """Nothing of the batch stays, nor its claim."""
+        """Check that an invalid batch records no events and no claim."""
         claim = Claim(str(fresh), "one")
         events = [note("good"), note(data={"x": float("nan")})]
         with pytest.raises(InvalidData):
@@ -115,13 +118,13 @@ class Log(RuleBasedStateMachine):
 
     @rule(which=st.integers(0, 1))
     def reopen(self, which: int) -> None:
-        """A store is closed and another opened in its place."""
+        """Close a store, and open another one."""
         self.stores[which].close()
         self.stores[which] = self.opener()
 
     @invariant()
     def the_log_is_the_model(self) -> None:
-        """Streams, their order among each other, heads, and a sound chain."""
+        """Compare streams, order, heads and commands with the model, and verify the chain."""
         for store in self.stores:
             assert list(store.streams()) == sorted(self.streams)
             assert [event.data["text"] for event in store.read_all()] == self.order
@@ -135,26 +138,26 @@ class Log(RuleBasedStateMachine):
             assert list(self.stores[0].verify()) == []
 
     def teardown(self) -> None:
-        """Close what is open."""
+        """Close all open stores."""
         for store in self.stores:
             store.close()
 
 
 class LastingStore(MemoryStore):
-    """A log in memory that can be opened again after it was closed, as one in a file can."""
+    """A store in memory that can be used after it was closed, as a file can be reopened."""
 
     def close(self) -> None:
-        """Leave it open."""
+        """Keep the store open."""
 
 
 def in_memory(_: Path) -> Opener:
-    """The one store that there is of a log in memory, each time."""
+    """Return an opener that always returns the same store in memory."""
     store = LastingStore(schema=SCHEMA, clock=ticking())
     return lambda: store
 
 
 def in_a_file(journal: str) -> Callable[[Path], Opener]:
-    """Any number of stores on one SQLite file, new in the folder."""
+    """Return a function that creates a SQLite file and an opener of stores on it."""
 
     def log(folder: Path) -> Opener:
         path = fresh_database(folder)
@@ -164,19 +167,20 @@ def in_a_file(journal: str) -> Callable[[Path], Opener]:
 
 
 def check(opener: Callable[[], Opener], histories: int) -> None:
-    """Live through so many random histories, each on a log of its own."""
+    """Run the given number of random histories, each with a new log."""
     chosen = settings(max_examples=histories, stateful_step_count=30)
-    # By its docstring it takes anything that returns a machine; its hint says less.
+    # The function accepts any callable that returns a machine, although its type hint is narrower.
     run_state_machine_as_test(
         lambda: Log(opener()),  # type: ignore[arg-type]
         settings=chosen,
     )
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.property
-def test_the_log_on_a_server_equals_its_model(server: Server) -> None:
-    """Two stores on one database, each history in a schema of its own."""
+def test_log_on_a_server_equals_its_model(server: Server) -> None:
+    """Two stores use one database, and each history has its own schema."""
 
     def on_the_server() -> Opener:
         return partial(opened, server.log())
@@ -190,6 +194,6 @@ LOGS = {"memory": in_memory, "wal": in_a_file("wal"), "truncate": in_a_file("tru
 @pytest.mark.slow
 @pytest.mark.property
 @pytest.mark.parametrize("kind", LOGS)
-def test_the_log_equals_its_model(kind: str, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """For many random histories."""
+def test_log_equals_its_model(kind: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """The test runs many random histories with each engine."""
     check(lambda: LOGS[kind](tmp_path_factory.mktemp("log")), some(60))

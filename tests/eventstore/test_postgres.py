@@ -1,4 +1,4 @@
-"""What is special to the log on a PostgreSQL server."""
+"""Behaviour of the event store that is specific to PostgreSQL."""
 
 import time
 from collections.abc import Callable
@@ -24,12 +24,12 @@ from eventstore.errors import (
     StoreUnwritable,
 )
 from eventstore.event import HEAD
-from eventstore.postgres.connection import meaning
-from eventstore.private import conninfo, has_password, is_server, public
+from eventstore.private import has_password, is_server, libpq_url, url_without_password
 from eventstore.store import Claim, Expected
 from eventstore.tables import metadata
-from migrations.upgrade import current, upgrade
-from projections.history.tables import history
+from extensions.history.table_schema import history
+from extensions.postgres.connection import translate_error
+from migrations.upgrade import current_revision, upgrade_database
 from tests.eventstore.support import REFUSAL, claim, notes, opened
 from tests.eventstore.test_migrations import scripts_with, subprocess_upgrade
 from tests.server import Server
@@ -52,24 +52,24 @@ UNION ALL SELECT 'mark', obj_description('events'::regclass, 'pg_class'), '', ''
 
 
 def sql(url: str, statement: str) -> list[tuple[Any, ...]]:
-    """What a statement gives, as the owner of everything."""
-    with psycopg.connect(conninfo(url), autocommit=True) as connection:
+    """Run a statement as the owner of the database, and return its rows."""
+    with psycopg.connect(libpq_url(url), autocommit=True) as connection:
         done = connection.execute(statement.encode())
         return done.fetchall() if done.description else []
 
 
 def schema_of(url: str) -> set[tuple[str, ...]]:
-    """Everything the server says about the tables, whatever the schema is called."""
+    """Return the schema of the tables, without the name of the PostgreSQL schema."""
     (name,) = sql(url, "SELECT current_schema()")[0]
     rows = (tuple(str(v).replace(f"{name}.", "") for v in row) for row in sql(url, CATALOG))
     return {row for row in rows if "alembic_version" not in row[1]}
 
 
 class TestMigrating:
-    """The tables come by migration, forward only, all or nothing."""
+    """Migrations create the tables: only forward, and all or nothing."""
 
-    def test_a_migrated_database_is_a_fresh_one(self, server: Server) -> None:
-        """What the migrations make is what the tables say."""
+    def test_migrated_database_equals_a_new_one(self, server: Server) -> None:
+        """The migrations create the same schema as the table definitions."""
         migrated, fresh = server.log(), server.schema()
         engine = create_engine(fresh)
         metadata.create_all(engine)
@@ -77,12 +77,12 @@ class TestMigrating:
         engine.dispose()
         assert schema_of(migrated) == schema_of(fresh)
 
-    def test_a_version_is_known_before_and_after(self, server: Server) -> None:
-        """None without tables; twice is as good as once."""
+    def test_revision_is_known_before_and_after_an_upgrade(self, server: Server) -> None:
+        """A database without tables has no revision, and a second upgrade changes nothing."""
         url = server.schema()
-        assert current(url) is None
-        assert upgrade(url) == HEAD == current(url)
-        assert upgrade(url) == HEAD
+        assert current_revision(url) is None
+        assert upgrade_database(url) == HEAD == current_revision(url)
+        assert upgrade_database(url) == HEAD
 
     @pytest.mark.slow
     @pytest.mark.parametrize(
@@ -90,10 +90,10 @@ class TestMigrating:
         [("raise RuntimeError", 1), ("os.kill(os.getpid(), signal.SIGKILL)", -9)],
         ids=["error", "killed"],
     )
-    def test_an_interrupted_upgrade_leaves_the_old_tables_working(
+    def test_interrupted_upgrade_keeps_the_old_tables(
         self, server: Server, tmp_path: Path, end: str, code: int
     ) -> None:
-        """Nothing of the half step stays, and the old program goes on."""
+        """No change of the failed migration remains, and the older program still works."""
         url = server.log()
         before = schema_of(url)
         scripts = scripts_with(tmp_path, end, "DROP TRIGGER events_no_update ON events")
@@ -102,50 +102,57 @@ class TestMigrating:
             store.append("w", notes(1), expected=Expected.NO_STREAM, claim=claim())
         assert schema_of(url) == before
 
-    def test_a_newer_database_is_refused(self, server: Server, tmp_path: Path) -> None:
-        """By the upgrade, a writer and a reader alike."""
+    def test_newer_database_is_refused(self, server: Server, tmp_path: Path) -> None:
+        """The upgrade, a writer and a reader raise the same error."""
         url = server.log()
         scripts = scripts_with(tmp_path, "pass", "DROP TRIGGER events_no_update ON events")
-        assert upgrade(url, scripts=scripts) != HEAD
-        for opening in (lambda: upgrade(url), lambda: opened(url), lambda: current(url)):
+        assert upgrade_database(url, scripts=scripts) != HEAD
+        for opening in (
+            lambda: upgrade_database(url),
+            lambda: opened(url),
+            lambda: current_revision(url),
+        ):
             with pytest.raises(NewerDatabase):
                 opening()
 
-    def test_an_older_database_asks_for_an_upgrade(self, server: Server) -> None:
+    def test_older_database_requires_an_upgrade(self, server: Server) -> None:
         """The message names the command."""
         url = server.log()
         sql(url, "UPDATE alembic_version SET version_num = '0000'")
         with pytest.raises(OlderDatabase, match="wfctl db upgrade"):
             opened(url)
 
-    def test_tables_of_somebody_else_are_left_alone(self, server: Server) -> None:
-        """Neither upgraded nor opened."""
+    def test_foreign_tables_are_not_changed(self, server: Server) -> None:
+        """A database with foreign tables is neither upgraded nor opened."""
         url = server.schema()
         sql(url, "CREATE TABLE events (theirs int)")
         with pytest.raises(NotOurs):
-            upgrade(url)
+            upgrade_database(url)
         with pytest.raises(DatabaseMissing):
             opened(url)
 
     def test_looking_at_the_version_waits_for_no_writer(self, server: Server) -> None:
-        """Not even for one that keeps its turn."""
+        """Reading the revision does not wait for a writer that holds the lock."""
         url = server.log()
-        with psycopg.connect(conninfo(url)) as other:
+        with psycopg.connect(libpq_url(url)) as other:
             other.execute(TURN)
             other.execute("INSERT INTO commands VALUES ('c', 's', 'd', 1, 0)")
-            assert current(url, wait=0.2) == HEAD
+            assert current_revision(url, wait=0.2) == HEAD
 
 
-TURN = "SELECT pg_advisory_xact_lock((2003198836::bigint << 32) | 'events'::regclass::oid::bigint)"
+TURN = "LOCK TABLE folds IN SHARE UPDATE EXCLUSIVE MODE"
 
 
 class TestOrder:
-    """Positions are in the order of commits, without a gap."""
+    """Positions follow the order of commits, without a gap."""
 
-    def test_a_late_commit_is_never_overtaken(self, server: Server) -> None:
-        """Another stream's writer waits; a reader sees neither, then both in order."""
+    def test_late_commit_is_never_overtaken(self, server: Server) -> None:
+        """Another stream's writer waits.
+
+        A reader sees neither event at first, and then both in order.
+        """
         url = server.log()
-        with closing(opened(url)) as store, psycopg.connect(conninfo(url)) as late:
+        with closing(opened(url)) as store, psycopg.connect(libpq_url(url)) as late:
             store.append("a", notes(1), expected=0, claim=claim())
             late.execute(TURN)
             late.execute("INSERT INTO events SELECT 2, 'b', 1, 'late', 't', 'r', 'h', '{}'")
@@ -158,19 +165,19 @@ class TestOrder:
                 assert other.result() == 3
             assert store.wait(1, 0.1) == 3
 
-    def test_a_writer_that_gives_up_leaves_no_gap(self, server: Server) -> None:
-        """What was rolled back has used no position."""
+    def test_rolled_back_append_leaves_no_gap(self, server: Server) -> None:
+        """A rolled-back append uses no position."""
         url = server.log()
-        with psycopg.connect(conninfo(url)) as gone:
+        with psycopg.connect(libpq_url(url)) as gone:
             gone.execute(TURN)
             gone.execute("INSERT INTO events SELECT 1, 'b', 1, 'gone', 't', 'r', 'h', '{}'")
             gone.rollback()
         assert put(url, "c") == 1
 
-    def test_a_command_id_is_used_once_by_writers_of_two_streams(self, server: Server) -> None:
-        """Even at the same time: the second is told whose it is."""
+    def test_command_id_is_used_once_across_streams(self, server: Server) -> None:
+        """The later of two concurrent commands gets an error that names the stream of the first."""
         url = server.log()
-        with psycopg.connect(conninfo(url)) as first, ThreadPoolExecutor() as pool:
+        with psycopg.connect(libpq_url(url)) as first, ThreadPoolExecutor() as pool:
             first.execute(TURN)
             first.execute("INSERT INTO commands VALUES ('k', 'other', 'd', 1, 0)")
             second = pool.submit(put, url, "c", Claim("k", "d"))
@@ -179,12 +186,10 @@ class TestOrder:
             with pytest.raises(CommandConflict, match="other"):
                 second.result()
 
-    def test_two_writers_of_the_same_event_under_one_command_are_told_of_the_command(
-        self, server: Server
-    ) -> None:
-        """The event's id is taken too, and that is not what was done wrong."""
+    def test_conflict_of_command_and_event_id_names_the_command(self, server: Server) -> None:
+        """The event id is in use too, but the error reports the conflict of commands."""
         url = server.log()
-        with psycopg.connect(conninfo(url)) as first, ThreadPoolExecutor() as pool:
+        with psycopg.connect(libpq_url(url)) as first, ThreadPoolExecutor() as pool:
             first.execute(TURN)
             first.execute("INSERT INTO events SELECT 1, 'other', 1, 'k', 't', 'r', 'h', '{}'")
             first.execute("INSERT INTO commands VALUES ('k', 'other', 'd', 1, 1)")
@@ -194,22 +199,22 @@ class TestOrder:
             with pytest.raises(CommandConflict, match="other"):
                 second.result()
 
-    def test_a_writer_that_does_nothing_for_long_loses_its_turn(
+    def test_idle_writer_loses_the_lock(
         self, server: Server, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """A machine that stands still in the middle of an append holds up nobody for ever."""
-        monkeypatch.setattr("eventstore.postgres.connection._IDLE_SECONDS", 0.3)
+        """A suspended machine blocks other writers only for a limited time."""
+        monkeypatch.setattr("extensions.postgres.connection._IDLE_SECONDS", 0.3)
         url = server.log()
         with closing(opened(url)) as still:
             connection = still._server._connection  # type: ignore[attr-defined]
-            connection.execute("BEGIN")
+            still._server.begin(connection)  # type: ignore[attr-defined]
             connection.execute(TURN)
             assert put(url, "c") == 1
             assert still.append("d", notes(1), expected=0, claim=claim()).events[0].position == 2
 
 
 def put(url: str, stream: str, asked: Claim | None = None, event_id: str | None = None) -> int:
-    """Append an event through a store of its own; return its position."""
+    """Append an event through a new store, and return its position."""
     [event] = notes(1)
     event = event._replace(event_id=event_id or event.event_id)
     with closing(opened(url)) as store:
@@ -218,7 +223,7 @@ def put(url: str, stream: str, asked: Claim | None = None, event_id: str | None 
 
 
 class TestAppendOnly:
-    """The database itself refuses to forget."""
+    """The database itself refuses to change or delete records."""
 
     @pytest.mark.parametrize(
         "statement",
@@ -234,10 +239,8 @@ class TestAppendOnly:
             "TRUNCATE refusals",
         ],
     )
-    def test_what_is_kept_is_neither_changed_nor_deleted(
-        self, server: Server, statement: str
-    ) -> None:
-        """Not even by the owner of the table, as long as the triggers are there."""
+    def test_records_are_neither_changed_nor_deleted(self, server: Server, statement: str) -> None:
+        """The triggers also stop the owner of the table."""
         url = server.log()
         with closing(opened(url)) as store:
             store.append("w", notes(2), expected=0, claim=claim())
@@ -246,14 +249,14 @@ class TestAppendOnly:
         with pytest.raises(psycopg.errors.RaiseException, match=f"{table} are append-only"):
             sql(url, statement)
 
-    def test_an_older_log_is_guarded_by_an_upgrade(self, server: Server) -> None:
-        """What it holds stays, and from then on is kept."""
+    def test_upgrade_protects_an_older_log(self, server: Server) -> None:
+        """The records of the log stay, and the triggers protect them from then on."""
         url = server.log()
         with closing(opened(url)) as store:
             store.append("w", notes(2), expected=0, claim=claim())
         sql(url, "DROP FUNCTION kept_refuse() CASCADE")
         sql(url, "UPDATE alembic_version SET version_num = '0002'")
-        assert upgrade(url) == HEAD
+        assert upgrade_database(url) == HEAD
         with pytest.raises(psycopg.errors.RaiseException, match="commands are append-only"):
             sql(url, "DELETE FROM commands")
         with closing(opened(url)) as store:
@@ -269,8 +272,10 @@ class TestAppendOnly:
             ("DELETE FROM commands WHERE stream = 'w'", "unclaimed"),
         ],
     )
-    def test_who_gets_round_that_is_found(self, server: Server, statement: str, kind: str) -> None:
-        """As on every engine; a whole stream that is gone leaves a hole in the positions."""
+    def test_change_without_triggers_is_found(
+        self, server: Server, statement: str, kind: str
+    ) -> None:
+        """Verification finds the change, and a missing stream leaves a gap in the positions."""
         url = server.log()
         with closing(opened(url)) as store:
             store.append("x", notes(2), expected=0, claim=claim())
@@ -282,7 +287,7 @@ class TestAppendOnly:
 
 
 class TestConnecting:
-    """What may be wrong on the way to the server, each with an error of ours."""
+    """Connection problems, each reported with a specific error."""
 
     @pytest.mark.parametrize(
         "change",
@@ -294,24 +299,24 @@ class TestConnecting:
         ],
         ids=["no server", "no database", "no such user", "no URL"],
     )
-    def test_a_server_that_lets_nobody_in_is_named(
+    def test_unreachable_server_is_reported(
         self, server: Server, change: Callable[[str], str]
     ) -> None:
-        """At once, without a password in the message."""
+        """The error appears immediately and contains no password."""
         with pytest.raises(StoreUnreachable) as caught:
             opened(change(server.url()))
         assert "secret" not in str(caught.value)
         assert "secret" not in str(caught.value.data)
 
-    def test_a_database_without_tables_is_missing(self, server: Server) -> None:
-        """Opening never makes any."""
+    def test_database_without_tables_is_missing(self, server: Server) -> None:
+        """Opening a store creates no tables."""
         url = server.schema()
         for read_only in (False, True):
             with pytest.raises(DatabaseMissing):
                 opened(url, read_only=read_only)
 
-    def test_a_reader_cannot_write(self, server: Server) -> None:
-        """The store says so, and the server would too."""
+    def test_reader_cannot_write(self, server: Server) -> None:
+        """Both the store and the server refuse the write."""
         url = server.log()
         with closing(opened(url, read_only=True)) as store:
             with pytest.raises(StoreClosed):
@@ -319,21 +324,22 @@ class TestConnecting:
             with pytest.raises(StoreUnwritable):
                 store._fetch("DELETE FROM folds RETURNING 1")
 
-    def test_a_writer_waits_only_so_long(self, server: Server) -> None:
-        """For one that keeps its turn; then both go on."""
+    def test_writer_waits_for_a_limited_time(self, server: Server) -> None:
+        """The error names the writer that holds the lock, and later appends succeed."""
         url = server.log()
-        with closing(opened(url, wait=0.2)) as store, psycopg.connect(conninfo(url)) as other:
+        with closing(opened(url, wait=0.2)) as store, psycopg.connect(libpq_url(url)) as other:
             other.execute(TURN)
-            with pytest.raises(StoreBusy):
+            with pytest.raises(StoreBusy, match="because postgres \\(process"):
                 store.append("w", notes(1), expected=0, claim=claim())
             other.rollback()
             store.append("w", notes(1), expected=0, claim=claim())
 
-    def test_a_server_set_to_forget_is_told_to_remember(self, server: Server) -> None:
-        """Where commits are set to return before they are on disk, ours are not."""
+    def test_asynchronous_commit_is_switched_off(self, server: Server) -> None:
+        """wfctl overrides a server setting that acknowledges commits before they are on disk."""
         url = server.log().replace("options=", "options=-csynchronous_commit%3Doff%20")
         with closing(opened(url)) as store:
-            assert store._fetch("SHOW synchronous_commit") == [("on",)]
+            shown = "SELECT current_setting('synchronous_commit')"
+            assert store._fetch(shown) == [("on",)]
 
 
 @pytest.mark.parametrize(
@@ -349,9 +355,9 @@ class TestConnecting:
         (psycopg.errors.DataCorrupted(), "store_damaged"),
     ],
 )
-def test_each_error_of_the_server_has_one_of_ours(error: psycopg.Error, code: str) -> None:
-    """By what somebody can do about it."""
-    found: EventStoreError = meaning(error, "postgresql://u:secret@h/d", 1.0)
+def test_each_server_error_has_a_wfctl_error(error: psycopg.Error, code: str) -> None:
+    """The error code depends on what the user can do."""
+    found: EventStoreError = translate_error(error, "postgresql://u:secret@h/d", 1.0)
     assert found.code == code
     assert "secret" not in found.message
 
@@ -375,8 +381,8 @@ def test_each_error_of_the_server_has_one_of_ours(error: psycopg.Error, code: st
         ("postgresql://u@h/d?user=a@b", "postgresql+psycopg://u@h/d?user=a%40b", False),
     ],
 )
-def test_a_url_is_shown_without_its_password(url: str, shown: str, secret: bool) -> None:
-    """Wherever in it the password stands, and whatever it is made of."""
+def test_url_is_shown_without_its_password(url: str, shown: str, secret: bool) -> None:
+    """The password is removed from every part of the URL, whatever characters it contains."""
     assert is_server(url)
-    assert public(url) == shown
+    assert url_without_password(url) == shown
     assert has_password(url) is secret

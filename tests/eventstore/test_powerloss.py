@@ -1,4 +1,4 @@
-"""An acknowledged append survives a loss of power at every point of a real run."""
+"""An acknowledged append survives a power loss at every point of a real run."""
 
 import os
 import sys
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from eventstore.errors import EventStoreError
-from migrations.upgrade import upgrade
+from migrations.upgrade import upgrade_database
 from tests.eventstore.powerloss import Loss, Operation, build_shim, losses, recorded, restore
 from tests.eventstore.support import sqlite_store
 
@@ -16,7 +16,7 @@ STEP = 8
 
 
 def life_of_a_log(tmp_path: Path, journal: str, synchronous: str = "") -> list[Operation]:
-    """What the sessions wrote, from the making of the database on."""
+    """Return the file operations of the sessions, from the creation of the database on."""
     root, tools = tmp_path / "root", tmp_path / "tools"
     root.mkdir()
     tools.mkdir()
@@ -25,15 +25,15 @@ def life_of_a_log(tmp_path: Path, journal: str, synchronous: str = "") -> list[O
 
 
 def after_restart(loss: Loss, folder: Path, journal: str) -> list[str]:
-    """What is wrong with the log after the machine came up again."""
-    # Shared memory is not synced at all: after a loss of power it holds anything.
+    """Return the faults of the log after a restart of the machine."""
+    # Shared memory is never synced, so it may contain anything after a power loss.
     shared = {"events.db-shm": os.urandom(32768)} if loss.point % 3 == 0 else {}
     kept = {n: c for n, c in loss.files.items() if not n.endswith("-shm")}
     restore(kept | shared, folder)
     acknowledged = int((loss.said.split() or [b"0"])[-1])
     try:
         if not acknowledged:
-            upgrade(folder / "events.db")
+            upgrade_database(folder / "events.db")
         return _faults(folder / "events.db", journal, acknowledged, loss.point % 2 == 0)
     except EventStoreError as error:
         return [f"point {loss.point}: {error.code} {error.message}"]
@@ -54,7 +54,7 @@ def _faults(path: Path, journal: str, acknowledged: int, reader_first: bool) -> 
 def faults_after_losses(
     operations: list[Operation], tmp_path: Path, journal: str, step: int
 ) -> list[str]:
-    """Everything wrong after any of the losses."""
+    """Return all faults after all simulated power losses."""
     folder = tmp_path / "after"
     found = [after_restart(loss, folder, journal) for loss in losses(operations, "screen", step, 7)]
     assert len(found) > 100, "the run was too short to mean anything"
@@ -62,8 +62,8 @@ def faults_after_losses(
 
 
 @pytest.mark.slow
-def test_a_loss_of_power_takes_nothing_acknowledged(tmp_path: Path) -> None:
-    """At some points of the run, in four variants each."""
+def test_power_loss_loses_no_acknowledged_event(tmp_path: Path) -> None:
+    """The test simulates a loss at some points of the run, in four variants each."""
     operations = life_of_a_log(tmp_path, "wal")
     assert faults_after_losses(operations, tmp_path, "wal", STEP) == []
 
@@ -71,8 +71,8 @@ def test_a_loss_of_power_takes_nothing_acknowledged(tmp_path: Path) -> None:
 @pytest.mark.long
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("journal", ["wal", "truncate"])
-def test_a_loss_of_power_at_any_point_takes_nothing(tmp_path: Path, journal: str) -> None:
-    """At every point of the run."""
+def test_power_loss_at_any_point_loses_no_acknowledged_event(tmp_path: Path, journal: str) -> None:
+    """The test simulates a loss at every point of the run."""
     operations = life_of_a_log(tmp_path, journal)
     assert faults_after_losses(operations, tmp_path, journal, 1) == []
 
@@ -80,10 +80,8 @@ def test_a_loss_of_power_at_any_point_takes_nothing(tmp_path: Path, journal: str
 @pytest.mark.slow
 @pytest.mark.parametrize(("journal", "synchronous"), [("wal", "NORMAL"), ("truncate", "OFF")])
 @pytest.mark.long
-def test_a_weaker_sync_level_would_lose_events(
-    tmp_path: Path, journal: str, synchronous: str
-) -> None:
-    """So the test can tell a durable log from another."""
+def test_weaker_sync_level_loses_events(tmp_path: Path, journal: str, synchronous: str) -> None:
+    """The simulation detects a log that is not durable."""
     operations = life_of_a_log(tmp_path, journal, synchronous)
     faults = faults_after_losses(operations, tmp_path, journal, STEP)
     assert any("expected" in fault for fault in faults)

@@ -1,4 +1,4 @@
-"""A server that is stopped under load and comes again: nothing acknowledged is lost."""
+"""A server that is restarted under load loses no acknowledged event."""
 
 import subprocess
 import sys
@@ -15,7 +15,7 @@ from tests.server import Server, started
 
 @pytest.fixture
 def own() -> Iterator[Server]:
-    """A server that nobody else uses, running when the test is over."""
+    """Yield a server that no other test uses."""
     running = started()
     try:
         yield running
@@ -24,10 +24,10 @@ def own() -> Iterator[Server]:
 
 
 @pytest.mark.slow
-@pytest.mark.few(1)
+@pytest.mark.long
 @pytest.mark.parametrize("mode", ["fast", "immediate"])
-def test_writers_and_followers_go_on_after_a_restart(own: Server, mode: str) -> None:
-    """Two writers and a reader never learn of it but by the wait; the reader misses nothing."""
+def test_writers_and_followers_survive_a_restart(own: Server, mode: str) -> None:
+    """Two writers and a reader only wait longer, and the reader misses no event."""
     log = Log(own.log(), "postgresql")
     command = [sys.executable, "-m", "tests.eventstore.scribe", *log]
     with follower(log) as reader:

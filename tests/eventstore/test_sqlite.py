@@ -1,4 +1,4 @@
-"""What is special to the log in a SQLite file."""
+"""Behaviour of the event store that is specific to SQLite."""
 
 import os
 import sqlite3
@@ -25,41 +25,41 @@ from tests.need import need
 
 
 def everything_in(folder: Path) -> dict[str, tuple[bytes, int]]:
-    """Name, bytes and time of change of every file."""
+    """Return name, bytes and modification time of every file."""
     return {p.name: (p.read_bytes(), p.stat().st_mtime_ns) for p in folder.iterdir()}
 
 
 class TestOpening:
-    """Only a database of ours and of this version is opened."""
+    """A store opens only databases of wfctl with the current schema."""
 
-    def test_a_missing_database_is_named(self, tmp_path: Path) -> None:
-        """Opening never makes one."""
+    def test_missing_database_is_reported(self, tmp_path: Path) -> None:
+        """Opening a store never creates a database."""
         for read_only in (False, True):
-            with pytest.raises(DatabaseMissing, match="nothing"):
+            with pytest.raises(DatabaseMissing, match="no event database"):
                 sqlite_store(tmp_path / "no.db", read_only=read_only)
         assert list(tmp_path.iterdir()) == []
 
     @pytest.mark.parametrize("content", [b"", b"no database at all, but long enough to look" * 9])
     @pytest.mark.parametrize("read_only", [False, True])
-    def test_another_file_is_not_ours(
+    def test_file_that_is_not_a_database_is_refused(
         self, tmp_path: Path, content: bytes, read_only: bool
     ) -> None:
-        """Neither an empty file nor text; it keeps its bytes."""
+        """An empty file and a text file stay unchanged."""
         path = tmp_path / "events.db"
         path.write_bytes(content)
         with pytest.raises(NotOurs):
             sqlite_store(path, read_only=read_only)
         assert path.read_bytes() == content
 
-    def test_another_programs_database_is_not_ours(self, tmp_path: Path) -> None:
-        """Its application id is in the message."""
+    def test_database_of_another_program_is_refused(self, tmp_path: Path) -> None:
+        """The message shows the application id."""
         path = tmp_path / "events.db"
         with closing(sqlite3.connect(path)) as connection:
             connection.execute("PRAGMA application_id = 17")
         with pytest.raises(NotOurs, match="0x11"):
             sqlite_store(path)
 
-    def test_an_older_database_asks_for_an_upgrade(self, database: Path) -> None:
+    def test_older_database_requires_an_upgrade(self, database: Path) -> None:
         """The message names the command."""
         with closing(sqlite3.connect(database)) as connection, connection:
             connection.execute("UPDATE alembic_version SET version_num = '0000'")
@@ -67,18 +67,18 @@ class TestOpening:
             sqlite_store(database)
 
     @pytest.mark.parametrize(("mode", "level"), [("wal", 2), ("truncate", 3)])
-    def test_every_journal_has_a_sync_level_that_keeps_what_was_acknowledged(
+    def test_every_journal_mode_has_a_durable_sync_level(
         self, database: Path, mode: str, level: int
     ) -> None:
-        """FULL for the write-ahead log, EXTRA for the rollback journal."""
+        """The level is FULL for the write-ahead log and EXTRA for the rollback journal."""
         with closing(sqlite_store(database, mode)) as store:
             connection = store._writer.connection  # type: ignore[union-attr]
             assert connection.execute("PRAGMA journal_mode").fetchone() == (mode,)
             assert connection.execute("PRAGMA synchronous").fetchone() == (level,)
             assert store.journal.mode == mode
 
-    def test_a_network_file_system_gets_the_rollback_journal(self, database: Path) -> None:
-        """The store says so and why, and the file is switched over."""
+    def test_network_file_system_gets_the_rollback_journal(self, database: Path) -> None:
+        """The store states the reason, and changes the journal mode of the file."""
         with closing(sqlite_store(database)) as store:
             store.append("w", notes(2), expected=0, claim=claim())
         with closing(sqlite_store(database, filesystem=lambda _: "nfs4")) as store:
@@ -89,21 +89,21 @@ class TestOpening:
             assert store.journal.mode == "truncate"
             assert store.head("w") is not None
 
-    def test_an_override_wins_over_the_file_system(self, database: Path) -> None:
-        """Anyone who knows better decides."""
+    def test_given_journal_mode_overrides_the_file_system(self, database: Path) -> None:
+        """A user may choose the mode explicitly."""
         with closing(sqlite_store(database, "wal", filesystem=lambda _: "lustre")) as store:
             assert store.journal.mode == "wal"
 
-    def test_locks_that_do_not_exclude_are_refused(
+    def test_unreliable_locks_are_refused(
         self, database: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """On such a file system two writers would break the chain."""
+        """Without exclusive locks, two writers would break the hash chain."""
         monkeypatch.setattr("eventstore.sqlite.connection.locks_exclude", lambda _: False)
         with pytest.raises(LocksUnreliable):
             sqlite_store(database, filesystem=lambda _: "nfs")
 
-    def test_a_path_may_hold_any_character(self, tmp_path: Path) -> None:
-        """Characters that mean something in a URI as well."""
+    def test_database_path_may_contain_any_character(self, tmp_path: Path) -> None:
+        """This includes characters with a meaning in URIs."""
         folder = tmp_path / "a b?c#d%41 é"
         folder.mkdir()
         path = fresh_database(folder)
@@ -113,12 +113,14 @@ class TestOpening:
 
 
 class TestAppendOnly:
-    """The database itself refuses to forget."""
+    """The database itself refuses to change or delete records."""
 
     @pytest.mark.parametrize("table", ["events", "commands", "refusals"])
     @pytest.mark.parametrize("change", ["UPDATE {} SET stream = 'x'", "DELETE FROM {}"])
-    def test_what_is_kept_is_not_changed(self, database: Path, change: str, table: str) -> None:
-        """By whatever program."""
+    def test_records_are_neither_changed_nor_deleted(
+        self, database: Path, change: str, table: str
+    ) -> None:
+        """The triggers stop every program."""
         with closing(sqlite_store(database)) as store:
             store.append("w", notes(2), expected=0, claim=claim())
             store.record_refusal(REFUSAL)
@@ -130,11 +132,11 @@ class TestAppendOnly:
 
 
 class TestReadingLeavesNoTrace:
-    """A read changes no byte, takes no lock of ours and waits for nobody."""
+    """A read changes no file, takes no lock of wfctl and waits for no writer."""
 
     @pytest.mark.parametrize("mode", ["wal", "truncate"])
-    def test_no_file_changes_and_none_appears(self, database: Path, mode: str) -> None:
-        """Neither content nor time of change."""
+    def test_read_changes_and_creates_no_file(self, database: Path, mode: str) -> None:
+        """Content and modification times stay the same."""
         with closing(sqlite_store(database, mode)) as store:
             store.append("w", notes(3), expected=0, claim=claim())
         before = everything_in(database.parent)
@@ -144,8 +146,8 @@ class TestReadingLeavesNoTrace:
         assert everything_in(database.parent) == before
 
     @pytest.mark.slow
-    def test_a_reader_sees_what_is_appended_meanwhile(self, database: Path) -> None:
-        """Also when it was opened before the writer, in another process."""
+    def test_reader_sees_later_events(self, database: Path) -> None:
+        """This also works if the reader opened the log before a writer in another process."""
         program = (
             "import sys; from contextlib import closing; from pathlib import Path\n"
             "from tests.eventstore.support import claim, notes, sqlite_store\n"
@@ -172,20 +174,20 @@ class TestReadingLeavesNoTrace:
         assert head is not None
         assert head.version == 20
 
-    def test_a_reader_before_a_writer_in_one_process_is_named(self, database: Path) -> None:
-        """SQLite cannot do both, and the message says what to close."""
+    def test_reader_and_writer_in_one_process_are_refused(self, database: Path) -> None:
+        """SQLite cannot do both, and the message says which connection to close."""
         with closing(sqlite_store(database)) as store:
             store.record_refusal(REFUSAL)
         with (
             closing(sqlite_store(database, read_only=True)),
             closing(sqlite_store(database)) as store,
-            pytest.raises(StoreUnwritable, match="close that first"),
+            pytest.raises(StoreUnwritable, match="close that connection first"),
         ):
             store.append("w", notes(1), expected=0, claim=claim())
 
     @pytest.mark.parametrize("mode", ["wal", "truncate"])
-    def test_a_half_read_stream_holds_no_writer_up(self, database: Path, mode: str) -> None:
-        """The reader goes on and gets the new events too."""
+    def test_partial_read_does_not_block_a_writer(self, database: Path, mode: str) -> None:
+        """The reader can continue and also gets the new events."""
         with closing(sqlite_store(database, mode, wait=5)) as store:
             store.append("w", notes(1500), expected=0, claim=claim())
             with closing(sqlite_store(database, read_only=True)) as other:
@@ -194,16 +196,18 @@ class TestReadingLeavesNoTrace:
                 store.append("w", notes(1), expected=1500, claim=claim())
                 assert sum(1 for _ in events) == 1500
 
-    def test_a_reader_cannot_write(self, database: Path) -> None:
-        """It says that it was opened for reading."""
+    def test_reader_cannot_write(self, database: Path) -> None:
+        """The error says that the store was opened for reading."""
         with (
             closing(sqlite_store(database, read_only=True)) as store,
             pytest.raises(StoreClosed, match="reading"),
         ):
             store.append("w", notes(1), expected=0, claim=claim())
 
-    def test_a_copy_of_the_file_alone_can_be_read(self, database: Path, tmp_path: Path) -> None:
-        """As from a backup, without the files beside it."""
+    def test_copy_of_the_database_file_alone_is_readable(
+        self, database: Path, tmp_path: Path
+    ) -> None:
+        """A backup may lack the files next to the database."""
         with closing(sqlite_store(database)) as store:
             store.append("w", notes(2), expected=0, claim=claim())
             connection = store._writer.connection  # type: ignore[union-attr]
@@ -213,8 +217,8 @@ class TestReadingLeavesNoTrace:
         with closing(sqlite_store(copy, read_only=True)) as store:
             assert len(list(store.read("w"))) == 2
 
-    def test_a_transaction_cut_short_is_undone_for_a_reader(self, database: Path) -> None:
-        """A writer with a rollback journal died; the first reader finds the last whole state."""
+    def test_interrupted_transaction_is_rolled_back_for_a_reader(self, database: Path) -> None:
+        """After a writer with a rollback journal was killed, a reader sees the last valid state."""
         program = (
             "import os, signal, sqlite3, sys\n"
             "c = sqlite3.connect(sys.argv[1], isolation_level=None)\n"
@@ -234,11 +238,11 @@ class TestReadingLeavesNoTrace:
 
 
 class TestWaiting:
-    """A writer waits for its turn, but not for ever."""
+    """A writer waits for the lock for a limited time."""
 
     @pytest.mark.parametrize("mode", ["wal", "truncate"])
-    def test_a_writer_that_hangs_is_reported_in_time(self, database: Path, mode: str) -> None:
-        """The error says how long was waited, and the store works again after."""
+    def test_hanging_writer_is_reported_in_time(self, database: Path, mode: str) -> None:
+        """The error states the waiting time, and the store works again afterwards."""
         with (
             closing(sqlite_store(database, mode)) as hanging,
             closing(sqlite_store(database, mode, wait=0.3)) as store,
@@ -248,8 +252,8 @@ class TestWaiting:
             assert caught.value.waited == 0.3
             store.append("w", notes(1), expected=0, claim=claim())
 
-    def test_a_foreign_program_that_holds_the_database_is_reported(self, database: Path) -> None:
-        """Even one that knows nothing of the queue."""
+    def test_lock_of_another_program_is_reported(self, database: Path) -> None:
+        """The error also appears if the other program does not use the queue of wfctl."""
         with (
             closing(sqlite_store(database, wait=0.2)) as store,
             closing(sqlite3.connect(database, isolation_level=None)) as other,
@@ -259,8 +263,8 @@ class TestWaiting:
                 store.append("w", notes(1), expected=0, claim=claim())
 
     @pytest.mark.slow
-    def test_one_who_queues_gets_the_lock_when_it_is_free(self, database: Path) -> None:
-        """After luck ran out, in the kernel's queue."""
+    def test_queued_writer_gets_the_lock_when_it_is_free(self, database: Path) -> None:
+        """The kernel's lock queue determines the order."""
         program = (
             "import sys, time; from contextlib import closing; from pathlib import Path\n"
             "from tests.eventstore.support import sqlite_store\n"
@@ -277,8 +281,8 @@ class TestWaiting:
             for version in range(3):
                 store.append("w", notes(1), expected=version, claim=claim())
 
-    def test_an_error_inside_gives_the_lock_back(self, database: Path) -> None:
-        """The next writer need not wait."""
+    def test_error_in_a_transaction_releases_the_lock(self, database: Path) -> None:
+        """The next writer does not have to wait."""
         with (
             closing(sqlite_store(database)) as store,
             closing(sqlite_store(database, wait=0.2)) as other,
@@ -289,10 +293,10 @@ class TestWaiting:
 
 
 class TestTheLogBeside:
-    """The write-ahead log is neither copied at every end nor left to grow."""
+    """The write-ahead log is not copied at every close, and its size is limited."""
 
-    def test_a_process_that_appends_once_does_not_copy_the_log(self, database: Path) -> None:
-        """The database file is left as it was."""
+    def test_single_append_does_not_copy_the_write_ahead_log(self, database: Path) -> None:
+        """The database file stays unchanged."""
         with closing(sqlite_store(database, "wal")) as store:
             store.append("w", notes(1), expected=0, claim=claim())
         before = database.read_bytes()
@@ -301,8 +305,8 @@ class TestTheLogBeside:
         assert database.read_bytes() == before
         assert Path(f"{database}-wal").stat().st_size > 0
 
-    def test_a_long_log_is_folded_into_the_file(self, database: Path) -> None:
-        """Or each next opening would read it all."""
+    def test_long_write_ahead_log_is_copied_into_the_database(self, database: Path) -> None:
+        """Otherwise every process that opens the database would read the whole log."""
         with closing(sqlite_store(database, "wal")) as store:
             for version in range(50):
                 long = note("x" * 40_000)
@@ -311,8 +315,8 @@ class TestTheLogBeside:
         with closing(sqlite_store(database)) as store:
             assert len(list(store.read("w"))) == 50
 
-    def test_a_reader_at_work_puts_the_folding_off(self, database: Path) -> None:
-        """Closing neither fails nor waits."""
+    def test_active_reader_delays_the_copy(self, database: Path) -> None:
+        """Closing the store neither fails nor waits."""
         with closing(sqlite3.connect(database)) as other:
             with closing(sqlite_store(database, "wal")) as store:
                 store.append("w", notes(1), expected=0, claim=claim())
@@ -341,7 +345,7 @@ exec "$3" -m tests.eventstore.elsewhere fill "$1/events.db" "$4"
 
 
 def on_a_small_disk(script: str, database: Path, tmp_path: Path, *more: str) -> str:
-    """Run the script where it may mount a file system of its own, and give back what it says."""
+    """Run the script with a private mount of a small file system, and return its output."""
     tried = subprocess.run(["unshare", "-rm", "true"], check=False, capture_output=True)
     need(tried.returncode == 0, "this kernel lets nobody mount in a name space")
     disk = tmp_path / "disk"
@@ -354,15 +358,15 @@ def on_a_small_disk(script: str, database: Path, tmp_path: Path, *more: str) -> 
 
 
 class TestDisks:
-    """A read-only disk can be read; a full one loses nothing."""
+    """A read-only disk is readable, and a full disk loses no event."""
 
     @pytest.mark.few(2)
     @pytest.mark.parametrize("beside", [True, False], ids=["with its log", "alone"])
     @pytest.mark.parametrize("mode", ["wal", "truncate"])
-    def test_a_read_only_disk_can_be_read(
+    def test_read_only_disk_is_readable(
         self, database: Path, tmp_path: Path, mode: str, beside: bool
     ) -> None:
-        """With the log beside it or without, and writing is refused by name."""
+        """Reading works with and without the write-ahead log file, and writing raises an error."""
         with closing(sqlite_store(database, mode)) as store:
             store.append("w", notes(3), expected=0, claim=claim())
             if mode == "wal" and not beside:
@@ -376,18 +380,18 @@ class TestDisks:
 
     @pytest.mark.few(1)
     @pytest.mark.parametrize("mode", ["wal", "truncate"])
-    def test_a_full_disk_keeps_what_was_acknowledged(
+    def test_full_disk_keeps_acknowledged_events(
         self, database: Path, tmp_path: Path, mode: str
     ) -> None:
-        """The append that finds no room says so, and the log is whole."""
+        """The append without space raises an error, and the log stays valid."""
         said = on_a_small_disk(FULL, database, tmp_path, mode).split()
         acknowledged, code, kept, findings = said
         assert int(acknowledged) > 5
         assert (code, kept, findings) == ("store_unwritable", acknowledged, "0")
 
 
-def test_any_expectation_is_met_by_a_stream_of_another_process(database: Path) -> None:
-    """Two stores on one file see each other's events at once."""
+def test_two_stores_on_one_file_see_each_others_events(database: Path) -> None:
+    """Each store sees the event of the other one immediately."""
     with closing(sqlite_store(database)) as one, closing(sqlite_store(database)) as two:
         one.append("w", notes(1), expected=Expected.NO_STREAM, claim=claim())
         two.append("w", notes(1), expected=1, claim=claim())

@@ -1,4 +1,4 @@
-"""One event after a known head: one statement, and the same answers as in any other append."""
+"""The fast append of one event after a known head gives the same answers as other appends."""
 
 import sqlite3
 import threading
@@ -16,14 +16,14 @@ from tests.eventstore.support import claim, claim_of, note, notes, sqlite_store
 
 
 def say(store: SqliteStore, stream: str, expected: int | Expected, text: str = "hello") -> Appended:
-    """Append a command that is one event, which bears its id."""
+    """Append a command with one event that has the id of the command."""
     new = note(text)
     return store.append(stream, [new], expected=expected, claim=claim_of(new))
 
 
 @pytest.fixture(params=["wal", "truncate"])
 def store(database: Path, request: pytest.FixtureRequest) -> Iterator[SqliteStore]:
-    """A store that has appended two events one by one: it knows the head, and all is prepared."""
+    """Yield a store that has appended two events, so that it knows the head."""
     with closing(sqlite_store(database, request.param)) as store:
         for version in range(2):
             say(store, "w", version)
@@ -31,20 +31,20 @@ def store(database: Path, request: pytest.FixtureRequest) -> Iterator[SqliteStor
 
 
 def statements(store: SqliteStore, said: list[str]) -> None:
-    """Have every statement written down that the store's writing connection carries out."""
+    """Record every statement of the store's writing connection."""
     assert store._writer is not None
     store._writer.connection.set_trace_callback(said.append)
 
 
 def overwrite(source: Path, target: Path) -> None:
-    """Write one database over another, as SQLite's `.restore` does."""
+    """Overwrite a database with another one, as SQLite's `.restore` does."""
     with closing(sqlite3.connect(source)) as log, closing(sqlite3.connect(target)) as other:
         log.backup(other)
 
 
 @contextmanager
 def busy(path: Path) -> Iterator[None]:
-    """Anyone who appends must wait for the turn, and gets it."""
+    """Hold the writer lock for a moment, so that a writer has to wait."""
     lock = WriterLock(path)
     lock.acquire(1)
     release = threading.Timer(0.05, lock.release)
@@ -57,13 +57,13 @@ def busy(path: Path) -> Iterator[None]:
 
 
 def versions(store: SqliteStore) -> list[tuple[int, int]]:
-    """Position and version of each event of the stream, in a log that is sound."""
+    """Verify the log, and return position and version of each event of the stream."""
     assert list(store.verify()) == []
     return [(event.position, event.version) for event in store.read("w")]
 
 
-def test_the_next_event_is_one_statement(store: SqliteStore) -> None:
-    """Given the head of one's own last append, then no transaction is begun for the next."""
+def test_next_event_is_one_statement(store: SqliteStore) -> None:
+    """After its own append the store knows the head, so it starts no transaction."""
     said: list[str] = []
     statements(store, said)
     done = say(store, "w", 2, "third")
@@ -73,8 +73,8 @@ def test_the_next_event_is_one_statement(store: SqliteStore) -> None:
 
 
 @pytest.mark.parametrize("stream", ["w", "new"])
-def test_after_a_wait_a_look_finds_the_head(store: SqliteStore, stream: str) -> None:
-    """Given a wait for others who have appended, then a look and the one statement are enough."""
+def test_head_is_read_once_after_a_wait(store: SqliteStore, stream: str) -> None:
+    """After a wait for other writers, the store reads the head and then runs one statement."""
     said: list[str] = []
     with closing(sqlite_store(store.path)) as other:
         say(other, "w", 2)
@@ -86,8 +86,8 @@ def test_after_a_wait_a_look_finds_the_head(store: SqliteStore, stream: str) -> 
     assert list(store.verify()) == []
 
 
-def test_a_conflict_found_after_a_wait_gives_the_turn_back(store: SqliteStore) -> None:
-    """Given a wait for somebody who appended first, then the next one may append at once."""
+def test_conflict_after_a_wait_releases_the_lock(store: SqliteStore) -> None:
+    """The next writer can append immediately."""
     with closing(sqlite_store(store.path)) as other:
         say(other, "w", 2)
     with busy(store.path), pytest.raises(WrongExpectedVersion):
@@ -97,8 +97,8 @@ def test_a_conflict_found_after_a_wait_gives_the_turn_back(store: SqliteStore) -
     assert versions(store) == [(1, 1), (2, 2), (3, 3)]
 
 
-def test_another_stream_takes_a_look_and_one_statement(store: SqliteStore) -> None:
-    """Given appends to two streams in turn, then none of them begins a transaction."""
+def test_append_to_another_stream_needs_no_transaction(store: SqliteStore) -> None:
+    """Alternating appends to two streams read the head and run one statement."""
     said: list[str] = []
     statements(store, said)
     for version in range(3):
@@ -109,15 +109,15 @@ def test_another_stream_takes_a_look_and_one_statement(store: SqliteStore) -> No
 
 
 @pytest.mark.parametrize("name", ["", "a\0b"])
-def test_a_stream_must_have_a_name_then_too(store: SqliteStore, name: str) -> None:
-    """Given a known head, then a stream that not every engine can name is refused all the same."""
+def test_fast_append_checks_the_stream_name(store: SqliteStore, name: str) -> None:
+    """A name that some engine cannot store is refused."""
     with pytest.raises(InvalidData):
         say(store, name, Expected.ANY)
     assert [event.stream for event in store.read_all()] == ["w", "w"]
 
 
-def test_events_of_others_come_before(store: SqliteStore) -> None:
-    """Given an append of another store, to this stream or not, then the next one follows it."""
+def test_append_follows_events_of_another_store(store: SqliteStore) -> None:
+    """The other store may have appended to the same stream or to another one."""
     with closing(sqlite_store(store.path)) as other:
         say(other, "other", 0)
         say(store, "w", 2)
@@ -126,10 +126,8 @@ def test_events_of_others_come_before(store: SqliteStore) -> None:
     assert versions(store) == [(1, 1), (2, 2), (4, 3), (5, 4), (6, 5)]
 
 
-def test_an_older_log_that_was_put_back_goes_on_where_it_ends(
-    store: SqliteStore, tmp_path: Path
-) -> None:
-    """Given a copy of the log from before, written over it, then the chain continues the copy."""
+def test_append_continues_a_restored_older_log(store: SqliteStore, tmp_path: Path) -> None:
+    """After an older copy replaced the log, the chain continues the copy."""
     copy = tmp_path / "copy.db"
     overwrite(store.path, copy)
     say(store, "w", 2)
@@ -140,10 +138,10 @@ def test_an_older_log_that_was_put_back_goes_on_where_it_ends(
     assert versions(store) == [(1, 1), (2, 2), (3, 3)]
 
 
-def test_another_history_of_the_same_length_is_not_continued_as_ones_own(
+def test_append_continues_a_replaced_log_of_the_same_length(
     store: SqliteStore, tmp_path: Path
 ) -> None:
-    """Given a log that was put back and has grown as long, then its own head is continued."""
+    """The new event continues the head of the replaced log, not the remembered head."""
     overwrite(store.path, tmp_path / "other.db")
     with closing(sqlite_store(tmp_path / "other.db", "truncate")) as other:
         say(other, "w", 2, "of the copy")
@@ -154,8 +152,8 @@ def test_another_history_of_the_same_length_is_not_continued_as_ones_own(
     assert [event.data for event in store.read("w", after=2, upto=3)] == [{"text": "of the copy"}]
 
 
-def test_a_repeated_command_gets_its_first_answer(store: SqliteStore) -> None:
-    """Given a claim that is known, then its events are the answer, or other content an error."""
+def test_repeated_command_gets_its_first_answer(store: SqliteStore) -> None:
+    """A known claim returns its recorded events, and other content raises an error."""
     new = note("once")
     first = store.append("w", [new], expected=2, claim=claim_of(new))
     again = store.append("w", [new], expected=3, claim=claim_of(new))
@@ -166,10 +164,10 @@ def test_a_repeated_command_gets_its_first_answer(store: SqliteStore) -> None:
 
 
 @pytest.mark.parametrize("number", [0, 1, 2])
-def test_a_command_that_is_known_otherwise_gets_its_first_answer(
+def test_command_with_a_separate_claim_gets_its_first_answer(
     store: SqliteStore, number: int
 ) -> None:
-    """Given a claim with a row of its own, then one event that bears its id is not recorded."""
+    """An event with the id of that command is not recorded again."""
     known = claim()
     with closing(sqlite_store(store.path)) as other:
         first = other.append("x", notes(number), expected=0, claim=known)
@@ -181,8 +179,8 @@ def test_a_command_that_is_known_otherwise_gets_its_first_answer(
     assert [version for _, version in versions(store)] == [1, 2, 3]
 
 
-def test_commands_of_all_kinds_follow_each_other(store: SqliteStore) -> None:
-    """Given events that are their commands among others that are not, then one chain holds all."""
+def test_commands_of_all_kinds_share_one_chain(store: SqliteStore) -> None:
+    """One-event commands and other commands can alternate."""
     for version in range(2, 8, 3):
         say(store, "w", version)
         store.append("w", notes(1), expected=version + 1, claim=claim())
@@ -192,8 +190,8 @@ def test_commands_of_all_kinds_follow_each_other(store: SqliteStore) -> None:
     assert len(list(store.commands())) == 9
 
 
-def test_what_is_refused_leaves_the_next_append_as_it_was(store: SqliteStore) -> None:
-    """Given a taken event id, or a value that JSON cannot say, then nothing is recorded."""
+def test_refused_append_does_not_affect_the_next_one(store: SqliteStore) -> None:
+    """A reused event id or an invalid JSON value records nothing."""
     taken = next(event.event_id for event in store.read("w"))
     with pytest.raises(EventIdReused):
         store.append("w", [note(event_id=taken)], expected=2, claim=claim())

@@ -1,4 +1,4 @@
-"""The statements name the columns that the tables have."""
+"""The SQL statements name the columns of the tables."""
 
 import pytest
 
@@ -16,11 +16,11 @@ from eventstore.tables import metadata
         ("refusals", f"id, {REFUSAL}"),
     ],
 )
-def test_a_statement_names_every_column_of_a_table(table: str, columns: str) -> None:
-    """In their order: the tables are the one definition."""
+def test_statement_names_every_column_of_a_table(table: str, columns: str) -> None:
+    """The columns are in the order of the table definition."""
     assert list(metadata.tables[table].columns.keys()) == columns.split(", ")
 
 
-def test_an_append_fills_every_column_of_an_event() -> None:
-    """In the order of the table, and the digest of its command, which SQLite alone keeps there."""
+def test_append_fills_every_column_of_an_event() -> None:
+    """The digest of the command is an additional column of SQLite."""
     assert (*metadata.tables["events"].columns.keys(), "command_digest") == ROW

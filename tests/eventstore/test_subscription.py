@@ -1,4 +1,4 @@
-"""A reader that follows: every event, in order, soon, and no work while there are no events."""
+"""A subscription returns every event in order and without delay, and is idle otherwise."""
 
 import os
 import subprocess
@@ -11,15 +11,15 @@ from typing import IO, NamedTuple
 
 import pytest
 
-from eventstore.store import EventStore, Expected, subscribed
+from eventstore.store import EventStore, Expected, subscribe
 from tests.eventstore.support import Log, claim, notes
 
-#: The aim is half a second; a loaded machine gets ten times that.
+#: The target is half a second. A loaded machine gets ten times that.
 WAKES_WITHIN_SECONDS = 5.0
 
 
 class Seen(NamedTuple):
-    """What a follower said of an event."""
+    """An event as a follower reported it."""
 
     position: int
     event_id: str
@@ -27,20 +27,20 @@ class Seen(NamedTuple):
 
 
 class Follower(NamedTuple):
-    """A process that follows."""
+    """A process that follows the log."""
 
     process: int
     lines: IO[str]
 
     def next(self) -> Seen:
-        """Return the next thing that it sees."""
+        """Return the next reported event."""
         position, event_id, at = self.lines.readline().split()
         return Seen(int(position), event_id, float(at))
 
 
 @contextmanager
 def follower(log: Log, after: int = 0) -> Iterator[Follower]:
-    """Start a process that follows from a position, and kill it in the end."""
+    """Start a process that follows the log from a position, and kill it at the end."""
     command = [sys.executable, "-m", "tests.eventstore.follower", log.address, str(after)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -53,24 +53,24 @@ def follower(log: Log, after: int = 0) -> Iterator[Follower]:
 
 
 def processor_seconds(process: int) -> float:
-    """Return what a process has used of processors so far."""
+    """Return the processor time that a process has used."""
     with open(f"/proc/{process}/stat") as file:  # noqa: PTH123 - not a file on a disk
         fields = file.read().rpartition(")")[2].split()
     return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
 
 
-def test_what_is_there_comes_first(store: EventStore) -> None:
-    """From the beginning, from a position, and of one stream from a version."""
+def test_existing_events_come_first(store: EventStore) -> None:
+    """A subscription starts at the beginning, at a position, or at a version of a stream."""
     store.append("a", notes(2), expected=0, claim=claim())
     store.append("b", notes(1), expected=0, claim=claim())
     store.append("a", notes(1), expected=2, claim=claim())
-    assert [e.position for e in islice(subscribed(store), 4)] == [1, 2, 3, 4]
-    assert [e.position for e in islice(subscribed(store, after=2), 2)] == [3, 4]
-    assert [e.version for e in islice(subscribed(store, stream="a", after=1), 2)] == [2, 3]
+    assert [e.position for e in islice(subscribe(store), 4)] == [1, 2, 3, 4]
+    assert [e.position for e in islice(subscribe(store, after=2), 2)] == [3, 4]
+    assert [e.version for e in islice(subscribe(store, stream="a", after=1), 2)] == [2, 3]
 
 
-def test_a_wait_ends_with_its_time(store: EventStore) -> None:
-    """It says where the log ends, whether something came or not."""
+def test_wait_ends_after_its_timeout(store: EventStore) -> None:
+    """The result is the last position, whether or not an event arrived."""
     assert store.wait(0, 0.01) == 0
     store.append("a", notes(2), expected=0, claim=claim())
     assert store.wait(0, 60) == 2
@@ -79,8 +79,8 @@ def test_a_wait_ends_with_its_time(store: EventStore) -> None:
 
 @pytest.mark.slow
 @pytest.mark.few(1)
-def test_a_follower_wakes_soon_and_sleeps_otherwise(log: Log) -> None:
-    """In another process: within half a second of each append, and next to no work in between."""
+def test_follower_wakes_soon_and_is_idle_otherwise(log: Log) -> None:
+    """Another process reports each event within the limit and uses almost no processor time."""
     store = log.opened()
     with follower(log) as reader:
         late = []
@@ -100,8 +100,8 @@ def test_a_follower_wakes_soon_and_sleeps_otherwise(log: Log) -> None:
 
 @pytest.mark.slow
 @pytest.mark.few(2)
-def test_a_follower_that_is_killed_goes_on_from_its_checkpoint(log: Log) -> None:
-    """Nothing between the two is left out."""
+def test_killed_follower_continues_from_its_checkpoint(log: Log) -> None:
+    """No event is skipped."""
     store = log.opened()
     with follower(log) as reader:
         store.append("w", notes(3), expected=0, claim=claim())

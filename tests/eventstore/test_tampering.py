@@ -1,4 +1,4 @@
-"""Anyone who changes the log behind its back is found, and the first bad version is named."""
+"""Verification finds a manipulated log and names the first bad version."""
 
 import random
 import shutil
@@ -22,7 +22,7 @@ LENGTH = 6
 
 @pytest.fixture
 def log(database: Path) -> Path:
-    """Six events in one stream, two in another, all in the file itself."""
+    """Return a log with six events in one stream and two in another."""
     with closing(sqlite_store(database, "truncate")) as store:
         store.append("w", notes(LENGTH), expected=0, claim=claim())
         store.append("x", notes(2), expected=0, claim=claim())
@@ -30,7 +30,7 @@ def log(database: Path) -> Path:
 
 
 def tamper(path: Path, *statements: str) -> None:
-    """Change the log as someone would who knows SQL."""
+    """Change the log with SQL after dropping the triggers."""
     with closing(sqlite3.connect(path)) as connection, connection:
         for table, verb in product(("events", "commands"), ("update", "delete")):
             connection.execute(f"DROP TRIGGER {table}_no_{verb}")
@@ -40,13 +40,13 @@ def tamper(path: Path, *statements: str) -> None:
 
 
 def found_in(path: Path, anchors: dict[str, Link] | None = None) -> list[Finding]:
-    """What a reader's check says."""
+    """Return the findings of a verification."""
     with closing(sqlite_store(path, read_only=True)) as store:
         return list(store.verify(anchors=anchors))
 
 
 def anchor_of(path: Path, stream: str = "w") -> dict[str, Link]:
-    """The head as it would be kept outside the database."""
+    """Return the head of a stream as an anchor outside the database."""
     with closing(sqlite_store(path, read_only=True)) as store:
         head = store.head(stream)
     assert head is not None
@@ -126,17 +126,17 @@ MIDDLE = "WHERE stream = 'w' AND version = 3"
         "claim damaged",
     ],
 )
-def test_a_change_is_found_and_named(
+def test_change_is_found_with_its_version(
     log: Path, statements: list[str], version: int, kind: str
 ) -> None:
-    """The first finding has the first bad version."""
+    """The first finding names the first bad version."""
     tamper(log, *statements)
     first = next(found for found in found_in(log) if found.stream == "w")
     assert (first.version, first.kind) == (version, kind)
 
 
-def test_an_event_that_claims_its_command_no_more_is_found(log: Path) -> None:
-    """Anyone who writes a row anew passes the triggers; the command could be carried out again."""
+def test_event_that_lost_its_claim_is_found(log: Path) -> None:
+    """A rewritten row could lose its command id, so that the command could run again."""
     alone = note("alone")
     with closing(sqlite_store(log)) as store:
         store.append("w", [alone], expected=LENGTH, claim=Claim(alone.event_id, "d"))
@@ -151,16 +151,16 @@ def test_an_event_that_claims_its_command_no_more_is_found(log: Path) -> None:
     assert (found.stream, found.version, found.kind) == ("w", LENGTH + 1, "unclaimed")
 
 
-def test_a_cut_tail_is_found_by_the_anchor(log: Path) -> None:
-    """What is left is a sound chain, only shorter than was known."""
+def test_truncated_log_is_found_by_the_anchor(log: Path) -> None:
+    """The remaining chain is valid but shorter than the anchor says."""
     anchors = anchor_of(log)
     tamper(log, "DELETE FROM events WHERE stream = 'w' AND version > 4")
     first = found_in(log, anchors)[0]
     assert (first.stream, first.version, first.kind) == ("w", 5, "cut_tail")
 
 
-def test_a_history_written_anew_is_found_by_the_anchor(log: Path, tmp_path: Path) -> None:
-    """Every hash fits, but they are not the hashes that were known."""
+def test_rewritten_history_is_found_by_the_anchor(log: Path, tmp_path: Path) -> None:
+    """Every hash is valid, but the hashes differ from the anchor."""
     anchors = anchor_of(log)
     tamper(log, "DELETE FROM events", "DELETE FROM commands")
     with closing(sqlite_store(log, "truncate")) as store:
@@ -169,15 +169,15 @@ def test_a_history_written_anew_is_found_by_the_anchor(log: Path, tmp_path: Path
     assert (found.stream, found.version, found.kind) == ("w", LENGTH, "anchor")
 
 
-def test_a_stream_that_vanished_leaves_its_positions_behind(log: Path) -> None:
-    """Even without an anchor, if events came after it."""
+def test_removed_stream_leaves_a_gap_in_the_positions(log: Path) -> None:
+    """The gap is found without an anchor, if later events exist."""
     tamper(log, "DELETE FROM events WHERE stream = 'w'")
     (found,) = found_in(log)
     assert found.kind == "missing"
 
 
-def test_an_event_that_this_program_cannot_read_is_found(log: Path) -> None:
-    """Of a type that it does not know; the database stays as it is."""
+def test_event_of_an_unknown_type_is_found(log: Path) -> None:
+    """Verification does not change the database."""
     before = log.read_bytes()
     with closing(sqlite_store(log, read_only=True, schema=Schema({}))) as store:
         kinds = {(found.stream, found.kind) for found in store.verify()}
@@ -186,7 +186,7 @@ def test_an_event_that_this_program_cannot_read_is_found(log: Path) -> None:
 
 
 def everything(path: Path) -> list[object]:
-    """What readers get of the log."""
+    """Return the events that a reader gets."""
     with closing(sqlite_store(path, read_only=True)) as store:
         return [(event.position, event.hash, event.body) for event in store.read_all()]
 
@@ -201,10 +201,8 @@ def _or_error(look: Callable[[Path], list[object]], path: Path) -> object:
 @pytest.mark.slow
 @pytest.mark.few(1)
 @pytest.mark.parametrize("seed", range(4))
-def test_a_flipped_byte_of_the_file_is_found_or_changes_nothing(
-    log: Path, tmp_path: Path, seed: int
-) -> None:
-    """At random places: whatever a reader would get otherwise, the check tells."""
+def test_flipped_byte_is_found_or_changes_nothing(log: Path, tmp_path: Path, seed: int) -> None:
+    """The verification finds every flipped byte that changes what a reader gets."""
     honest, chance = everything(log), random.Random(seed)
     copy, told = tmp_path / "flipped.db", 0
     for _ in range(400):
@@ -219,8 +217,8 @@ def test_a_flipped_byte_of_the_file_is_found_or_changes_nothing(
     assert told > 10
 
 
-def test_a_byte_flipped_in_a_long_text_is_found(database: Path) -> None:
-    """Where most bytes of a log are."""
+def test_flipped_byte_in_a_long_text_is_found(database: Path) -> None:
+    """Long texts make up most of the bytes of a log."""
     with closing(sqlite_store(database, "truncate")) as store:
         store.append("w", [note("abc" * 20_000)], expected=0, claim=claim())
     content = database.read_bytes()

@@ -1,4 +1,4 @@
-"""A log in another place is the same log: every text, hash, key and refusal, in the same order."""
+"""A copied log has the same texts, hashes, claims and refusals in the same order."""
 
 import tracemalloc
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ import pytest
 from eventstore.errors import DamagedEvent, StoreDamaged, TransferConflict
 from eventstore.store import Claim, Claimed, EventStore, Expected, Raw, Refusal
 from eventstore.transfer.archive import ArchiveSource, is_archive, write_archive
-from eventstore.transfer.copy import Copied, copy
+from eventstore.transfer.copy import Copied, copy_log
 from tests.eventstore.memory import MemoryStore
 from tests.eventstore.support import (
     REFUSAL,
@@ -31,7 +31,7 @@ STREAMS = ("a", "b", "c")
 
 
 def filled(store: EventStore, rounds: int = 3) -> EventStore:
-    """Give a log three streams in turns, keys with and without events, and refusals."""
+    """Fill a log with three streams, claims with and without events, and refusals."""
     for _ in range(rounds):
         for stream in STREAMS:
             store.append(stream, notes(2), expected=Expected.ANY, claim=claim())
@@ -43,12 +43,12 @@ def filled(store: EventStore, rounds: int = 3) -> EventStore:
 
 @pytest.fixture
 def source() -> EventStore:
-    """A log to copy from."""
+    """Return a log to copy from."""
     return filled(MemoryStore(schema=SCHEMA, clock=ticking()))
 
 
 class Interrupted:
-    """A source whose reading ends with an error after so many events."""
+    """A source that raises an error after a number of events."""
 
     def __init__(self, source: EventStore, after: int) -> None:
         self._source = source
@@ -57,29 +57,29 @@ class Interrupted:
         self.refusals = source.refusals
 
     def all_raw(self) -> Iterator[Raw]:
-        """So many events, then no more."""
+        """Yield the given number of events, then raise an error."""
         return torn(self._source.all_raw(), self._after)
 
 
 def torn(found: Iterator[Item], after: int) -> Iterator[Item]:
-    """So many of what is found, then an error."""
+    """Yield the given number of items, then raise an error."""
     yield from islice(found, after)
     raise ConnectionError("gone")
 
 
 class Unclaimed:
-    """A source whose claims somebody took away."""
+    """A source without claims, as if somebody had deleted them."""
 
     def __init__(self, source: EventStore) -> None:
         self.all_raw, self.streams, self.refusals = source.all_raw, source.streams, source.refusals
 
     def commands(self) -> Iterator[Claimed]:
-        """None."""
+        """Return no claims."""
         return iter(())
 
 
 class Crowded:
-    """A source of one event, so many commands and as many refusals, none of them kept."""
+    """A source of one event with many generated commands and refusals."""
 
     def __init__(self, number: int) -> None:
         log = MemoryStore(schema=SCHEMA, clock=ticking())
@@ -92,31 +92,31 @@ class Crowded:
         return f"{self.name}-{number:09}"
 
     def commands(self) -> Iterator[Claimed]:
-        """In order of their ids."""
+        """Yield the commands in the order of their ids."""
         keys = map(self._key, range(1, self._number))
         return chain(self._first, (Claimed(key, self.name, "d" * 64, 2, 1) for key in keys))
 
     def refusals(self, stream: str | None = None) -> Iterator[Refusal]:
-        """One like the other."""
+        """Yield identical refusals."""
         return (REFUSAL for _ in range(self._number) if stream in (None, self.name))
 
 
 def texts(log: EventStore | ArchiveSource) -> list[tuple[str, str]]:
-    """Every text with its hash, in order."""
+    """Return every text with its hash, in order."""
     return [(raw.text, raw.hash) for raw in log.all_raw()]
 
 
 def check_same(target: EventStore, source: EventStore) -> None:
-    """Nothing is missing, nothing is there twice, and the chains are whole."""
+    """Check that both logs are equal and that the chains are valid."""
     assert texts(target) == texts(source)
     assert list(target.commands()) == list(source.commands())
     assert list(target.refusals()) == list(source.refusals())
     assert list(target.verify()) == []
 
 
-def test_a_copy_is_the_same_log(store: EventStore, source: EventStore) -> None:
-    """Into every engine; and what is appended then continues the chains."""
-    assert copy(source, store) == Copied(3, 18, 10, 2, 0)
+def test_copy_is_the_same_log(store: EventStore, source: EventStore) -> None:
+    """Every engine accepts the copy, and later appends continue the chains."""
+    assert copy_log(source, store) == Copied(3, 18, 10, 2, 0)
     check_same(store, source)
     store.append("a", notes(1), expected=6, claim=claim())
     known = next(iter(source.commands()))
@@ -124,77 +124,77 @@ def test_a_copy_is_the_same_log(store: EventStore, source: EventStore) -> None:
     assert list(store.verify()) == []
 
 
-def test_commands_that_are_their_event_stay_claimed(store: EventStore) -> None:
-    """From every engine."""
+def test_copy_keeps_claims_of_one_event_commands(store: EventStore) -> None:
+    """Commands with the id of their event stay claimed, whatever the source engine."""
     asked = notes(3)
     for new in asked:
         store.append("own", [new], expected=Expected.ANY, claim=claim_of(new))
     target = MemoryStore(schema=SCHEMA, clock=ticking())
-    assert copy(filled(store), target) == Copied(4, 21, 13, 2, 0)
+    assert copy_log(filled(store), target) == Copied(4, 21, 13, 2, 0)
     check_same(target, store)
     for new in asked:
         again = target.append("own", [new], expected=0, claim=claim_of(new))
         assert again.repeated
 
 
-def test_a_copy_takes_in_commands_that_are_their_event(store: EventStore) -> None:
-    """Into every engine, which knows them as it knows its own."""
+def test_copy_into_every_engine_keeps_one_event_commands(store: EventStore) -> None:
+    """The target recognizes repetitions of the copied commands."""
     source, asked = MemoryStore(schema=SCHEMA, clock=ticking()), notes(3)
     for new in asked:
         source.append("own", [new], expected=Expected.ANY, claim=claim_of(new))
-    copy(source, store)
+    copy_log(source, store)
     check_same(store, source)
     for new in asked:
         again = store.append("own", [new], expected=0, claim=claim_of(new))
         assert again.repeated
 
 
-def test_a_copy_from_every_engine_is_the_same_log(store: EventStore) -> None:
-    """Whatever keeps the source."""
+def test_copy_from_every_engine_is_the_same_log(store: EventStore) -> None:
+    """The result does not depend on the engine of the source."""
     target = MemoryStore(schema=SCHEMA, clock=ticking())
-    copy(filled(store), target)
+    copy_log(filled(store), target)
     check_same(target, store)
 
 
-def test_more_events_than_a_batch_are_copied_in_order(store: EventStore) -> None:
-    """Thousands, of two streams that alternate."""
+def test_events_of_several_batches_are_copied_in_order(store: EventStore) -> None:
+    """The source has thousands of events in two alternating streams."""
     source = MemoryStore(schema=SCHEMA, clock=ticking())
     for number in range(5):
         source.append("ab"[number % 2], notes(500), expected=Expected.ANY, claim=claim())
-    assert copy(source, store).events == 2500
+    assert copy_log(source, store).events == 2500
     check_same(store, source)
 
 
-def test_one_stream_can_be_copied_beside_others(store: EventStore, source: EventStore) -> None:
-    """With its keys and refusals; what is in the target stays."""
+def test_one_stream_is_copied_next_to_others(store: EventStore, source: EventStore) -> None:
+    """Claims and refusals of the stream are copied too, and other streams of the target stay."""
     store.append("x", notes(2), expected=0, claim=claim())
-    assert copy(source, store, only="b") == Copied(1, 6, 3, 1, 0)
+    assert copy_log(source, store, only="b") == Copied(1, 6, 3, 1, 0)
     assert [raw.hash for raw in store.raw("b")] == [raw.hash for raw in source.raw("b")]
     assert sorted(store.streams()) == ["b", "x"]
     assert list(store.verify()) == []
 
 
 @pytest.mark.parametrize("after", [0, 1, 7, 18])
-def test_an_interrupted_copy_is_taken_up(
+def test_interrupted_copy_is_resumed(
     store: EventStore, source: EventStore, after: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where it ended, with nothing twice; and what came to the source meanwhile comes too."""
+    """No event is copied twice, and later events of the source are copied too."""
     monkeypatch.setattr("eventstore.transfer.copy._BATCH", 2)
     if after:
         with pytest.raises(ConnectionError):
-            copy(Interrupted(source, after), store)
+            copy_log(Interrupted(source, after), store)
     source.append("c", notes(2), expected=Expected.ANY, claim=claim())
-    done = copy(source, store)
+    done = copy_log(source, store)
     assert (done.events, done.before) == (20, after - after % 2)
     check_same(store, source)
 
 
 @pytest.mark.parametrize("after", [0, 1, 5])
 @pytest.mark.parametrize("kind", ["commands", "refusals"])
-def test_a_copy_that_ends_among_keys_and_refusals_is_taken_up(
+def test_copy_interrupted_among_claims_and_refusals_is_resumed(
     store: EventStore, source: EventStore, kind: str, after: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """None is lost and none is there twice, also where a key that sorts before came meanwhile."""
+    """Nothing is lost or duplicated, even if a new claim sorts before the copied ones."""
     monkeypatch.setattr("eventstore.transfer.copy._BATCH", 2)
     for _ in range(5):
         source.record_refusal(REFUSAL)
@@ -203,88 +203,86 @@ def test_a_copy_that_ends_among_keys_and_refusals_is_taken_up(
     found = list(getattr(source, kind)())
     monkeypatch.setattr(broken, kind, lambda *_: torn(iter(found), after))
     with pytest.raises(ConnectionError):
-        copy(broken, store)
+        copy_log(broken, store)
     source.append("a", notes(1), expected=Expected.ANY, claim=Claim("a key before", "d"))
-    assert copy(source, store) == Copied(3, 19, 11, 7, 18)
+    assert copy_log(source, store) == Copied(3, 19, 11, 7, 18)
     check_same(store, source)
 
 
 @pytest.mark.slow
 @pytest.mark.few(1)
-def test_keys_and_refusals_do_not_fill_the_memory(log: Log) -> None:
-    """Ten times as many need no more of it."""
+def test_memory_does_not_grow_with_claims_and_refusals(log: Log) -> None:
+    """Ten times as many claims and refusals need about the same memory."""
     peaks = []
     for number in (2_000, 20_000):
         with closing(log.opened()) as target:
             tracemalloc.start()
-            assert copy(Crowded(number), target)[2:4] == (number, number)
+            assert copy_log(Crowded(number), target)[2:4] == (number, number)
             peaks.append(tracemalloc.get_traced_memory()[1])
             tracemalloc.stop()
     assert peaks[1] < 1.5 * peaks[0]
 
 
-def test_a_log_whose_claims_are_gone_can_be_saved(store: EventStore, source: EventStore) -> None:
-    """All its events are there, and a check of the copy says what one of the source does."""
-    assert copy(Unclaimed(source), store)[1:3] == (18, 0)
+def test_log_without_claims_is_copied(store: EventStore, source: EventStore) -> None:
+    """All events are copied, and a verification of the copy reports the missing claims."""
+    assert copy_log(Unclaimed(source), store)[1:3] == (18, 0)
     assert texts(store) == texts(source)
     assert {found.kind for found in store.verify()} == {"unclaimed"}
 
 
-def test_a_stream_that_exists_is_refused(store: EventStore, source: EventStore) -> None:
-    """Before anything is copied; a completed copy is not begun again."""
+def test_existing_stream_is_refused(store: EventStore, source: EventStore) -> None:
+    """The copy fails before it writes, also if the stream was copied completely before."""
     store.append("c", notes(1), expected=0, claim=claim())
     with pytest.raises(TransferConflict) as caught:
-        copy(source, store)
+        copy_log(source, store)
     assert caught.value.what == "c"
     assert list(store.streams()) == ["c"]
-    copy(source, store, only="a")
+    copy_log(source, store, only="a")
     with pytest.raises(TransferConflict):
-        copy(source, store, only="a")
+        copy_log(source, store, only="a")
 
 
-def test_who_writes_to_a_half_copied_stream_is_found(
+def test_write_to_a_partially_copied_stream_is_detected(
     store: EventStore, source: EventStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two histories are never joined."""
+    """The resumed copy fails instead of joining two histories."""
     monkeypatch.setattr("eventstore.transfer.copy._BATCH", 2)
     with pytest.raises(ConnectionError):
-        copy(Interrupted(source, 4), store)
+        copy_log(Interrupted(source, 4), store)
     store.append("a", notes(1), expected=2, claim=claim())
     with pytest.raises((TransferConflict, DamagedEvent)):
-        copy(source, store)
+        copy_log(source, store)
 
 
-def test_a_key_that_is_in_use_is_named(store: EventStore, source: EventStore) -> None:
-    """Two logs may have used one key: they cannot be one log."""
+def test_claim_in_use_is_refused(store: EventStore, source: EventStore) -> None:
+    """Two logs with the same command id cannot be merged."""
     store.append("x", notes(1), expected=0, claim=Claim("empty", "other"))
     with pytest.raises(TransferConflict):
-        copy(source, store)
+        copy_log(source, store)
 
 
-def test_another_copy_is_completed_first(store: EventStore, source: EventStore) -> None:
-    """The target remembers which one was begun."""
+def test_unfinished_copy_must_be_completed_first(store: EventStore, source: EventStore) -> None:
+    """The target remembers the copy that was started."""
     with pytest.raises(ConnectionError):
-        copy(Interrupted(source, 2), store)
+        copy_log(Interrupted(source, 2), store)
     with pytest.raises(TransferConflict, match="unfinished"):
-        copy(source, store, only="b")
+        copy_log(source, store, only="b")
 
 
-def test_an_archive_holds_the_log_and_gives_it_back(
-    store: EventStore, source: EventStore, tmp_path: Path
-) -> None:
-    """Into every engine, to the letter."""
+def test_archive_preserves_the_log(store: EventStore, source: EventStore, tmp_path: Path) -> None:
+    """Every engine restores the archive with identical texts and hashes."""
     path = tmp_path / "log.jsonl"
     assert write_archive(source, path) == Copied(3, 18, 10, 2, 0)
     assert is_archive(path)
     archive = ArchiveSource(path)
     assert texts(archive) == texts(source)
-    copy(archive, store)
+    copy_log(archive, store)
     check_same(store, source)
 
 
 @pytest.mark.parametrize("damage", ["cut", "changed", "a line lost"])
-def test_a_damaged_archive_is_refused(source: EventStore, tmp_path: Path, damage: str) -> None:
-    """Cut off anywhere, or with a changed word in it."""
+def test_damaged_archive_is_refused(source: EventStore, tmp_path: Path, damage: str) -> None:
+    """A truncated archive, a changed word and a missing line are detected."""
     path = tmp_path / "log.jsonl"
     write_archive(source, path)
     content = path.read_bytes()
@@ -297,11 +295,11 @@ def test_a_damaged_archive_is_refused(source: EventStore, tmp_path: Path, damage
     path.write_bytes(changed[damage])
     target = MemoryStore(schema=SCHEMA, clock=ticking())
     with pytest.raises((StoreDamaged, DamagedEvent)):
-        copy(ArchiveSource(path), target)
+        copy_log(ArchiveSource(path), target)
 
 
-def test_a_log_is_backed_up_while_others_write(database: Path, tmp_path: Path) -> None:
-    """The archive is some beginning of the log, whole, with the keys of its commands alone."""
+def test_log_is_archived_while_others_write(database: Path, tmp_path: Path) -> None:
+    """The archive contains the first part of the log, with only the claims of that part."""
     with closing(filled(opened(database))) as store, closing(opened(database)) as other:
 
         class Busy(Interrupted):
@@ -315,7 +313,7 @@ def test_a_log_is_backed_up_while_others_write(database: Path, tmp_path: Path) -
         path = tmp_path / "log.jsonl"
         write_archive(Busy(store, 0), path)
         target = MemoryStore(schema=SCHEMA, clock=ticking())
-        copy(ArchiveSource(path), target)
+        copy_log(ArchiveSource(path), target)
         assert texts(target) == texts(store)[: len(texts(target))]
         assert len(list(target.commands())) < len(list(store.commands()))
         assert list(target.verify()) == []

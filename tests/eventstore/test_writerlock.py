@@ -1,4 +1,4 @@
-"""The queue of writers: in order, and nobody who appends again and again keeps others out."""
+"""The queue of writers keeps its order, and a busy writer does not exclude others."""
 
 import fcntl
 import threading
@@ -15,20 +15,20 @@ from eventstore.sqlite.queue import WriterLock
 
 Join = Callable[[WriterLock, list[WriterLock]], threading.Thread]
 
-# Far beyond what a turn takes, on a machine that does much else.
+# Far longer than a turn takes, even on a busy machine.
 LONG_SECONDS = 10.0
 
 
 @pytest.fixture
 def locks(tmp_path: Path) -> Iterator[list[WriterLock]]:
-    """Five locks on one database, as so many processes have them."""
+    """Yield five locks on one database, as five processes would have."""
     with ExitStack() as stack:
         yield [stack.enter_context(closing(WriterLock(tmp_path / "events.db"))) for _ in range(5)]
 
 
 @pytest.fixture
 def joined(tmp_path: Path) -> Join:
-    """As `join`, back when the kernel has one more that waits for either file."""
+    """Return `join` with an additional wait until the kernel lists the new waiting thread."""
 
     def join_and_look(lock: WriterLock, arrived: list[WriterLock]) -> threading.Thread:
         before = blocked(tmp_path)
@@ -42,14 +42,14 @@ def joined(tmp_path: Path) -> Join:
 
 
 def blocked(folder: Path) -> int:
-    """How many wait in the kernel for a lock on a file in the folder: see proc_locks(5)."""
+    """Return the number of waiting locks on files in the folder, see proc_locks(5)."""
     inodes = [f":{path.stat().st_ino} " for path in folder.iterdir()]
     waiting = [line for line in Path("/proc/locks").read_text().splitlines() if "->" in line]
     return sum(inode in line for line in waiting for inode in inodes)
 
 
 def join(lock: WriterLock, arrived: list[WriterLock]) -> threading.Thread:
-    """Wait for the turn in a thread, note that it came, and let the next one in."""
+    """Start a thread that waits for the lock, records its arrival, and releases the lock."""
 
     def wait() -> None:
         lock.acquire(LONG_SECONDS)
@@ -61,8 +61,8 @@ def join(lock: WriterLock, arrived: list[WriterLock]) -> threading.Thread:
     return thread
 
 
-def test_turns_come_in_the_order_of_the_queue(locks: list[WriterLock], joined: Join) -> None:
-    """Given several that wait, when the turn is free, then each has it as it came."""
+def test_waiting_writers_get_the_lock_in_order(locks: list[WriterLock], joined: Join) -> None:
+    """Several waiting writers get the lock in the order of their arrival."""
     arrived: list[WriterLock] = []
     locks[0].acquire(0)
     threads = [joined(lock, arrived) for lock in locks[1:]]
@@ -72,8 +72,8 @@ def test_turns_come_in_the_order_of_the_queue(locks: list[WriterLock], joined: J
     assert arrived == locks[1:]
 
 
-def test_one_that_takes_turn_after_turn_lets_others_in(locks: list[WriterLock]) -> None:
-    """Given one that lets go for no longer than an instant, then who waits has it all the same."""
+def test_writer_that_locks_repeatedly_lets_others_in(locks: list[WriterLock]) -> None:
+    """A waiting writer gets the lock even if it is free only for an instant."""
     arrived: list[WriterLock] = []
     locks[0].acquire(0)
     thread = join(locks[1], arrived)
@@ -88,10 +88,10 @@ def test_one_that_takes_turn_after_turn_lets_others_in(locks: list[WriterLock]) 
 
 
 @pytest.mark.parametrize("waiting", [1, 2], ids=["at the head", "in the queue"])
-def test_a_wait_that_ends_leaves_no_trace(
+def test_timed_out_wait_leaves_no_trace(
     locks: list[WriterLock], joined: Join, waiting: int
 ) -> None:
-    """Given a turn that is not handed over in time, then it is an error, and all goes on after."""
+    """The timeout raises an error, and all locks work afterwards."""
     arrived: list[WriterLock] = []
     locks[0].acquire(0)
     threads = [joined(lock, arrived) for lock in locks[1:waiting]]
@@ -107,10 +107,8 @@ def test_a_wait_that_ends_leaves_no_trace(
     assert len(arrived) == waiting - 1
 
 
-def test_nobody_is_alone_beside_one_that_holds_or_waits(
-    locks: list[WriterLock], joined: Join
-) -> None:
-    """Given a holder, and then one that waits, then both are seen; given neither, one is alone."""
+def test_alone_is_false_next_to_a_holder_or_waiter(locks: list[WriterLock], joined: Join) -> None:
+    """`alone` returns True only if no other lock is held or waits."""
     arrived: list[WriterLock] = []
     locks[0].acquire(0)
     assert not locks[4].alone()
@@ -123,10 +121,10 @@ def test_nobody_is_alone_beside_one_that_holds_or_waits(
         locks[0].acquire(0)
 
 
-def test_a_head_of_the_queue_that_is_suspended_keeps_nobody_out(
+def test_suspended_head_of_the_queue_blocks_nobody(
     locks: list[WriterLock], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Given one that stands still before a turn that is given up, then another has it."""
+    """Another writer gets the lock if the first in the queue does not take it."""
     monkeypatch.setattr("eventstore.sqlite.queue._STUCK", 0.1)
     arrived: list[WriterLock] = []
     with (tmp_path / "events.db-queue").open("r+b") as suspended:

@@ -1,4 +1,4 @@
-"""A wire between a store and its server that can be cut after any byte, in either direction."""
+"""A connection between a store and its server that tests can cut after any byte."""
 
 import socket
 import ssl
@@ -13,10 +13,10 @@ UP, DOWN = "to the server", "to the client"
 
 
 class Wire:
-    """Passes bytes on, counts them, and is cut where it was told to be; then it is whole again.
+    """Forwards and counts bytes, and cuts the connection once at a given byte.
 
-    It begins at a socket in a folder, or at a port of this machine: with `tcp` plain, with `tls`
-    as a server that asks for it.
+    Clients connect to a socket in a folder or to a local port: with `tcp` without encryption, with
+    `tls` as a TLS server.
     """
 
     def __init__(
@@ -47,18 +47,18 @@ class Wire:
         self._folder.cleanup()
 
     def url(self, direct: str, folder: Path) -> str:
-        """The URL of a database by way of this wire."""
+        """Return the URL of a database that uses this connection."""
         place = quote(self._folder.name)
         if self._listener.family == socket.AF_INET:
             place = f"localhost&port={self._listener.getsockname()[1]}"
         return direct.replace(f"host={folder}", f"host={place}")
 
     def count(self) -> None:
-        """Begin to count anew."""
+        """Reset the byte counts."""
         self.passed = {UP: 0, DOWN: 0}
 
     def cut(self, direction: str, after: int) -> None:
-        """Cut once so many bytes went in a direction from now on."""
+        """Cut the connection after the given number of bytes in a direction."""
         self.count()
         self._cut_after = {direction: after}
 
@@ -95,7 +95,7 @@ class Wire:
                 _hang_up(end)
 
     def _allowed(self, direction: str, data: bytes) -> tuple[bytes, bool]:
-        """What of the data goes through, and whether nothing does after it."""
+        """Return the part of the data that passes, and whether the connection is then cut."""
         limit = self._cut_after.get(direction)
         before = self.passed[direction]
         self.passed[direction] += len(data)
@@ -106,7 +106,7 @@ class Wire:
 
 
 def _secured(client: socket.socket, tls: ssl.SSLContext) -> socket.socket:
-    """Say yes to the request for TLS, which is eight bytes long."""
+    """Accept a request for TLS, which is eight bytes long."""
     client.recv(8, socket.MSG_WAITALL)
     client.sendall(b"S")
     return tls.wrap_socket(client, server_side=True)

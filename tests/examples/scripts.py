@@ -1,4 +1,4 @@
-"""Scripts of an example as modules, to try their functions alone."""
+"""Loads the scripts of an example as modules, so that tests can call their functions."""
 
 from __future__ import annotations
 

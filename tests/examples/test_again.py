@@ -1,4 +1,4 @@
-"""A study goes to a colleague in one file, and computes the same numbers there."""
+"""A study is sent to a colleague as one file and gives the same numbers there."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from tests.cli.support import HERE, Place, wfctl
 from tests.need import need_programs
 
-#: Example → its plan, and what makes it small: what stands in the plan → what is put there.
+#: Example → its plan, and the replacements in the plan that make the example small.
 SMALL: dict[str, tuple[str, dict[str, str]]] = {
     "ising-tc": ("small.toml", {}),
     "lj-diffusion": (
@@ -45,7 +45,7 @@ SMALL: dict[str, tuple[str, dict[str, str]]] = {
 
 
 def numbers(place: Place) -> dict[str, Any]:
-    """Return every number that stages of a workflow have on record."""
+    """Return all recorded metrics of a workflow."""
     found = place.done("metrics")["metrics"]
     return {f"{one['stage']}.{one['name']}": one["value"] for one in found}
 
@@ -53,8 +53,8 @@ def numbers(place: Place) -> dict[str, Any]:
 @pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SMALL)
-def test_a_colleague_computes_the_same_numbers(tmp_path: Path, name: str) -> None:
-    """Exported with its files, imported elsewhere, verified, run anew, compared."""
+def test_exported_study_gives_the_same_numbers_elsewhere(tmp_path: Path, name: str) -> None:
+    """The archive is imported, verified, computed again and compared."""
     need_programs("lmp")
     plan, small = SMALL[name]
     here, there = Place(tmp_path / "here"), Place(tmp_path / "there")

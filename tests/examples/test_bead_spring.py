@@ -1,4 +1,4 @@
-"""The bead-spring example: its chains do not overlap, its errors are right, its run completes."""
+"""The bead-spring example: its chains do not overlap, its errors are correct, and it completes."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ make_chain, check_chain, rg = script("make_chain"), script("check_chain"), scrip
 
 @settings(max_examples=20)
 @given(seed=st.integers(0, 10**9), beads=st.sampled_from([2, 10, 50]))
-def test_a_grown_chain_has_whole_bonds_and_no_overlap(seed: int, beads: int) -> None:
-    """Whatever the seed; and the data file holds what was grown."""
+def test_grown_chain_has_correct_bonds_and_no_overlap(seed: int, beads: int) -> None:
+    """This holds for any seed, and the data file contains the same chain."""
     chain = make_chain.grow(beads, random.Random(seed))
     assert len(chain) == beads
     bonds = [math.dist(a, b) for a, b in itertools.pairwise(chain)]
@@ -44,16 +44,16 @@ def test_a_grown_chain_has_whole_bonds_and_no_overlap(seed: int, beads: int) -> 
     )
 
 
-def test_a_bead_that_crossed_the_box_is_put_back_beside_its_neighbour() -> None:
-    """LAMMPS writes how often it did."""
+def test_periodic_images_are_unwrapped() -> None:
+    """LAMMPS writes how often a bead crossed the box."""
     atoms = "Atoms # bond\n\n2 1 1 -49.5 0 0 1 0 0\n1 1 1 49.5 0 0 0 0 0\n\nVelocities\n"
     text = "-50 50 xlo xhi\n-50 50 ylo yhi\n-50 50 zlo zhi\n\n" + atoms
     first, second = check_chain.beads(text)
     assert math.dist(first, second) == pytest.approx(1)
 
 
-def test_a_block_average_knows_the_error_of_correlated_samples() -> None:
-    """For a process whose error is known; samples taken as independent would say a fifth of it."""
+def test_block_average_gives_the_error_of_correlated_samples() -> None:
+    """Treating the samples as independent would give a much smaller error."""
     dice, decay, values = random.Random(1), 0.95, [0.0]
     for _ in range(200_000):
         values.append(decay * values[-1] + dice.gauss(0, 1))
@@ -65,7 +65,7 @@ def test_a_block_average_knows_the_error_of_correlated_samples() -> None:
 
 
 def example(folder: Path, *, steps: tuple[int, int] | None = None) -> Place:
-    """Return the example with a workflow in it, with fewer steps where they are given."""
+    """Return the example with its workflow, optionally with fewer steps."""
     need_programs("lmp")
     place = Place(folder / "chain")
     shutil.copytree(EXAMPLE, place.path)
@@ -87,8 +87,8 @@ def example(folder: Path, *, steps: tuple[int, int] | None = None) -> Place:
 
 @pytest.mark.slow
 @pytest.mark.long
-def test_a_short_run_of_the_example_completes(tmp_path: Path) -> None:
-    """Every stage on LAMMPS itself, each verified; too short for its own criterion."""
+def test_short_run_of_the_example_completes(tmp_path: Path) -> None:
+    """Every stage runs in LAMMPS and is verified with relaxed criteria."""
     place = example(tmp_path, steps=(20_000, 200_000))
     answer = wfctl("--root", str(place.path), "run", cwd=place.path)
     assert answer.code == 0, answer

@@ -1,4 +1,4 @@
-"""The Ising example: its spins obey Boltzmann, its crossings and errors are right, it completes."""
+"""The Ising example: its statistics, crossings and errors are correct, and it completes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.cli.support import Place, wfctl
 from tests.examples.scripts import script_of
 
 EXAMPLE = Path(__file__).parents[2] / "examples/ising-tc"
-#: What the small plan yields wherever it runs, as its seeds are fixed.
+#: The result of the small plan, which is reproducible because its seeds are fixed.
 SMALL = 2.2612420782446874
 
 
@@ -30,7 +30,7 @@ ising, binder = script("ising"), script("binder")
 
 
 def exact(temperature: float, size: int) -> tuple[float, float]:
-    """Return both moments as the sum over all states of a small lattice."""
+    """Return the second and fourth moment, summed over all states of a small lattice."""
     near = ising.neighbours(size)
     total = second = fourth = 0.0
     for spins in itertools.product((-1, 1), repeat=size**2):
@@ -44,16 +44,16 @@ def exact(temperature: float, size: int) -> tuple[float, float]:
     return second / total, fourth / total
 
 
-def test_cluster_flips_yield_the_moments_of_all_states_of_a_small_lattice() -> None:
-    """Of 512 states the sum is exact."""
+def test_cluster_flips_give_the_exact_moments() -> None:
+    """A small lattice has 512 states, which can be summed."""
     found = ising.measure(2.5, 3, seed=1, flips=20_000)
     second, fourth = exact(2.5, 3)
     assert found["m2"] == pytest.approx(second, rel=0.01)
     assert found["m4"] == pytest.approx(fourth, rel=0.01)
 
 
-def test_curves_that_cross_at_a_known_temperature_are_found_to_cross_there() -> None:
-    """With the error that the scatter between the seeds has."""
+def test_crossing_temperature_is_found() -> None:
+    """The error follows from the scatter between the seeds."""
     tc, table = 2.27, {}
     for size in (8, 16):
         of_size = {}
@@ -72,7 +72,7 @@ def test_curves_that_cross_at_a_known_temperature_are_found_to_cross_there() -> 
 
 
 def begun(folder: Path) -> Place:
-    """Return the example with a workflow of its small plan in it."""
+    """Return the example with a workflow of its small plan."""
     place = Place(folder / "ising")
     shutil.copytree(EXAMPLE, place.path)
     assert place.call("init", str(place.path / "small.toml"), "--consent", "trust").code == 0
@@ -80,7 +80,7 @@ def begun(folder: Path) -> Place:
 
 
 def reruns(place: Place) -> None:
-    """Type the method of the report again, and find its digests on what comes out."""
+    """Run the method of the report again, and compare the digests of its results."""
     text = place.call("report", "-").out
     method = text[text.index("## Method") : text.index("## Attempts")]
     plan = tomllib.loads((place.path / "small.toml").read_text())
@@ -103,8 +103,8 @@ def reruns(place: Place) -> None:
 
 @pytest.mark.long
 @pytest.mark.slow
-def test_the_small_plan_completes_and_an_amendment_computes_what_is_new(tmp_path: Path) -> None:
-    """The seeds are fixed, and so is the result; two seeds more are 24 tasks more."""
+def test_small_plan_completes_and_an_amendment_adds_tasks(tmp_path: Path) -> None:
+    """The seeds are fixed and so is the result; two more seeds add 24 tasks."""
     place = begun(tmp_path)
     answer = wfctl("--root", str(place.path), "run", cwd=place.path)
     assert answer.code == 0, answer
@@ -113,8 +113,8 @@ def test_the_small_plan_completes_and_an_amendment_computes_what_is_new(tmp_path
     reruns(place)
     more = ("--stage", "stage-1", "--set", "parameters.map.grid.seed.to=6", "--reason", "sharper")
     shown = place.call("amend", "propose", *more).out
-    assert "48 stay as they are, 24 are computed (some" in shown
-    assert re.search(r"throws away \d s of computing", shown)
+    assert "48 kept, 24 computed (about" in shown
+    assert re.search(r"repeats computations that took \d s", shown)
     place.done("amend", "approve", "amend-1")
     assert wfctl("--root", str(place.path), "run", cwd=place.path).code == 0
     assert place.done("tasks", "stage-1")["counts"]["done"] == 72

@@ -1,4 +1,4 @@
-"""The Lennard-Jones example: both ways find a known D, and its walk takes nine commands."""
+"""The Lennard-Jones example: both methods find a known D, and its walk has nine commands."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.tutorial.test_tutorial import follow, steps
 
 EXAMPLE = Path(__file__).parents[2] / "examples/lj-diffusion"
 PAGE = EXAMPLE / "README.md"
-#: Commands that a person may need from the plan to the figure.
+#: Maximum number of commands from the plan to the figure.
 COMMANDS = 9
 
 
@@ -28,8 +28,8 @@ script = partial(script_of, EXAMPLE)
 motion, figure = script("motion"), script("figure")
 
 
-def test_both_ways_find_the_coefficient_of_langevin_exactly() -> None:
-    """His particles remember exp(-t), so that the displacement is known for every time."""
+def test_both_methods_find_the_langevin_coefficient() -> None:
+    """The mean square displacement of Langevin particles is known exactly."""
     coefficient, lines = 0.7, ["# segment, time, msd, vacf, temperature"]
     for n in range(1001):
         t = n / 50
@@ -40,8 +40,8 @@ def test_both_ways_find_the_coefficient_of_langevin_exactly() -> None:
     assert motion.green_kubo(rows) == pytest.approx(coefficient, rel=1e-3)
 
 
-def test_the_law_of_arrhenius_and_the_difference_are_found_again() -> None:
-    """From values that scatter by 5 % around it, by errors that say so."""
+def test_arrhenius_parameters_are_recovered() -> None:
+    """The data scatter by 5 % around the law, with matching error bars."""
     dice, temperatures = random.Random(1), [0.7 + 0.15 * n for n in range(20)]
     curves = {
         name: [
@@ -58,8 +58,8 @@ def test_the_law_of_arrhenius_and_the_difference_are_found_again() -> None:
     assert found["difference"] == pytest.approx(found["expected"], rel=0.5)
 
 
-def test_the_walk_from_the_plan_to_the_figure_takes_nine_commands() -> None:
-    """A kill, a point that fails and an amended limit among them."""
+def test_walk_of_the_example_has_nine_commands() -> None:
+    """The walk includes a kill, a failing point and an amended limit."""
     told = [step.command for step in steps(PAGE.read_text("utf-8"))]
     assert len(told) <= COMMANDS
     assert told[0].startswith("wfctl init")
@@ -69,8 +69,8 @@ def test_the_walk_from_the_plan_to_the_figure_takes_nine_commands() -> None:
 
 @pytest.mark.long
 @pytest.mark.slow
-def test_every_command_of_the_walk_does_what_the_page_says(tmp_path: Path) -> None:
-    """Given a copy of the example, when a person follows it, then they have the figure."""
+def test_commands_of_the_walk_produce_the_figure(tmp_path: Path) -> None:
+    """All commands of the page are run in a copy of the example."""
     need_programs("lmp", "bash", "sed", "timeout")
     place = tmp_path / "lj"
     shutil.copytree(EXAMPLE, place)
@@ -80,5 +80,5 @@ def test_every_command_of_the_walk_does_what_the_page_says(tmp_path: Path) -> No
     assert "<circle" in (place / "figure/diffusion.svg").read_text()
     with (place / "equilibrate/tasks.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
-    # Neither the kill nor the amendment has computed a point twice.
+    # Neither the kill nor the amendment computes a point twice.
     assert [(row["state"], row["attempts"]) for row in rows] == [("done", "1")] * 20

@@ -1,4 +1,4 @@
-"""The viscosity example: its integrals are right, and its rounds of seeds survive a kill."""
+"""The viscosity example: its integrals are correct, and its rounds of seeds survive a kill."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.examples.scripts import script_of
 from tests.need import need_programs
 
 EXAMPLE = Path(__file__).parents[2] / "examples/melt-viscosity"
-#: In place of LAMMPS: it, and a line with the arguments of each run that came to its end.
+#: A wrapper of LAMMPS that adds a line when a run ends.
 COUNTING = '#!/bin/bash\n{lmp} "$@" && echo "$*" >> {ended}\n'
 
 
@@ -36,8 +36,8 @@ script = partial(script_of, EXAMPLE)
 green_kubo, gather = script("green_kubo"), script("gather")
 
 
-def test_the_integral_of_a_stress_that_is_forgotten_exponentially_is_known() -> None:
-    """Five elements with amplitudes around 2, of which only the last window counts."""
+def test_integral_of_an_exponential_correlation_is_exact() -> None:
+    """Five stress components are averaged, and only the last window is used."""
     lags, step = 501, 0.01
     lines = ["# Index TimeDelta Ncount", "0 501", *(f"{n} 0 1 9 9 9 9 9" for n in range(lags))]
     for n in range(lags):
@@ -51,8 +51,8 @@ def test_the_integral_of_a_stress_that_is_forgotten_exponentially_is_known() -> 
         assert running[n] == pytest.approx(exact, rel=1e-3)
 
 
-def test_the_error_is_that_of_the_mean_and_the_next_seeds_are_new() -> None:
-    """Sixteen estimates that scatter by 0.8; a seed that failed is not given again."""
+def test_error_of_the_mean_and_next_seeds() -> None:
+    """Sixteen estimates scatter by 0.8, and a failed seed is not used again."""
     dice = random.Random(3)
     value, error = gather.mean([dice.gauss(3.2, 0.8) for _ in range(16)])
     assert value == pytest.approx(3.2, abs=0.6)
@@ -64,8 +64,8 @@ def test_the_error_is_that_of_the_mean_and_the_next_seeds_are_new() -> None:
 
 
 @pytest.mark.parametrize("name", ["small.toml", "plan.toml"])
-def test_what_a_plan_says_twice_is_the_same(name: str) -> None:
-    """The lag in time, the length of the integral, the seeds of a round and what is published."""
+def test_repeated_values_in_the_plan_agree(name: str) -> None:
+    """The lag time, the integration time, the seeds and the published value are stated twice."""
     plan = tomllib.loads((EXAMPLE / name).read_text("utf-8"))
     run, gathered, compared = (stage["parameters"] for stage in plan["stages"])
     loop = plan["rounds"]["seeds"]
@@ -80,13 +80,13 @@ def test_what_a_plan_says_twice_is_the_same(name: str) -> None:
 
 
 def loop_of(place: Place) -> dict[str, Any]:
-    """Return how the loop of seeds stands."""
+    """Return the state of the loop of seeds."""
     found: dict[str, Any] = place.done("round", "show", "seeds")
     return found
 
 
 def counting(folder: Path) -> tuple[dict[str, str], Path]:
-    """Return an environment whose LAMMPS notes the runs that end, and where it notes them."""
+    """Return an environment whose LAMMPS records ended runs, and the file of the record."""
     ended, own = folder / "ended", folder / "bin/lmp"
     own.parent.mkdir()
     own.write_text(COUNTING.format(lmp=shutil.which("lmp"), ended=ended))
@@ -95,7 +95,7 @@ def counting(folder: Path) -> tuple[dict[str, str], Path]:
 
 
 def killed_where(place: Place, environ: dict[str, str], is_there: Callable[[], bool]) -> None:
-    """Begin `wfctl run`, and kill it, and nothing else, as soon as that holds."""
+    """Start `wfctl run`, and kill only this process when a condition is true."""
     program = subprocess.Popen(
         [sys.executable, "-m", "cli.main", "--root", str(place.path), "run"],
         cwd=place.path,
@@ -115,8 +115,8 @@ def killed_where(place: Place, environ: dict[str, str], is_there: Callable[[], b
 
 @pytest.mark.long
 @pytest.mark.slow
-def test_rounds_of_seeds_go_on_after_a_kill_until_the_error_is_a_tenth(tmp_path: Path) -> None:
-    """Killed in round 2 with one of its seeds computed, begun again, and compared at its end."""
+def test_loop_of_seeds_continues_after_a_kill(tmp_path: Path) -> None:
+    """After a kill in round 2, the loop continues until the error is 10 %."""
     need_programs("lmp", "bash")
     place = Place(tmp_path / "melt")
     shutil.copytree(EXAMPLE, place.path)

@@ -1,4 +1,4 @@
-"""The search for a copolymer: its proposals are sound and the same again, also after a kill."""
+"""The copolymer search: its proposals are valid and reproducible, also after a kill."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.examples.scripts import script_of
 from tests.need import need, need_programs
 
 EXAMPLE = HERE / "examples/polymer-bo"
-#: Seconds that the small plan may take where other tests run beside it.
+#: Seconds that the small plan may take next to other tests.
 WITHIN = 800
 
 
@@ -61,17 +61,17 @@ def surveyed() -> dict[str, float]:
 @pytest.mark.parametrize(
     ("name", "beads", "size"), [("small.toml", 8, 136), ("plan.toml", 10, 528)]
 )
-def test_the_envelope_holds_each_chain_once(
+def test_envelope_contains_each_chain_once(
     propose: ModuleType, name: str, beads: int, size: int
 ) -> None:
-    """Of a sequence and its mirror image one; the proposer knows the same space."""
+    """Of a sequence and its mirror image, only one is listed, as in the proposer."""
     within = plan(name)["rounds"]["search"]["within"]["sequence"]
     assert within == propose.space(beads)
     assert len(within) == size
 
 
-def test_a_sequence_is_like_its_mirror_image_and_like_no_other(propose: ModuleType) -> None:
-    """So that a chain is known from both ends."""
+def test_features_identify_a_chain_from_both_ends(propose: ModuleType) -> None:
+    """Mirror images have equal features, and different chains have different ones."""
     space = propose.space(8)
     for sequence in space:
         assert propose.features(sequence) == propose.features(sequence[::-1])
@@ -79,10 +79,10 @@ def test_a_sequence_is_like_its_mirror_image_and_like_no_other(propose: ModuleTy
 
 
 @pytest.mark.parametrize(("rg", "spread"), [(1.2, 0.05), (1.3, 0.02), (1.1, 0.3), (1.205, 0.001)])
-def test_the_expected_improvement_is_the_mean_of_what_is_drawn(
+def test_expected_improvement_matches_a_simulation(
     propose: ModuleType, rg: float, spread: float
 ) -> None:
-    """Of the part by which |R_g - target| is below the best."""
+    """The simulated mean uses 100,000 random radii."""
     import numpy as np
 
     dice = random.Random(1)
@@ -91,16 +91,48 @@ def test_the_expected_improvement_is_the_mean_of_what_is_drawn(
     assert found == pytest.approx(drawn, rel=0.03, abs=2e-5)
 
 
-def test_a_radius_has_the_error_of_independent_blocks() -> None:
-    """Of values that are drawn, whose spread is known."""
+def test_radius_error_matches_independent_values() -> None:
+    """The values are drawn with a known spread."""
     radius, dice = script("radius"), random.Random(2)
-    rg, error = radius.radius([dice.gauss(1.44, 0.3) for _ in range(20_000)], 20)
+    means = radius.block_means([dice.gauss(1.44, 0.3) for _ in range(20_000)], 20)
+    rg, error = radius.radius(means)
     assert rg == pytest.approx(1.2, abs=0.003)
     assert error == pytest.approx(0.3 / 20_000**0.5 / (2 * 1.2), rel=0.5)
 
 
+def test_bootstrap_error_matches_the_block_error() -> None:
+    """The bootstrap lacks the sample factor sqrt(19 / 20), and each seed gives another error."""
+    radius, bootstrap, dice = script("radius"), script("bootstrap"), random.Random(3)
+    means = [dice.gauss(1.44, 0.01) for _ in range(20)]
+    errors = [bootstrap.bootstrap(means, 4000, seed) for seed in (1, 2)]
+    assert errors == pytest.approx([radius.radius(means)[1] * (19 / 20) ** 0.5] * 2, rel=0.05)
+    assert errors[0] != errors[1]
+
+
+@pytest.mark.parametrize(
+    ("last", "code", "words"),
+    [
+        ("AB,0.01,7\nBB,0.02,8\nAA,0.03,9\n", 0, "2 rounds; computed again: none"),
+        ("AB,0.01,7\nBB,0.04,5\nAA,0.03,9\n", 1, "2 rounds; computed again: BB"),
+        ("BB,0.02,8\nAA,0.03,9\n", 1, "2 rounds; computed again: AB"),
+    ],
+    ids=["the same", "another error", "no longer there"],
+)
+def test_changed_number_of_an_earlier_round_is_found(
+    tmp_path: Path, last: str, code: int, words: str
+) -> None:
+    """A number that a later round added is not a change."""
+    head = "sequence,bootstrap_error,seed\n"
+    tables = {"last": last, "one": "AB,0.01,7\n", "two": "AB,0.01,7\nBB,0.02,8\n"}
+    for name, lines in tables.items():
+        (tmp_path / name).write_text(head + lines)
+    command = [sys.executable, str(EXAMPLE / "check_rounds.py"), *tables]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.strip()) == (code, words)
+
+
 def searched(propose: ModuleType) -> list[Any]:
-    """Return the points of the small search, where each simulation yields what the survey did."""
+    """Return the points of the small search; each simulation gives the value of the survey."""
     small, survey = plan(), surveyed()
     known: list[Any] = []
     asked = [point["sequence"] for point in small["stages"][0]["parameters"]["map"]["points"]]
@@ -111,11 +143,12 @@ def searched(propose: ModuleType) -> list[Any]:
     return known
 
 
+@pytest.mark.long
 @pytest.mark.slow
-def test_the_same_table_leads_to_the_same_proposals_and_to_the_optimum(
+def test_search_is_reproducible_and_finds_the_optimum(
     propose: ModuleType,
 ) -> None:
-    """In less than a quarter of the space, of which no point is asked for twice."""
+    """The search needs a quarter of the space and proposes no point twice."""
     known, survey = searched(propose), surveyed()
     assert known == searched(propose)
     assert len({propose.one_of_both(one.sequence) for one in known}) == len(known)
@@ -129,8 +162,8 @@ def test_the_same_table_leads_to_the_same_proposals_and_to_the_optimum(
     ("sequence", "points", "found"),
     [("AB", 2, True), ("BB", 2, True), ("AA", 2, False), ("AB", 3, False)],
 )
-def test_a_search_is_judged_by_the_survey(sequence: str, points: int, found: bool) -> None:
-    """The best one or its equal, and no more than a quarter of the space."""
+def test_search_result_is_compared_with_the_survey(sequence: str, points: int, found: bool) -> None:
+    """The result must be the optimum or equal to it, with at most a quarter of the space."""
     radii = {"AB": 1.201, "BB": 1.197, "AA": 1.1, **{f"B{n}": 1.5 + n for n in range(5)}}
     survey = {one: (rg, 0.001) for one, rg in radii.items()}
     best = {"sequence": sequence, "error": 0.003, "points": points}
@@ -138,14 +171,14 @@ def test_a_search_is_judged_by_the_survey(sequence: str, points: int, found: boo
 
 
 def environment() -> Mapping[str, str]:
-    """Return an environment whose `python3` has what the proposer imports."""
+    """Return an environment whose `python3` has the imports of the proposer."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     return {**os.environ, "PATH": path, "PYTHONPATH": str(HERE)}
 
 
 @contextmanager
 def running(place: Place) -> Iterator[subprocess.Popen[bytes]]:
-    """Start `wfctl run`, and kill it at the end as `kill -9` does."""
+    """Start `wfctl run`, and kill it with SIGKILL at the end."""
     command = [sys.executable, "-m", "cli.main", "--root", str(place.path), "run"]
     quiet = subprocess.DEVNULL
     with subprocess.Popen(command, env=environment(), stdout=quiet, stderr=quiet) as process:
@@ -154,7 +187,7 @@ def running(place: Place) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def until_round(place: Place, number: int, process: subprocess.Popen[bytes]) -> None:
-    """Wait until a round has begun and its first task runs."""
+    """Wait until a round has started and its first task runs."""
     end = time.monotonic() + WITHIN
     while f"Round {number} of search began" not in place.log():
         assert process.poll() is None
@@ -168,7 +201,7 @@ def until_round(place: Place, number: int, process: subprocess.Popen[bytes]) -> 
 
 
 def search(folder: Path, killed_in: int | None = None) -> Place:
-    """Run the small plan to its end; the program is killed in a round and started again."""
+    """Run the small plan to its end, optionally with a kill and a restart in a round."""
     place = Place(folder)
     shutil.copytree(EXAMPLE, place.path, ignore=shutil.ignore_patterns("__pycache__"))
     place.done("init", str(place.path / "small.toml"), "--consent", "trust")
@@ -181,11 +214,29 @@ def search(folder: Path, killed_in: int | None = None) -> Place:
     return place
 
 
+def assert_errors_are_computed_once(place: Place, sequences: list[str]) -> None:
+    """Check that the last table contains every number of earlier rounds."""
+    columns = ("sequence", "bootstrap_error", "seed", "attempts")
+
+    def numbers(path: Path) -> list[tuple[str, ...]]:
+        return [tuple(row[name] for name in columns) for row in rows(path)]
+
+    last = numbers(place.path / "bootstrap/tasks.csv")
+    assert [row[0] for row in last] == sequences
+    assert {row[-1] for row in last} == {"1"}
+    assert len({row[2] for row in last}) == len(last)
+    earlier = sorted(place.path.glob("propose/round-*/errors.csv"))
+    assert len(earlier) >= 2
+    for path in earlier:
+        of_round = numbers(path)
+        assert of_round == last[: len(of_round)], path
+
+
 @pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.timeout(1700)
-def test_a_search_finds_the_optimum_and_a_kill_changes_nothing(tmp_path: Path) -> None:
-    """The same points in the same order, each computed once, in a quarter of the space at most."""
+def test_killed_search_finds_the_same_optimum(tmp_path: Path) -> None:
+    """The points and their order do not change, and each is computed once."""
     need_programs("lmp")
     script("propose")
     place = search(tmp_path / "killed", killed_in=3)
@@ -196,6 +247,7 @@ def test_a_search_finds_the_optimum_and_a_kill_changes_nothing(tmp_path: Path) -
     assert len({min(one, one[::-1]) for one in sequences}) == len(sequences) <= 136 // 4
     assert {(row["state"], row["attempts"]) for row in table} == {("done", "1")}
     assert "<circle" in (place.path / "propose/search.svg").read_text()
+    assert_errors_are_computed_once(place, sequences)
     assert wfctl("--root", str(place.path), "fsck", "--protocol").code == 0
     other = search(tmp_path / "whole")
     points = [(row["round"], row["sequence"], row["rg"]) for row in table]

@@ -1,4 +1,4 @@
-"""The example of heat in silicon carbide: its line is right, and its rounds survive a kill."""
+"""The silicon carbide example: its line fit is correct, and its rounds survive a kill."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.examples.scripts import script_of
 from tests.need import need_programs
 
 EXAMPLE = HERE / "examples/sic-conductivity"
-#: In place of LAMMPS: it, and a line with its arguments when a run begins, and when it has ended.
+#: A wrapper of LAMMPS that adds a line when a run starts and when it ends.
 COUNTING = '#!/bin/bash\necho "$*" >> {begun}\n{lmp} "$@" && echo "$*" >> {ended}\n'
 
 
@@ -37,7 +37,7 @@ kappa, extrapolate, resistivity = map(script, ("kappa", "extrapolate", "resistiv
 
 
 def runs(scatter: float, seeds: int = 4) -> list[Any]:
-    """Return runs of a crystal of 50 W/(m K), whose resistivity is doubled in a box of 20 nm."""
+    """Return runs of a crystal of 50 W/(m K); a box of 20 nm doubles its resistivity."""
     dice = random.Random(5)
     return [
         extrapolate.Run(n, 0.5 * n, seed, (0.02 + 0.4 / (0.5 * n)) * (1 + dice.gauss(0, scatter)))
@@ -46,24 +46,24 @@ def runs(scatter: float, seeds: int = 4) -> list[Any]:
     ]
 
 
-def test_the_conductivity_is_the_flux_over_the_difference_of_both_slabs() -> None:
-    """Of the last profile of a file: 16 bins, of which the first two are 300 K hotter."""
+def test_temperature_difference_is_read_from_the_last_profile() -> None:
+    """The first two of 16 bins are 300 K hotter."""
     bins = [1150, 1150, 1100, 1050, 1000, 950, 900, 875, 850, 850, 875, 900, 950, 1000, 1050, 1100]
     profile = [f"{n} {value}" for n, value in enumerate(bins, 1)]
     text = "\n".join(["# Row", "100 16", *(f"{n} 9" for n in range(1, 17)), "200 16", *profile])
     assert kappa.difference(kappa.read(text)) == 300
 
 
-def test_a_line_without_noise_is_found_as_it_is() -> None:
-    """Its start is 1/50 of m K/W, and nothing scatters about it."""
+def test_fit_without_noise_is_exact() -> None:
+    """The intercept is 1/50 m K/W, and the scatter is zero."""
     line = extrapolate.fitted(runs(0))
     assert line.start == pytest.approx(0.02)
     assert line.slope == pytest.approx(0.4)
     assert line.scatter == pytest.approx(0, abs=1e-9)
 
 
-def test_the_error_is_what_the_start_of_the_line_differs_by() -> None:
-    """Of many runs that scatter by 5 %: their scatter is found, and the start within its error."""
+def test_fit_error_covers_the_intercept() -> None:
+    """For many runs that scatter by 5 %, the scatter is found and the intercept fits its error."""
     many = runs(0.05, seeds=200)
     line = extrapolate.fitted(many)
     error = line.scatter * math.sqrt(extrapolate.sums(many).variance())
@@ -72,8 +72,8 @@ def test_the_error_is_what_the_start_of_the_line_differs_by() -> None:
     assert abs(line.start - 0.02) < 3 * error
 
 
-def test_the_next_runs_are_new_and_inside_the_envelope() -> None:
-    """A longer box is among them until it would be too long; a seed is not given twice."""
+def test_next_runs_are_new_and_inside_the_envelope() -> None:
+    """A longer box is included up to the limit, and no seed is repeated."""
     known = runs(0.05)
     points = extrapolate.coming(known, 6, 8, 48, 12)
     assert points == extrapolate.coming(known, 6, 8, 48, 12)
@@ -84,8 +84,8 @@ def test_the_next_runs_are_new_and_inside_the_envelope() -> None:
     assert set(kept) == {(8, 5), (16, 5), (40, 5)}
 
 
-def test_the_figure_has_each_run_and_the_mean_of_each_length() -> None:
-    """Twelve runs of three lengths."""
+def test_figure_shows_each_run_and_mean() -> None:
+    """The figure has twelve runs of three lengths."""
     groups: dict[float, list[float]] = {}
     for one in runs(0.05):
         groups.setdefault(one.length, []).append(one.resistivity)
@@ -97,8 +97,8 @@ def test_the_figure_has_each_run_and_the_mean_of_each_length() -> None:
 
 
 @pytest.mark.parametrize("name", ["small.toml", "plan.toml"])
-def test_what_a_plan_says_twice_is_the_same(name: str) -> None:
-    """The runs of a round, the longest box, the seeds, and the error that is asked for."""
+def test_repeated_values_in_the_plan_agree(name: str) -> None:
+    """The runs of a round, the longest box, the seeds and the target error are stated twice."""
     plan = tomllib.loads((EXAMPLE / name).read_text("utf-8"))
     run, found, judged = (stage["parameters"] for stage in plan["stages"])
     loop, grid = plan["rounds"]["sizes"], run["map"]["grid"]
@@ -114,12 +114,12 @@ def test_what_a_plan_says_twice_is_the_same(name: str) -> None:
 
 
 def lines(path: Path) -> list[str]:
-    """Return the lines of a file, which need not be there."""
+    """Return the lines of a file, or an empty list without the file."""
     return path.read_text().splitlines() if path.exists() else []
 
 
 def counting(folder: Path) -> dict[str, str]:
-    """Return an environment whose LAMMPS notes the runs that begin and end, in that folder."""
+    """Return an environment whose LAMMPS records the runs that start and end."""
     own = folder / "bin/lmp"
     own.parent.mkdir()
     names = {"begun": folder / "begun", "ended": folder / "ended", "lmp": shutil.which("lmp")}
@@ -129,7 +129,7 @@ def counting(folder: Path) -> dict[str, str]:
 
 
 def at_work(folder: Path) -> set[int]:
-    """Return the processes that work in a folder, or below it."""
+    """Return the processes whose working directory is in a folder."""
     found = set()
     for place in Path("/proc").glob("[0-9]*"):
         try:
@@ -141,7 +141,7 @@ def at_work(folder: Path) -> set[int]:
 
 
 def kill_everything(folder: Path) -> None:
-    """Kill all that works there: stopped first, so that none starts a child that is missed."""
+    """Stop all processes of a folder and then kill them, so that none starts a child."""
     stopped: set[int] = set()
     while found := at_work(folder) - stopped:
         for pid in found:
@@ -152,7 +152,7 @@ def kill_everything(folder: Path) -> None:
 
 
 def begun_and_killed(place: Place, environ: dict[str, str], begun: Path, runs_: int) -> None:
-    """Begin `wfctl run`, and kill it and its jobs as soon as so many runs have begun."""
+    """Start `wfctl run`, and kill it with its jobs after the given number of runs."""
     program = subprocess.Popen(
         [sys.executable, "-m", "cli.main", "--root", str(place.path), "run"],
         cwd=place.path,
@@ -171,7 +171,7 @@ def begun_and_killed(place: Place, environ: dict[str, str], begun: Path, runs_: 
 
 
 def points(place: Place, number: int) -> list[dict[str, Any]]:
-    """Return the points of a round, as the log has them."""
+    """Return the points of a round from the log."""
     loop = place.done("round", "show", "sizes")
     found: list[dict[str, Any]] = loop["rounds"][number - 1]["points"]
     return found
@@ -179,8 +179,8 @@ def points(place: Place, number: int) -> list[dict[str, Any]]:
 
 @pytest.mark.long
 @pytest.mark.slow
-def test_sizes_and_seeds_go_on_after_a_kill_of_everything(tmp_path: Path) -> None:
-    """Killed with its jobs in round 2, two runs of which are done, and begun again; to 25 %."""
+def test_loop_continues_after_all_processes_are_killed(tmp_path: Path) -> None:
+    """After a kill in round 2, the loop continues until the error is 25 %."""
     need_programs("lmp", "bash")
     place = Place(tmp_path / "sic")
     shutil.copytree(EXAMPLE, place.path)

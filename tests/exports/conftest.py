@@ -1,4 +1,4 @@
-"""Roots to export from, made once: an export writes nothing in them."""
+"""Fixtures: roots to export from, created once because an export writes nothing in them."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import pytest
 from tests.cli.support import Place, call, write_plan
 from tests.exports.world import STORIES, make_root, named
 
-#: The last story, with stages that have names of their own.
+#: The completed workflow, with chosen names for its stages.
 NAMED = "named"
 
 
 @pytest.fixture(scope="session", params=[*STORIES, NAMED])
 def told(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Place:
-    """A workflow just begun, one in the middle of it all, and one that is done."""
+    """Create a new, a half-finished or a completed workflow."""
     path = tmp_path_factory.mktemp("told") / "root"
     if request.param == NAMED:
         return Place(make_root(path, STORIES["completed"], named))
@@ -24,19 +24,19 @@ def told(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 @pytest.fixture(scope="session")
 def half_way(tmp_path_factory: pytest.TempPathFactory) -> Place:
-    """A workflow in the middle of it all."""
+    """Create a half-finished workflow."""
     return Place(make_root(tmp_path_factory.mktemp("half") / "root", STORIES["half-way"]))
 
 
 @pytest.fixture(scope="session")
 def completed(tmp_path_factory: pytest.TempPathFactory) -> Place:
-    """A workflow that is done."""
+    """Create a completed workflow."""
     return Place(make_root(tmp_path_factory.mktemp("done") / "root", STORIES["completed"]))
 
 
 @pytest.fixture
 def lived(tmp_path: Path) -> Place:
-    """A root with a history of its own: notes, a refusal, a hand edit, a repeated command."""
+    """Create a root whose history has notes, a refusal, a hand edit and a command id."""
     root = tmp_path / "root"
     root.mkdir()
     assert (

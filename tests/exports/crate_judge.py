@@ -1,7 +1,7 @@
-"""The official validator of RO-Crates, in a process of its own and without a network.
+"""Run the official RO-Crate validator in a separate process without a network.
 
-`python -m tests.exports.crate_judge FOLDER…` prints, for each crate, how many checks ran and every
-issue with a requirement, as one JSON document.
+`python -m tests.exports.crate_judge FOLDER…` prints one JSON document with the number of checks and
+the failed requirements of each crate.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ CONTEXTS = {
     for version in ("1.1", "1.3")
 }
 FILE = "ro-crate-metadata.json"
-#: RO-Crate 1.1 has no word for a digest; this was the one of the crates of runs.
+#: RO-Crate 1.1 has no term for a digest, so this is the term of workflow run crates.
 DIGEST = {"sha256": "https://w3id.org/ro/terms/workflow-run#sha256"}
-#: Addresses of today → of the time of which the validator knows the profiles of runs. Between them
-#: the words of a crate stayed, and some of their addresses changed.
+#: Current addresses, and the earlier addresses that the validator knows for workflow runs.
+#: Only the addresses changed between these versions, and the terms of a crate stayed the same.
 EARLIER = {
     "https://w3id.org/ro/crate/1.3": "https://w3id.org/ro/crate/1.1",
     "https://w3id.org/workflowhub/workflow-ro-crate/1.1": (
@@ -42,7 +42,7 @@ EARLIER = {
 
 
 class Served(BaseAdapter):
-    """Answers from files; every other address is not found."""
+    """An adapter that answers requests from files, and with 404 for all other addresses."""
 
     def send(self, request: PreparedRequest, *_: Any, **__: Any) -> Response:
         """Answer one request."""
@@ -55,14 +55,14 @@ class Served(BaseAdapter):
         return answer
 
     def close(self) -> None:
-        """Do nothing: no connection is open."""
+        """Do nothing, because no connection is open."""
 
 
 def judge(crate: str) -> dict[str, Any]:
-    """Return what the validator says of a crate: by RO-Crate 1.3, and by the profile of runs.
+    """Validate a crate by RO-Crate 1.3 and by the profile of workflow runs.
 
-    The newest validator knows no profile of runs on RO-Crate 1.3 yet: it judges the same words
-    under the addresses that they had before.
+    The validator has no profile of workflow runs for RO-Crate 1.3. For this profile, the crate is
+    validated with the addresses of RO-Crate 1.1.
     """
     found = [judged(crate, "ro-crate-1.3")]
     with TemporaryDirectory() as folder:
@@ -80,7 +80,7 @@ def judge(crate: str) -> dict[str, Any]:
 
 
 def judged(crate: str, profile: str) -> dict[str, Any]:
-    """Return how many checks of a profile ran, and the issues."""
+    """Return the number of checks that ran for a profile, and the issues."""
     settings = ValidationSettings(
         rocrate_uri=crate,
         profile_identifier=profile,

@@ -1,7 +1,7 @@
-"""The exports of the fixed stories, kept as files.
+"""Stored exports of two fixed workflows.
 
-`python -m tests.exports.golden` writes them from the events that are kept; with `anew` it first
-writes those events from the stories, by the rules of today.
+`python -m tests.exports.golden` writes the exports from the stored events. With `anew`, it first
+writes new events with the current rules.
 """
 
 from __future__ import annotations
@@ -14,28 +14,28 @@ from tempfile import TemporaryDirectory
 
 from eventstore.sqlite.store import open_store
 from eventstore.store import Claim, Expected
-from migrations.upgrade import upgrade
-from projections.exports.formats import FORMATS
-from service.handover.restore import Then, Verbatim, new_event
+from extensions.exports.formats import FORMATS
+from extensions.handover.restore import Then, Verbatim, new_event
+from migrations.upgrade import upgrade_database
 from tests.cli.support import wfctl
 from tests.exports.world import STORIES, STREAM, WORKFLOW, make_root
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "exports"
-#: Stories whose exports are kept.
+#: The workflows whose exports are stored.
 KEPT = ("half-way", "completed")
 
 
 def path_of(story: str, format_: str) -> Path:
-    """Return where an export of a story is kept."""
+    """Return the path of a stored export."""
     return GOLDEN / story / f"{format_}{FORMATS[format_].suffix}"
 
 
 def frozen_root(path: Path, story: str) -> Path:
-    """Make a root of the kept events, whatever the rules would make of the story today."""
+    """Create a root from the stored events, without applying the current rules."""
     folder = path / ".wfctl"
     folder.mkdir(parents=True)
     (folder / "config.toml").write_text(f'workflow = "{WORKFLOW}"\n')
-    upgrade(folder / "events.db")
+    upgrade_database(folder / "events.db")
     then = Then()
     store = open_store(folder / "events.db", schema=Verbatim({}), clock=then, journal="truncate")
     bodies = map(json.loads, path_of(story, "events").read_text("utf-8").splitlines())
@@ -50,7 +50,7 @@ def frozen_root(path: Path, story: str) -> Path:
 
 
 def write_all(anew: bool) -> None:
-    """Write every kept export; ``anew``: of the events that the stories yield today."""
+    """Write all stored exports; with `anew`, from events made with the current rules."""
     for story in KEPT:
         with TemporaryDirectory() as folder:
             path = Path(folder) / "root"

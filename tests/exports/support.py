@@ -1,4 +1,4 @@
-"""Exports as a caller gets them, without the start of a Python each."""
+"""Helpers that run exports and imports in the process of the test."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from tests.cli.support import Place, call
 
 
 def exported(place: Place, format_: str, *more: str) -> bytes:
-    """Return the bytes of an export that must go well."""
+    """Return the bytes of an export that must succeed."""
     with TemporaryDirectory() as folder:
-        file = Path(folder) / "export"
+        file = Path(folder) / "export.json"
         answer = place.call("export", format_, str(file), *more)
         assert answer.code == 0, answer
         return file.read_bytes()
 
 
 def text_of(place: Place, format_: str, *more: str) -> str:
-    """Return the text of an export that must go well."""
+    """Return the text of an export that must succeed."""
     return exported(place, format_, *more).decode()
 
 
@@ -28,14 +28,14 @@ def stages_of(place: Place) -> list[str]:
 
 
 def handed_over(place: Place, folder: Path) -> Path:
-    """Write the archive of a place and return its path."""
+    """Export the archive of a root, and return its path."""
     file = folder / "archive.zip"
     place.done("export", "archive", str(file))
     return file
 
 
 def taken_over(file: Path, folder: Path) -> Place:
-    """Make a root from an archive."""
+    """Create a root from an archive."""
     answer = call("import", str(file), "--into", str(folder), "-o", "json")
     assert answer.code == 0, answer
     return Place(folder)

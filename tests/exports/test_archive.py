@@ -1,4 +1,4 @@
-"""Hand-over: one file that holds a workflow whole, and a root made from it, all hashes equal."""
+"""Archives: one file has a complete workflow, and an import keeps all hashes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pytest
 
 from cli.frame.workspace import SCHEMA
 from eventstore.engine import open_log
-from service.handover.archive import write_archive
+from extensions.handover.archive import write_archive
 from service.reading.log import WorkflowLog
 from service.root.disk import system_instant
 from service.root.root import open_root
@@ -25,8 +25,8 @@ from tests.exports.support import handed_over, taken_over
 from tests.server import Server
 
 
-def test_a_root_keeps_its_log_where_it_is(tmp_path: Path) -> None:
-    """An archive that is imported where it came from makes no second log beside the first."""
+def test_import_into_the_original_root_keeps_its_log(tmp_path: Path) -> None:
+    """If the log is stored elsewhere, the import creates no second log in the root."""
     root = tmp_path / "root"
     root.mkdir()
     url = ("--database-url", f"sqlite:///{tmp_path}/elsewhere.db", "--journal", "truncate")
@@ -47,8 +47,8 @@ def test_a_root_keeps_its_log_where_it_is(tmp_path: Path) -> None:
     assert place.notes() == ["later"]
 
 
-def test_a_root_made_from_an_archive_is_the_same_workflow(lived: Place, tmp_path: Path) -> None:
-    """Every event with its hash, the state, the log, the refusals, what was kept of an edit."""
+def test_imported_archive_is_the_same_workflow(lived: Place, tmp_path: Path) -> None:
+    """Events, hashes, state, log, refusals and kept edits are equal."""
     made = taken_over(handed_over(lived, tmp_path), tmp_path / "made")
     assert made.done("events") == lived.done("events")
     assert made.done("fsck") == lived.done("fsck")
@@ -62,10 +62,8 @@ def test_a_root_made_from_an_archive_is_the_same_workflow(lived: Place, tmp_path
 
 
 @pytest.mark.slow
-def test_an_archive_becomes_a_root_on_a_server_and_back(
-    server: Server, lived: Place, tmp_path: Path
-) -> None:
-    """PostgreSQL computes the same chain; what is handed on from there is the same."""
+def test_archive_moves_to_a_server_and_back(server: Server, lived: Place, tmp_path: Path) -> None:
+    """PostgreSQL stores the same hashes, and an archive made from there has the same files."""
     file, second = handed_over(lived, tmp_path), tmp_path / "second.zip"
     made = tmp_path / "made"
     line = ["import", str(file), "--into", str(made), "--database-url", server.schema()]
@@ -81,12 +79,12 @@ def test_an_archive_becomes_a_root_on_a_server_and_back(
 
 
 def listed(place: Place) -> list[Any]:
-    """Return the machines of a root, whatever their age."""
+    """Return the machines of a root without their age."""
     return [{**one, "age_seconds": None} for one in place.done("machine", "list")]
 
 
-def test_machines_are_handed_over_with_their_files(lived: Place, tmp_path: Path) -> None:
-    """Every stream of the root, and what shows it."""
+def test_machines_are_exported_with_their_files(lived: Place, tmp_path: Path) -> None:
+    """The new root lists the same machines and has the same machine files."""
     lived.done("machine", "init", "job1", "--type", "conductor")
     made = taken_over(handed_over(lived, tmp_path), tmp_path / "made")
     assert listed(made) == listed(lived)
@@ -94,8 +92,8 @@ def test_machines_are_handed_over_with_their_files(lived: Place, tmp_path: Path)
     assert (made.path / file).read_bytes() == (lived.path / file).read_bytes()
 
 
-def test_a_root_of_machines_alone_is_handed_over(tmp_path: Path) -> None:
-    """With no workflow in the manifest, and none in the root that is made of it."""
+def test_root_with_only_machines_can_be_exported(tmp_path: Path) -> None:
+    """The manifest has no workflow, and neither has the new root."""
     (tmp_path / "root").mkdir()
     place = Place(tmp_path / "root")
     place.done("machine", "init", "job1", "--type", "conductor")
@@ -108,8 +106,8 @@ def test_a_root_of_machines_alone_is_handed_over(tmp_path: Path) -> None:
     assert made.json("status").code == 3
 
 
-def test_an_archive_of_nothing_is_not_made(tmp_path: Path) -> None:
-    """Where every machine is gone with its log."""
+def test_empty_log_cannot_be_exported(tmp_path: Path) -> None:
+    """Without a workflow and without machines, `export archive` exits with code 3."""
     (tmp_path / "root").mkdir()
     place = Place(tmp_path / "root")
     place.done("machine", "init", "job1", "--type", "conductor")
@@ -132,10 +130,10 @@ def test_an_archive_of_nothing_is_not_made(tmp_path: Path) -> None:
     ],
     ids=lambda option: option[0],
 )
-def test_what_an_archive_settles_itself_is_no_option(
+def test_import_of_an_archive_refuses_options_that_the_archive_fixes(
     lived: Place, tmp_path: Path, option: list[str]
 ) -> None:
-    """It is refused by name, and nothing is made."""
+    """The error names the option, and no root is created."""
     file, made = handed_over(lived, tmp_path), tmp_path / "made"
     answer = call("import", str(file), "--into", str(made), "-o", "json", *option)
     assert (answer.code, answer.error["code"]) == (2, "invalid_option")
@@ -143,8 +141,8 @@ def test_what_an_archive_settles_itself_is_no_option(
     assert not made.exists()
 
 
-def test_a_command_that_was_done_stays_done(lived: Place, tmp_path: Path) -> None:
-    """Given again in the new root, it gets the first answer; with other content it conflicts."""
+def test_command_ids_survive_an_import(lived: Place, tmp_path: Path) -> None:
+    """Repeating a command in the new root returns the first answer."""
     made = taken_over(handed_over(lived, tmp_path), tmp_path / "made")
     version = made.version()
     line = ["--command-id", "once", "--root-is", "moved"]
@@ -153,15 +151,15 @@ def test_a_command_that_was_done_stays_done(lived: Place, tmp_path: Path) -> Non
     assert [e["type"] for e in made.done("events")[version:]] == ["note.logged"]
 
 
-def test_a_new_root_asks_what_it_is_before_it_writes(lived: Place, tmp_path: Path) -> None:
-    """Two roots must not both go on with the attempts of one."""
+def test_imported_root_is_read_only_until_it_is_confirmed(lived: Place, tmp_path: Path) -> None:
+    """The first write needs --root-is, so that two roots do not continue one workflow."""
     made = taken_over(handed_over(lived, tmp_path), tmp_path / "made")
     assert made.call("note", "hello").code == 6
     assert made.call("note", "hello", "--root-is", "moved").code == 0
 
 
-def test_an_archive_holds_what_it_says(lived: Place, tmp_path: Path) -> None:
-    """Log, files, report, crate; each with its digest in the manifest, the chain checkable."""
+def test_manifest_has_the_digest_of_every_file(lived: Place, tmp_path: Path) -> None:
+    """The published program without wfctl confirms the head of the event chain."""
     file = handed_over(lived, tmp_path)
     with ZipFile(file) as archive:
         manifest = json.loads(archive.read("manifest.json"))
@@ -182,8 +180,8 @@ def test_an_archive_holds_what_it_says(lived: Place, tmp_path: Path) -> None:
     assert done.stdout.decode().split() == [stream["name"], str(stream["version"]), stream["head"]]
 
 
-def test_the_same_log_gives_the_same_archive(half_way: Place, tmp_path: Path) -> None:
-    """To the byte, and nothing is written in the root."""
+def test_archive_depends_only_on_the_log(half_way: Place, tmp_path: Path) -> None:
+    """Two exports have the same bytes, and the root is unchanged."""
     before = tree(half_way.path)
     for name in ("one.zip", "two.zip"):
         half_way.done("export", "archive", str(tmp_path / name))
@@ -193,8 +191,8 @@ def test_the_same_log_gives_the_same_archive(half_way: Place, tmp_path: Path) ->
 
 @pytest.mark.slow
 @pytest.mark.long
-def test_the_validator_takes_an_archive_for_the_crate_it_is(told: Place, tmp_path: Path) -> None:
-    """A zipped crate, by the official validator."""
+def test_archive_is_a_valid_ro_crate(told: Place, tmp_path: Path) -> None:
+    """The official validator accepts the unpacked archive."""
     file = tmp_path / "crate.zip"
     told.done("export", "archive", str(file))
     with ZipFile(file) as archive:
@@ -206,8 +204,8 @@ def test_the_validator_takes_an_archive_for_the_crate_it_is(told: Place, tmp_pat
     assert json.loads(done.stdout)[0]["issues"] == []
 
 
-def test_what_is_appended_meanwhile_is_not_in_it(lived: Place, tmp_path: Path) -> None:
-    """The archive ends where the log stood, and holds together."""
+def test_events_appended_during_an_export_are_not_archived(lived: Place, tmp_path: Path) -> None:
+    """The archive ends at the version at which the export started."""
     file, version = tmp_path / "archive.zip", lived.version()
     root, config = open_root(lived.path, None)
     store = open_log(root.address, schema=SCHEMA, clock=system_instant, read_only=True)
@@ -224,8 +222,8 @@ def test_what_is_appended_meanwhile_is_not_in_it(lived: Place, tmp_path: Path) -
     assert made.done("events") == lived.done("events")[:version]
 
 
-def test_an_interrupted_import_is_taken_up(lived: Place, tmp_path: Path) -> None:
-    """Done again it finds what it had done, and goes on; a root that went on stays as it is."""
+def test_interrupted_import_can_be_repeated(lived: Place, tmp_path: Path) -> None:
+    """The second import finishes the root, and a root with newer events stays unchanged."""
     file = handed_over(lived, tmp_path)
     made = taken_over(file, tmp_path / "made")
     (made.path / ".wfctl/config.toml").unlink()
@@ -235,10 +233,10 @@ def test_an_interrupted_import_is_taken_up(lived: Place, tmp_path: Path) -> None
     assert taken_over(file, tmp_path / "made").done("fsck")["events"] == lived.version() + 2
 
 
-def test_another_workflow_is_never_overwritten(
+def test_import_never_overwrites_another_workflow(
     lived: Place, half_way: Place, tmp_path: Path
 ) -> None:
-    """Neither one of another id, nor one of the same id with a history of its own."""
+    """An import into a root with another workflow exits with code 4."""
     file = tmp_path / "other.zip"
     half_way.done("export", "archive", str(file))
     before = lived.done("events")
@@ -247,8 +245,8 @@ def test_another_workflow_is_never_overwritten(
     assert lived.done("events") == before
 
 
-def test_a_dry_run_says_what_it_would_do(lived: Place, tmp_path: Path) -> None:
-    """And makes nothing."""
+def test_dry_run_of_an_import_creates_nothing(lived: Place, tmp_path: Path) -> None:
+    """The answer has the version of each stream."""
     file = handed_over(lived, tmp_path)
     answer = call("import", str(file), "--into", str(tmp_path / "made"), "--dry-run", "-o", "json")
     assert answer.data["streams"][0]["version"] == lived.version()
@@ -256,14 +254,14 @@ def test_a_dry_run_says_what_it_would_do(lived: Place, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("line", [[], ["-"], ["a.zip", "--at", "3"]])
-def test_an_archive_is_a_file_and_holds_all(half_way: Place, line: list[str]) -> None:
-    """Not a stream of bytes on a terminal, and not a part of the log."""
+def test_archive_requires_a_file_and_the_whole_log(half_way: Place, line: list[str]) -> None:
+    """An export to stdout or of an earlier version is a usage error."""
     assert half_way.json("export", "archive", *line).code == 2
 
 
-def test_the_people_are_told(lived: Place, tmp_path: Path) -> None:
-    """Where it came from, how far it goes, and what comes next."""
+def test_import_prints_the_next_step(lived: Place, tmp_path: Path) -> None:
+    """The output confirms the hashes and names `--root-is moved`."""
     file = handed_over(lived, tmp_path)
     out = wfctl("import", str(file), "--into", str(tmp_path / "made")).out
-    assert "every hash as it was" in out
+    assert "all hashes unchanged" in out
     assert "--root-is moved" in out

@@ -1,8 +1,9 @@
-"""The files that a hand-over takes along: put where they were, as the log says."""
+"""Files of the workflow in an archive: the import restores them at their paths."""
 
 from __future__ import annotations
 
 import json
+import shutil
 import stat
 from collections.abc import Callable
 from hashlib import sha256
@@ -12,7 +13,7 @@ from zipfile import ZipFile, ZipInfo
 
 import pytest
 
-from service.handover.carried import MOST_FILES
+from extensions.handover.carried import MOST_FILES
 from tests.cli.support import Place, call, tree, wfctl, write_plan
 from tests.exports.support import handed_over, taken_over
 
@@ -44,7 +45,7 @@ STAGES: list[dict[str, Any]] = [
 
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory: pytest.TempPathFactory) -> Place:
-    """Make a workflow of a plain stage and a sweep, and run it to its end."""
+    """Create a workflow of a plain stage and a sweep, and run it to its end."""
     folder = tmp_path_factory.mktemp("ran")
     place = Place(folder / "root")
     for name in ("data", "scripts"):
@@ -61,8 +62,8 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Place:
 
 
 @pytest.mark.slow
-def test_a_root_from_an_archive_has_what_the_log_tells_of(ran: Place, tmp_path: Path) -> None:
-    """Results of a stage and of each task, inputs and scripts; nothing is missing or changed."""
+def test_imported_root_has_all_recorded_files(ran: Place, tmp_path: Path) -> None:
+    """Results, inputs and scripts have the same content, and `verify --deep` finds no change."""
     made = taken_over(handed_over(ran, tmp_path), tmp_path / "made")
     names = [
         "data/in.txt", "scripts/run.sh", "film/out.txt", "film/frames/one", PLOT, "init.sh",
@@ -89,10 +90,10 @@ def test_a_root_from_an_archive_has_what_the_log_tells_of(ran: Place, tmp_path: 
         ("scripts", ["scripts/run.sh", "init.sh"], ["film/out.txt", PLOT]),
     ],
 )
-def test_an_archive_takes_along_what_is_asked_for(
+def test_with_option_selects_the_archived_files(
     ran: Place, tmp_path: Path, kinds: str, there: list[str], missing: list[str]
 ) -> None:
-    """By kinds, and with `none` the log alone."""
+    """Each kind of file can be selected, and `none` archives only the log."""
     file = tmp_path / "archive.zip"
     ran.done("export", "archive", str(file), "--with", kinds)
     made = taken_over(file, tmp_path / "made")
@@ -100,8 +101,101 @@ def test_an_archive_takes_along_what_is_asked_for(
     assert not any((made.path / name).exists() for name in missing)
 
 
+def _followed(folder: Path) -> Place:
+    """Create and run a sweep and a follower whose commands write random numbers."""
+    stages = [
+        {
+            "id": id_,
+            "name": id_.title(),
+            "depends_on": depends_on,
+            "inputs": [f"{one}/tasks.csv" for one in depends_on],
+            "outputs": [f"{id_}/tasks.csv"],
+            "parameters": {
+                "command": f'echo "{{\\"r\\": $RANDOM$RANDOM}}" > r.json; '
+                f'echo "$WFCTL_TASK" >> {folder / id_}',
+                "map": map_,
+                "task_outputs": ["r.json"],
+                "metrics": {"r": "r.json#/r"},
+            },
+        }
+        for id_, depends_on, map_ in (
+            ("lead", [], {"points": [{"T": 1}, {"T": 2}]}),
+            ("go", ["lead"], {"like": "lead"}),
+        )
+    ]
+    place = Place(folder / "root")
+    place.path.mkdir()
+    plan = {"workflow_id": "w", "purpose": "See.", "stages": stages}
+    place.done("init", str(write_plan(folder, plan)), "--consent", "trust")
+    place.done("run")
+    return place
+
+
+_FOLLOWED = ("lead", "go")
+
+
+def _numbers(place: Place, stage: str) -> dict[str, float]:
+    return {one["key"]: one["metrics"]["r"] for one in place.done("tasks", stage)["tasks"]}
+
+
+def _with_one_more_point(place: Place, folder: Path) -> dict[str, tuple[int, int]]:
+    """Add a point and run; return the kept and computed tasks of the impact by stage."""
+    for stage in _FOLLOWED:
+        (folder / stage).unlink(missing_ok=True)
+    change = 'parameters.map={"points": [{"T": 1}, {"T": 2}, {"T": 3}]}'
+    words = ("--stage", "lead", "--set", change, "--reason", "More.")
+    shown = place.done("amend", "propose", *words)["impact"]["tasks"]
+    place.done("amend", "approve", "amend-1")
+    place.done("run")
+    return {stage: (one["kept"], one["computed"]) for stage, one in shown.items()}
+
+
+@pytest.mark.slow
+def test_new_point_in_an_imported_root_computes_only_this_point(
+    tmp_path: Path,
+) -> None:
+    """Both sweeps compute one task, as predicted, and the old random numbers stay."""
+    place = _followed(tmp_path)
+    before = {stage: _numbers(place, stage) for stage in _FOLLOWED}
+    file = tmp_path / "archive.zip"
+    assert place.done("export", "archive", str(file))["left_out"] == []
+    place.path.rename(tmp_path / "gone")
+    made = taken_over(file, tmp_path / "made")
+    made.done("--root-is", "moved", "note", "Here now.")
+    assert {stage: _numbers(made, stage) for stage in _FOLLOWED} == before
+    assert _with_one_more_point(made, tmp_path) == dict.fromkeys(_FOLLOWED, (2, 1))
+    for stage in _FOLLOWED:
+        assert (tmp_path / stage).read_text().split() == ["T=3"]
+        assert before[stage].items() <= _numbers(made, stage).items()
+    assert made.done("verify", "--deep")["found"] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lost", ["all", "a task", "an output", "the records of attempts"])
+def test_impact_counts_only_tasks_with_existing_results(tmp_path: Path, lost: str) -> None:
+    """Tasks whose results are missing are predicted and computed again."""
+    place = _followed(tmp_path)
+    if lost == "all":
+        file = tmp_path / "archive.zip"
+        place.done("export", "archive", str(file), "--with", "none")
+        place.path.rename(tmp_path / "gone")
+        place = taken_over(file, tmp_path / "made")
+        place.done("--root-is", "moved", "note", "Here now.")
+    elif lost == "a task":
+        shutil.rmtree(place.path / "lead/tasks/T=1")
+    elif lost == "an output":
+        (place.path / "lead/tasks/T=1/r.json").unlink()
+    else:
+        for stage in _FOLLOWED:
+            shutil.rmtree(place.path / stage / ".attempts")
+    kept = {"all": 0, "the records of attempts": 2}.get(lost, 1)
+    assert _with_one_more_point(place, tmp_path) == dict.fromkeys(_FOLLOWED, (kept, 3 - kept))
+    for stage in _FOLLOWED:
+        assert len((tmp_path / stage).read_text().split()) == 3 - kept
+
+
 def small(folder: Path, **stage: Any) -> Place:
-    """Make a workflow of one stage with an output, and run it."""
+    """Create a workflow of one stage with an output, and run it."""
     place = Place(folder / "root")
     place.path.mkdir()
     for name in stage.get("inputs", []):
@@ -115,22 +209,23 @@ def small(folder: Path, **stage: Any) -> Place:
 
 
 @pytest.mark.slow
-def test_a_file_that_is_not_as_the_log_says_is_told_and_left_out(tmp_path: Path) -> None:
-    """It does not go along under the name of the result, and who gets the archive is told too."""
+def test_changed_file_is_not_archived(tmp_path: Path) -> None:
+    """The export and the import both report a file that differs from the log."""
     place = small(tmp_path)
     (place.path / "film/out.txt").write_text("another\n")
     told = place.done("export", "archive", str(tmp_path / "archive.zip"))
     assert told["taken"] == {}
     assert told["left_out"][0] == {
-        "path": "film/out.txt", "bytes": 0, "why": "it is not as the log says",
+        "path": "film/out.txt", "bytes": 0, "why": "the file differs from the log",
     }  # fmt: skip
     line = ["import", str(tmp_path / "archive.zip"), "--into", str(tmp_path / "made")]
     assert "not in the archive: film/out.txt" in call(*line).out
 
 
+@pytest.mark.long
 @pytest.mark.slow
-def test_the_largest_files_stay_behind_unless_they_are_asked_for(tmp_path: Path) -> None:
-    """Each is named with its size; asked for by kind, all go along."""
+def test_large_files_are_archived_only_on_request(tmp_path: Path) -> None:
+    """The export names the left-out file and its size; --with includes it."""
     place = small(tmp_path, inputs=["big", "in.txt"])
     told = place.done("export", "archive", str(tmp_path / "archive.zip"))
     assert set(told["taken"]) == {"film/out.txt", "in.txt"}
@@ -140,8 +235,8 @@ def test_the_largest_files_stay_behind_unless_they_are_asked_for(tmp_path: Path)
     assert (taken_over(whole, tmp_path / "made").path / "big").stat().st_size == 100_000_001
 
 
-def test_a_machine_file_is_never_taken_along(tmp_path: Path) -> None:
-    """It may hold what lets one in."""
+def test_machine_file_is_never_archived(tmp_path: Path) -> None:
+    """The file may contain the credentials of a cluster."""
     place = Place(tmp_path / "root")
     place.path.mkdir()
     (place.path / "hpc.json").write_text("{}")
@@ -153,8 +248,8 @@ def test_a_machine_file_is_never_taken_along(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_file_that_is_there_is_never_written_over(ran: Place, tmp_path: Path) -> None:
-    """One that differs stays, and is told."""
+def test_import_does_not_overwrite_existing_files(ran: Place, tmp_path: Path) -> None:
+    """A different file stays, and the answer lists it."""
     file = handed_over(ran, tmp_path)
     (tmp_path / "made/film").mkdir(parents=True)
     (tmp_path / "made/film/out.txt").write_text("mine\n")
@@ -163,8 +258,8 @@ def test_a_file_that_is_there_is_never_written_over(ran: Place, tmp_path: Path) 
     assert (tmp_path / "made/film/out.txt").read_text() == "mine\n"
 
 
-def test_what_the_artifacts_of_a_machine_name_goes_along(tmp_path: Path) -> None:
-    """As it was when it was recorded."""
+def test_artifacts_of_machines_are_archived(tmp_path: Path) -> None:
+    """The file that a machine names as its design is in the new root."""
     place = Place(tmp_path / "root")
     (place.path / "docs").mkdir(parents=True)
     (place.path / "docs/design.md").write_text("As it is.\n")
@@ -175,8 +270,8 @@ def test_what_the_artifacts_of_a_machine_name_goes_along(tmp_path: Path) -> None
 
 
 @pytest.mark.slow
-def test_an_archive_of_before_is_taken_as_it_was(ran: Place, tmp_path: Path) -> None:
-    """It has the log alone, and its manifest says nothing of files."""
+def test_archive_of_an_older_version_can_be_imported(ran: Place, tmp_path: Path) -> None:
+    """The manifest of such an archive has no list of left-out files."""
     file, old = tmp_path / "archive.zip", tmp_path / "old.zip"
     ran.done("export", "archive", str(file), "--with", "none")
     with ZipFile(file) as source, ZipFile(old, "w") as archive:
@@ -191,7 +286,7 @@ def test_an_archive_of_before_is_taken_as_it_was(ran: Place, tmp_path: Path) -> 
 
 
 def forged(file: Path, more: dict[str, bytes], mode: int = 0o644) -> Path:
-    """Write an archive once more with files added or exchanged; the manifest agrees with them."""
+    """Add or replace files in an archive, and update the manifest."""
     target = file.with_name("forged.zip")
     with ZipFile(file) as source:
         files = {name: source.read(name) for name in source.namelist()}
@@ -210,7 +305,7 @@ def forged(file: Path, more: dict[str, bytes], mode: int = 0o644) -> Path:
 
 
 def lying(file: Path, change: Callable[[dict[str, Any]], None]) -> Path:
-    """Write an archive once more with another entry for its result in the manifest."""
+    """Change the manifest entry of the result in an archive."""
     target = file.with_name("forged.zip")
     with ZipFile(file) as source, ZipFile(target, "w") as archive:
         for name in source.namelist():
@@ -229,6 +324,10 @@ HOSTILE: dict[str, Callable[[Path], Path]] = {
     "an absolute path": lambda file: forged(file, {"files//tmp/escaped": b"x"}),
     "a line end": lambda file: forged(file, {"files/a\nb": b"x"}),
     "our folder": lambda file: forged(file, {"files/.wfctl/config.toml": b"x"}),
+    "a hidden file of a task": lambda file: forged(file, {"files/a/tasks/T=1/.bashrc": b"x"}),
+    "a file of an attempt": lambda file: forged(
+        file, {"files/a/.attempts/att-0001/tasks/worker.sh": b"x"}
+    ),
     "a hook": lambda file: forged(file, {"files/sub/.git/hooks/post-commit": b"x"}),
     "our state file": lambda file: forged(file, {"files/workflow-state.json": b"{}"}),
     "our log file": lambda file: forged(file, {"files/progress.log": b""}),
@@ -245,20 +344,20 @@ HOSTILE: dict[str, Callable[[Path], Path]] = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("what", HOSTILE)
-def test_a_hostile_archive_makes_nothing(ran: Place, tmp_path: Path, what: str) -> None:
-    """Neither the root nor anything beside it."""
+def test_hostile_archive_is_refused(ran: Place, tmp_path: Path, what: str) -> None:
+    """No file is created, neither in the new root nor outside."""
     file = HOSTILE[what](handed_over(ran, tmp_path))
     before = tree(tmp_path)
     answer = call("import", str(file), "--into", str(tmp_path / "made"), "-o", "json")
     assert (answer.code, answer.error["code"]) == (1, "unusable_archive"), answer
     answer = wfctl("serve", str(file), environ={"TMPDIR": str(tmp_path)})
-    assert (answer.code, "Nothing was made of it" in answer.err) == (1, True), answer
+    assert (answer.code, "Nothing was imported" in answer.err) == (1, True), answer
     assert tree(tmp_path) == before
 
 
 @pytest.mark.slow
-def test_no_link_that_is_there_leads_a_file_out_of_the_root(ran: Place, tmp_path: Path) -> None:
-    """A folder of the new root that leads elsewhere gets nothing."""
+def test_import_does_not_write_through_a_link(ran: Place, tmp_path: Path) -> None:
+    """If a folder of the new root is a link to the outside, the import is refused."""
     file = handed_over(ran, tmp_path)
     (tmp_path / "outside").mkdir()
     (tmp_path / "made").mkdir()
@@ -269,8 +368,8 @@ def test_no_link_that_is_there_leads_a_file_out_of_the_root(ran: Place, tmp_path
 
 
 @pytest.mark.slow
-def test_the_smallest_files_go_along_as_far_as_they_fit(tmp_path: Path) -> None:
-    """Together, and not each for itself."""
+def test_smallest_files_are_archived_up_to_the_total_limit(tmp_path: Path) -> None:
+    """The limit applies to all files together, so the largest file is left out."""
     place = Place(tmp_path / "root")
     place.path.mkdir()
     names = ["a", "b", "c"]

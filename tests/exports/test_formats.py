@@ -1,4 +1,4 @@
-"""What every format has in common: its bytes, where they go, and which moment they show."""
+"""Properties of all export formats: their bytes, their targets and their versions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from projections.exports.formats import FORMATS
+from extensions.exports.formats import FORMATS
 from tests.cli.support import Place, call, tree, wfctl, write_plan
 from tests.exports.golden import KEPT, frozen_root, path_of
 from tests.exports.support import exported, text_of
@@ -25,7 +25,7 @@ UNCHAINED = [name for name, maker in FORMATS.items() if not maker.chained]
 
 @pytest.fixture(scope="module")
 def frozen(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Place]:
-    """Roots of the events that are kept, whatever the rules would make of the stories today."""
+    """Create roots from the stored events, without applying the current rules."""
     folder = tmp_path_factory.mktemp("frozen")
     return {story: Place(frozen_root(folder / story, story)) for story in KEPT}
 
@@ -35,28 +35,28 @@ def frozen(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Place]:
 def test_a_fixed_history_makes_these_very_bytes(
     frozen: dict[str, Place], story: str, format_: str
 ) -> None:
-    """Other tools read every one of them; a change here is one for the changelog."""
+    """Other tools read these formats, so each change belongs in the changelog."""
     assert text_of(frozen[story], format_) == path_of(story, format_).read_text("utf-8"), HOW
 
 
 @pytest.mark.parametrize("format_", FORMATS)
-def test_an_export_changes_nothing_and_comes_out_the_same_again(told: Place, format_: str) -> None:
-    """Today and tomorrow."""
+def test_export_is_repeatable_and_changes_nothing(told: Place, format_: str) -> None:
+    """Two exports have the same bytes, and the root stays unchanged."""
     before = tree(told.path)
     assert exported(told, format_) == exported(told, format_)
     assert tree(told.path) == before
 
 
 @pytest.mark.parametrize("line", [["log"], ["log", "-"]])
-def test_without_a_file_an_export_goes_to_stdout(half_way: Place, line: list[str]) -> None:
-    """And nothing else does."""
+def test_export_without_a_file_goes_to_stdout(half_way: Place, line: list[str]) -> None:
+    """Nothing else is printed, also if the file is given as `-`."""
     answer = wfctl("--root", str(half_way.path), "export", *line)
     assert (answer.code, answer.err) == (0, "")
     assert answer.out == text_of(half_way, "log")
 
 
-def test_a_file_is_written_whole_and_told_of(half_way: Place, tmp_path: Path) -> None:
-    """With its size and digest; an older one is replaced."""
+def test_export_writes_a_complete_file(half_way: Place, tmp_path: Path) -> None:
+    """The answer has the size and the digest, and an existing file is replaced."""
     file = tmp_path / "state.json"
     file.write_text("old")
     data = half_way.done("export", "state", str(file))
@@ -70,10 +70,8 @@ def test_a_file_is_written_whole_and_told_of(half_way: Place, tmp_path: Path) ->
     assert [path.name for path in tmp_path.iterdir()] == ["state.json"]
 
 
-def test_a_link_stays_one_and_what_is_no_file_is_left_alone(
-    half_way: Place, tmp_path: Path
-) -> None:
-    """A device that was replaced would be gone for everybody."""
+def test_export_writes_through_a_link_but_not_to_a_pipe(half_way: Place, tmp_path: Path) -> None:
+    """The target of a link is written, and a pipe or a folder is refused."""
     file, link, pipe = tmp_path / "file", tmp_path / "link", tmp_path / "pipe"
     link.symlink_to("file")
     half_way.done("export", "state", str(link))
@@ -86,25 +84,25 @@ def test_a_link_stays_one_and_what_is_no_file_is_left_alone(
     assert pipe.is_fifo()
 
 
-def test_json_needs_a_file(half_way: Place) -> None:
-    """Stdout holds one envelope, and not the export too."""
+def test_json_output_requires_a_file(half_way: Place) -> None:
+    """With `-o json`, stdout has the answer and cannot have the export too."""
     answer = half_way.json("export", "svg")
     assert (answer.code, answer.error["code"]) == (2, "invalid_option")
     assert "FILE" in answer.error["message"]
 
 
-def test_an_unknown_format_is_a_usage_error(half_way: Place) -> None:
-    """The message lists those that there are."""
+def test_unknown_export_format_is_a_usage_error(half_way: Place) -> None:
+    """The message lists the known formats."""
     answer = half_way.json("export", "pdf")
     assert (answer.code, answer.error["code"]) == (2, "usage")
     assert "mermaid" in answer.error["message"]
 
 
 @pytest.mark.parametrize("format_", UNCHAINED)
-def test_an_export_of_a_moment_is_that_of_a_log_that_ended_there(
+def test_export_at_a_version_ignores_later_events(
     half_way: Place, tmp_path: Path, format_: str
 ) -> None:
-    """What is appended later changes nothing in it."""
+    """The export equals that of a log which ends at this version."""
     story = STORIES["half-way"][:12]
     earlier = Place(make_root(tmp_path / "root", story))
     at = str(earlier.version())
@@ -112,21 +110,21 @@ def test_an_export_of_a_moment_is_that_of_a_log_that_ended_there(
 
 
 @pytest.mark.parametrize("format_", sorted(set(FORMATS) - set(UNCHAINED)))
-def test_a_chain_is_cut_at_a_version_and_never_at_a_time(half_way: Place, format_: str) -> None:
-    """Events that were so by a time need not follow each other."""
+def test_chained_export_takes_a_version_but_no_time(half_way: Place, format_: str) -> None:
+    """Events selected by time need not be consecutive, so the chain would break."""
     answer = half_way.json("export", format_, "-", "--at", "2026-03-31T10:05:00Z")
     assert (answer.code, answer.error["code"]) == (2, "invalid_option")
 
 
-def test_a_moment_before_the_beginning_is_not_found(half_way: Place, tmp_path: Path) -> None:
-    """And no file is left behind."""
+def test_export_at_a_time_before_the_start_is_not_found(half_way: Place, tmp_path: Path) -> None:
+    """No file is created."""
     answer = half_way.json("export", "svg", str(tmp_path / "a.svg"), "--at", "1999-01-01")
     assert answer.code == 3
     assert list(tmp_path.iterdir()) == []
 
 
-def test_events_can_be_checked_without_wfctl(half_way: Place, tmp_path: Path) -> None:
-    """By the very program of docs/trust/verify-without-wfctl.md, which finds a changed byte."""
+def test_exported_events_can_be_checked_without_wfctl(half_way: Place, tmp_path: Path) -> None:
+    """The program of docs/trust/verify-without-wfctl.md finds a changed byte."""
     page = (Path(__file__).parents[2] / "docs/trust/verify-without-wfctl.md").read_text("utf-8")
     program = tmp_path / "verify.py"
     program.write_text(page.split("```python\n")[1].split("```")[0])
@@ -139,8 +137,8 @@ def test_events_can_be_checked_without_wfctl(half_way: Place, tmp_path: Path) ->
     assert subprocess.run(line, input=bad, capture_output=True, check=False).returncode != 0
 
 
-def test_the_state_and_the_log_are_the_files(tmp_path: Path) -> None:
-    """Byte for byte what stands in the root, lines of others included."""
+def test_exported_state_and_log_equal_the_files(tmp_path: Path) -> None:
+    """Foreign lines of the log are included byte for byte."""
     root = tmp_path / "root"
     root.mkdir()
     assert (
@@ -156,8 +154,8 @@ def test_the_state_and_the_log_are_the_files(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "workflow-state.json").read_bytes())["workflow_id"]
 
 
-def test_the_table_has_a_row_for_each_attempt_with_what_it_ran_with(told: Place) -> None:
-    """With its outcome and its command."""
+def test_table_has_one_row_for_each_attempt(told: Place) -> None:
+    """Each row has the outcome and the command of the attempt."""
     attempts = {
         (stage["id"], one["id"]): one["outcome"] or ""
         for stage in told.done("status")["stages"]
@@ -169,8 +167,8 @@ def test_the_table_has_a_row_for_each_attempt_with_what_it_ran_with(told: Place)
     assert all("parameters.command" in row for row in rows)
 
 
-def test_a_cell_of_the_table_is_no_formula(tmp_path: Path) -> None:
-    """Words of others are not carried out by the spreadsheet that opens them."""
+def test_table_cell_is_never_a_formula(tmp_path: Path) -> None:
+    """A value that starts with `=` gets a quote, so that a spreadsheet does not run it."""
     place = Place(tmp_path)
     stage = {"id": "stage-1", "name": "=1+1", "parameters": {"command": "true"}}
     (tmp_path / "plan.json").write_text(json.dumps({"workflow_id": "w", "stages": [stage]}))

@@ -1,4 +1,4 @@
-"""Real histories that others kept by hand, imported, and exported in every format."""
+"""Real workflows that were kept by hand: import, and export in every format."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ from xml.etree import ElementTree as ET
 
 import html5lib
 import pytest
-from prov.model import ProvDocument
 
-from projections.exports.formats import FORMATS
+from extensions.exports.formats import FORMATS
 from tests.adoption.support import STATES, copied, history, imported
 from tests.cli.support import HERE, Place, call
 from tests.exports.support import exported, text_of
@@ -21,14 +20,14 @@ from tests.exports.support import exported, text_of
 
 @pytest.fixture(scope="module", params=STATES)
 def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Place:
-    """One of the seven states, imported."""
+    """Import one of the seven real workflows."""
     source = history(request.param)
     return imported(copied(source, tmp_path_factory.mktemp("history") / "root"))
 
 
 @pytest.mark.parametrize("format_", FORMATS)
-def test_a_real_history_goes_into_every_format(place: Place, format_: str) -> None:
-    """And comes out the same again; every stage is named in what tells of stages."""
+def test_real_history_can_be_exported_in_every_format(place: Place, format_: str) -> None:
+    """Two exports are equal, and each stage is in the formats that show stages."""
     content = exported(place, format_)
     assert content == exported(place, format_)
     if format_ in ("state", "svg", "mermaid", "report", "timeline"):
@@ -36,19 +35,15 @@ def test_a_real_history_goes_into_every_format(place: Place, format_: str) -> No
             assert stage["id"].encode() in content
 
 
-def test_their_judges_take_what_was_made_of_it(place: Place) -> None:
-    """XML, HTML, PROV and JSON lines."""
+def test_exports_of_a_real_history_are_well_formed(place: Place) -> None:
+    """The SVG is valid XML, and the report is valid HTML."""
     for format_ in ("svg", "timeline"):
         ET.fromstring(exported(place, format_))
     html5lib.HTMLParser(strict=True).parse(text_of(place, "report"))
-    document = ProvDocument.deserialize(content=text_of(place, "prov"), format="json")
-    assert document.get_records()
-    spans = [json.loads(line) for line in text_of(place, "otel").splitlines()]
-    assert spans
 
 
-def test_it_is_handed_over_whole(place: Place, tmp_path: Path) -> None:
-    """A root made from its archive has the very events and files."""
+def test_archive_of_a_real_history_is_complete(place: Place, tmp_path: Path) -> None:
+    """The imported root has the same events and files."""
     file = tmp_path / "archive.zip"
     place.done("export", "archive", str(file))
     assert call("import", str(file), "--into", str(tmp_path / "made")).code == 0
@@ -59,8 +54,8 @@ def test_it_is_handed_over_whole(place: Place, tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_the_official_validator_takes_a_crate_of_each(tmp_path: Path) -> None:
-    """Every REQUIRED check; what their authors never wrote down is left out."""
+def test_crate_of_a_real_history_is_valid(tmp_path: Path) -> None:
+    """The official validator accepts each crate, although some values were never recorded."""
     crates = []
     for name in STATES:
         root = imported(copied(history(name), tmp_path / name.replace("/", "-")))

@@ -1,4 +1,4 @@
-"""A log of 100,000 events goes into every format within 100 MB of memory."""
+"""A log of 100,000 events is exported in every format with less than 100 MB of memory."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ from pathlib import Path
 import pytest
 
 from eventstore.chain import Schema
-from eventstore.event import instants
+from eventstore.event import build_clock
 from eventstore.sqlite.store import open_store
+from extensions.exports.formats import FORMATS
 from lifecycle.payload import models as p
 from lifecycle.payload.event_types import UPCASTERS, VERSIONS
 from lifecycle.payload.models import Payload
-from migrations.upgrade import upgrade
-from projections.exports.formats import FORMATS
+from migrations.upgrade import upgrade_database
 from tests.cli.support import HERE, Place
 from tests.exports.world import BOT, WORKFLOW, Clock, World
 from tests.projections.story import attempt, computed, launched, observed
+from tests.rounds import rounds
 
 EVENTS = 100_000
 STAGES = 60
@@ -28,7 +29,7 @@ LIMIT_KB = 100_000
 
 
 def life(stage: str, attempts: int) -> Iterator[Payload]:
-    """Yield a stage's life: many attempts that fail, each watched for long, and a good one."""
+    """Yield the events of a stage: many failed attempts with many observations, and a success."""
     yield p.StageReadied(stage=stage)
     for number in range(1, attempts + 1):
         yield p.StagePrepared(stage=stage)
@@ -49,20 +50,20 @@ def life(stage: str, attempts: int) -> Iterator[Payload]:
 
 
 def story() -> Iterator[Payload]:
-    """Yield more events than are needed, one stage after another."""
+    """Yield more than 100,000 events, one stage after another."""
     for number in range(1, STAGES + 1):
         yield from life(f"stage-{number}", 40)
 
 
 def written(path: Path) -> Path:
-    """Make a root whose log holds the long story, and return it."""
+    """Create a root whose log has 100,000 events, and return its path."""
     folder = path / ".wfctl"
     folder.mkdir(parents=True)
     (folder / "config.toml").write_text(f'workflow = "{WORKFLOW}"\n')
-    upgrade(folder / "events.db")
+    upgrade_database(folder / "events.db")
     clock = Clock()
     store = open_store(
-        folder / "events.db", schema=Schema(VERSIONS, UPCASTERS), clock=instants(clock)
+        folder / "events.db", schema=Schema(VERSIONS, UPCASTERS), clock=build_clock(clock)
     )
     stages = [
         {"id": f"stage-{n}", "name": f"Stage {n}", "depends_on": [f"stage-{n - 1}"] * (n > 1)}
@@ -86,11 +87,11 @@ def written(path: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def long_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A root with a log of 100,000 events."""
+    """Create a root with a log of 100,000 events."""
     return written(tmp_path_factory.mktemp("long") / "root")
 
 
-#: ``VmHWM`` is the process's own; what wait4 tells begins with the memory of its parent.
+#: ``VmHWM`` is the peak of this process alone; wait4 would include its parent.
 PROGRAM = """
 import re, sys
 from cli.main import run
@@ -102,7 +103,7 @@ sys.exit(code)
 
 
 def peak_kb(*arguments: str, out: Path) -> int:
-    """Run wfctl in a process of its own and return the most memory that it held, in KB."""
+    """Run wfctl in a child process, and return its peak memory in KB."""
     with out.open("wb") as file:
         done = subprocess.run(
             [sys.executable, "-W", "ignore", "-c", PROGRAM, *arguments],
@@ -115,13 +116,12 @@ def peak_kb(*arguments: str, out: Path) -> int:
     return int(done.stderr)
 
 
-@pytest.mark.long
 @pytest.mark.forged
-@pytest.mark.parametrize("format_", FORMATS)
-def test_an_export_of_a_long_log_needs_little_memory(
+@pytest.mark.parametrize("format_", rounds(sorted(FORMATS), few=0, daily=2))
+def test_export_of_a_long_log_needs_little_memory(
     long_log: Path, tmp_path: Path, format_: str
 ) -> None:
-    """To stdout, as a pipe would have it."""
+    """The export is written to stdout."""
     out = tmp_path / "export"
     peak = peak_kb("--root", str(long_log), "export", format_, out=out)
     print(f"{format_}: {peak} KB, {out.stat().st_size} bytes")
@@ -129,10 +129,10 @@ def test_an_export_of_a_long_log_needs_little_memory(
     assert peak < LIMIT_KB
 
 
-@pytest.mark.long
+@pytest.mark.soak
 @pytest.mark.forged
-def test_a_long_log_is_handed_over_in_little_memory(long_log: Path, tmp_path: Path) -> None:
-    """Out of one root and into another, which holds the very head."""
+def test_archive_of_a_long_log_needs_little_memory(long_log: Path, tmp_path: Path) -> None:
+    """Export and import stay below their limits, and both logs have the same head."""
     file, made, out = tmp_path / "archive.zip", tmp_path / "made", tmp_path / "out"
     peak = peak_kb("--root", str(long_log), "export", "archive", str(file), out=out)
     print(f"archive: {peak} KB, {file.stat().st_size} bytes")

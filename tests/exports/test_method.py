@@ -1,4 +1,4 @@
-"""The method of a report: whole, so that somebody who reads it can type it again."""
+"""The method section of a report is complete, so that a reader can repeat the work."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SCRIPT = "import os\nprint(os.environ['WFCTL_PARAM_n'])\n"
 
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory: pytest.TempPathFactory) -> Place:
-    """A workflow of one stage, which is changed and ran a second time."""
+    """Create a workflow of one stage that ran, was changed, and ran again."""
     folder = tmp_path_factory.mktemp("method")
     place = Place(folder / "root")
     place.path.mkdir()
@@ -50,20 +50,20 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Place:
 
 
 def markdown(place: Place) -> str:
-    """Return the method as Markdown has it, blocks as they would be copied from it."""
+    """Return the method section in Markdown, with code blocks as a reader copies them."""
     text = place.call("report").out
     return text[text.index("## Method") : text.index("## Attempts")].replace("\n  ", "\n")
 
 
 def page(place: Place) -> str:
-    """Return the method as the page has it."""
+    """Return the method section of the HTML report."""
     text = text_of(place, "report")
     return unescape(text[text.index('id="method"') : text.index('id="attempts"')])
 
 
 @pytest.mark.parametrize("told", [markdown, page])
-def test_a_method_has_every_parameter_whole(ran: Place, told: Callable[[Place], str]) -> None:
-    """A long one and one of several lines, with backticks in it, as they were given."""
+def test_method_has_every_parameter_in_full(ran: Place, told: Callable[[Place], str]) -> None:
+    """Long values and values of several lines with backticks are unchanged."""
     text = told(ran)
     for value in (COMMAND, LONG, LINES):
         assert value in text
@@ -71,10 +71,8 @@ def test_a_method_has_every_parameter_whole(ran: Place, told: Callable[[Place], 
 
 
 @pytest.mark.parametrize("told", [markdown, page])
-def test_a_method_has_the_files_that_were_read_run_and_made(
-    ran: Place, told: Callable[[Place], str]
-) -> None:
-    """Each with the whole digest of what is there."""
+def test_method_lists_inputs_scripts_and_outputs(ran: Place, told: Callable[[Place], str]) -> None:
+    """Each file has the full digest of its content."""
     text = told(ran)
     for path in ("tell.py", "in.txt", "stage-1/out.txt"):
         assert path in text
@@ -82,10 +80,8 @@ def test_a_method_has_the_files_that_were_read_run_and_made(
 
 
 @pytest.mark.parametrize("told", [markdown, page])
-def test_a_method_says_where_it_ran_and_in_which_environment(
-    ran: Place, told: Callable[[Place], str]
-) -> None:
-    """Host, mode, version of the program that ran it, python3, digest of the environment."""
+def test_method_has_host_mode_and_environment(ran: Place, told: Callable[[Place], str]) -> None:
+    """The versions of DPDispatcher and Python and a digest of the environment are included."""
     text = told(ran)
     (started, *_) = ran.done("events", "--type", "attempt.started")
     (launched, *_) = ran.done("events", "--type", "stage.launched")
@@ -100,16 +96,16 @@ def test_a_method_says_where_it_ran_and_in_which_environment(
     assert launched["data"]["dpdispatcher_version"] in text
 
 
-def test_a_block_ends_only_where_it_ends(ran: Place) -> None:
-    """A value with a fence of its own stands in a longer one."""
+def test_code_block_has_a_longer_fence_than_its_content(ran: Place) -> None:
+    """A value that contains a fence does not end its block."""
     text = ran.call("report").out
     found = re.search(r"- lines:\n\n  (`{4,})\n(.*?)\n  \1\n", text, re.DOTALL)
     assert found is not None
     assert found[2].replace("\n  ", "\n").removeprefix("  ") == LINES
 
 
-def test_each_attempt_is_told_with_the_parameters_it_ran_with(ran: Place) -> None:
-    """The method is that of the attempt behind the outputs; others say what was different."""
+def test_each_attempt_shows_its_own_parameters(ran: Place) -> None:
+    """The method shows the last attempt, and earlier attempts list their differences."""
     assert "- n: `3`" in markdown(ran)
     first = next(line for line in ran.call("report").out.splitlines() if "att-0001: " in line)
     assert first.endswith(", with n = `2`")
@@ -117,8 +113,8 @@ def test_each_attempt_is_told_with_the_parameters_it_ran_with(ran: Place) -> Non
 
 
 @pytest.mark.parametrize("asked", ["report.md", "docs/deep/report.md"])
-def test_a_figure_is_linked_from_where_the_report_lies(tmp_path: Path, asked: str) -> None:
-    """Asked for, on standard output (from the root), and written by a completion."""
+def test_report_links_figures_relative_to_its_own_path(tmp_path: Path, asked: str) -> None:
+    """The links work for a written report, for stdout and for the report of a completion."""
     root = tmp_path / "root"
     root.mkdir()
     parameters = {"command": "printf '<svg/>' > 'a b.svg'", "verify": "true"}

@@ -1,4 +1,4 @@
-"""The pictures: every stage is there, in its place, and nothing that was typed becomes markup."""
+"""Diagrams show every stage at its place, and text of users never becomes markup."""
 
 from __future__ import annotations
 
@@ -9,15 +9,21 @@ from xml.etree import ElementTree as ET
 from hypothesis import given
 from hypothesis import strategies as st
 
-from projections.drawing.svg import columns, layout, shortened, text, wrapped
+from projections.drawing.svg import (
+    compute_layout,
+    count_columns,
+    format_text,
+    shorten_text,
+    wrap_text,
+)
 from tests.cli.support import Place, call, write_plan
 from tests.exports.support import stages_of, text_of
 
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-def test_the_graph_shows_every_stage_with_its_status(told: Place) -> None:
-    """Readable by people and by screen readers."""
+def test_graph_shows_every_stage_with_its_status(told: Place) -> None:
+    """The title of each card, which screen readers use, has the status."""
     root = ET.fromstring(text_of(told, "svg"))
     shown = {g.get("data-stage"): g.findtext(f"{SVG}title") for g in root.iter(f"{SVG}g")}
     statuses = {stage["id"]: stage["status"] for stage in told.done("status")["stages"]}
@@ -27,8 +33,8 @@ def test_the_graph_shows_every_stage_with_its_status(told: Place) -> None:
         assert title.endswith(statuses[str(id_)])
 
 
-def test_a_wide_fan_is_one_card_that_counts(tmp_path: Path) -> None:
-    """Root and sink stay in sight; a failed member colours the card and is told of."""
+def test_wide_fan_is_drawn_as_one_card(tmp_path: Path) -> None:
+    """36 similar stages share one card, which counts their statuses."""
     ends = [f"stage-{number}" for number in range(2, 38)]
     stages = [
         {"id": "stage-1", "name": "Root"},
@@ -49,8 +55,8 @@ def test_a_wide_fan_is_one_card_that_counts(tmp_path: Path) -> None:
     assert cards == ["stage-1", "stage-38"]
 
 
-def test_the_timeline_shows_phases_failures_and_amendments(half_way: Place) -> None:
-    """Queue, computing, verification, waiting for a person, and the moments between."""
+def test_timeline_shows_phases_failures_and_amendments(half_way: Place) -> None:
+    """It shows queue, computation, verification and waiting for a person."""
     root = ET.fromstring(text_of(half_way, "timeline"))
     classes = {found.get("class") for found in root.iter()}
     assert {"phase queue", "phase compute", "phase verify", "phase person"} <= classes
@@ -58,7 +64,7 @@ def test_the_timeline_shows_phases_failures_and_amendments(half_way: Place) -> N
 
 
 def test_what_was_typed_is_text(told: Place) -> None:
-    """Names and descriptions hold markup of three languages; none of it is any."""
+    """Names with HTML markup appear as text in SVG and Mermaid."""
     for format_ in ("svg", "timeline"):
         drawn = text_of(told, format_)
         assert "<b>" not in drawn
@@ -66,8 +72,8 @@ def test_what_was_typed_is_text(told: Place) -> None:
     assert f'"{stages_of(told)[1]} Schmelze' in text_of(told, "mermaid")
 
 
-def test_mermaid_names_every_stage_and_every_dependency(told: Place) -> None:
-    """One line each."""
+def test_mermaid_has_every_stage_and_every_dependency(told: Place) -> None:
+    """Each stage and each dependency has one line."""
     lines = text_of(told, "mermaid").splitlines()
     assert lines[0] == "flowchart TD"
     nodes = [re.match(r"    (\w+)\[\".*\"\]:::\w+$", line) for line in lines]
@@ -78,7 +84,7 @@ def test_mermaid_names_every_stage_and_every_dependency(told: Place) -> None:
 
 @st.composite
 def graphs(draw: st.DrawFn) -> dict[str, list[str]]:
-    """Return an acyclic graph: node → what it depends on."""
+    """Draw an acyclic graph, as the dependencies of each node."""
     names = [f"n{number}" for number in range(draw(st.integers(0, 14)))]
     return {
         name: draw(st.lists(st.sampled_from(names[:place]), unique=True, max_size=4))
@@ -89,9 +95,9 @@ def graphs(draw: st.DrawFn) -> dict[str, list[str]]:
 
 
 @given(graphs())
-def test_a_stage_stands_below_all_that_it_depends_on(needs: dict[str, list[str]]) -> None:
-    """No two in one place, none outside, every dependency drawn downwards a layer at a time."""
-    found = layout(needs)
+def test_stage_is_drawn_below_its_dependencies(needs: dict[str, list[str]]) -> None:
+    """No two stages share a place, and each edge goes down one layer at a time."""
+    found = compute_layout(needs)
     assert set(found.nodes) == set(needs)
     assert len(set(found.nodes.values())) == len(needs)
     assert all(0 <= x < found.width and 0 <= y < found.height for x, y in found.nodes.values())
@@ -101,25 +107,25 @@ def test_a_stage_stands_below_all_that_it_depends_on(needs: dict[str, list[str]]
         assert [y for _, y in points] == list(range(int(points[0][1]), int(points[-1][1]) + 1))
 
 
-def test_a_circle_of_dependencies_is_drawn_all_the_same() -> None:
-    """Somebody else's file may hold one."""
-    found = layout({"a": ["b"], "b": ["a"], "c": []})
+def test_cyclic_dependencies_can_be_drawn() -> None:
+    """An imported file may have such a cycle."""
+    found = compute_layout({"a": ["b"], "b": ["a"], "c": []})
     assert set(found.nodes) == {"a", "b", "c"}
 
 
 @given(st.text(max_size=60), st.integers(2, 30))
-def test_any_text_fits_and_is_well_formed(value: str, width: int) -> None:
-    """Wide letters count twice; what XML cannot hold is replaced."""
-    short = shortened(value, width)
-    assert columns(short) <= width
-    ET.fromstring(text(short, x=1.0))
+def test_shortened_text_fits_and_is_valid_xml(value: str, width: int) -> None:
+    """Wide letters count as two columns, and characters that XML forbids are replaced."""
+    short = shorten_text(value, width)
+    assert count_columns(short) <= width
+    ET.fromstring(format_text(short, x=1.0))
 
 
 @given(st.text(max_size=80), st.integers(2, 30))
-def test_a_long_name_takes_two_lines_at_most(value: str, width: int) -> None:
-    """Broken between words, each line within its columns, nothing lost but at the end."""
-    lines = wrapped(value, width)
+def test_long_name_takes_at_most_two_lines(value: str, width: int) -> None:
+    """The name is broken between words and is only cut at its end."""
+    lines = wrap_text(value, width)
     assert len(lines) <= 2
-    assert all(columns(line) <= width for line in lines)
+    assert all(count_columns(line) <= width for line in lines)
     whole, shown = " ".join(value.split()), " ".join(lines)
     assert shown == whole or (shown.endswith("…") and whole.startswith(shown[:-1].rstrip()))

@@ -1,4 +1,4 @@
-"""The report in a real browser: all is there, it fits, it is legible, it asks for nothing."""
+"""The HTML report in a real browser: complete, readable and without network access."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ WIDTHS = {"phone": 390, "desktop": 1280}
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """Debian's Chromium, without a window and without a network."""
+    """Start Chromium without a window and without a network."""
     need_programs("chromium")
     with sync_playwright() as playwright:
         started = playwright.chromium.launch(
@@ -40,14 +40,14 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def page_file(half_way: Place, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The report of a workflow in the middle of it all."""
+    """Write the report of a half-finished workflow."""
     file = tmp_path_factory.mktemp("page") / "report.html"
     half_way.done("export", "report", str(file))
     return file
 
 
 def opened(browser: Browser, file: Path, width: int, scheme: str) -> tuple[Page, list[str]]:
-    """Open the page; return it with the addresses it asked for."""
+    """Open the page; return the page and the addresses that it requested."""
     context = browser.new_context(
         viewport={"width": width, "height": 844},
         color_scheme="dark" if scheme == "dark" else "light",
@@ -60,13 +60,13 @@ def opened(browser: Browser, file: Path, width: int, scheme: str) -> tuple[Page,
 
 
 @pytest.mark.slow
-@pytest.mark.few(2)
+@pytest.mark.long
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("device", WIDTHS)
-def test_the_report_fits_and_is_legible(
+def test_report_fits_the_screen_and_is_legible(
     browser: Browser, page_file: Path, device: str, scheme: str
 ) -> None:
-    """On a phone and on a desk, by day and by night; a picture of it is kept in build/."""
+    """The report is checked on a phone and a desktop, in light and dark mode."""
     page, asked = opened(browser, page_file, WIDTHS[device], scheme)
     PICTURES.mkdir(parents=True, exist_ok=True)
     picture = page.screenshot(path=PICTURES / f"report-{device}-{scheme}.png", full_page=True)
@@ -83,8 +83,8 @@ def test_the_report_fits_and_is_legible(
 
 
 @pytest.mark.slow
-def test_every_stage_is_there_and_can_be_seen(browser: Browser, page_file: Path) -> None:
-    """In the graph, in the list, with its attempts; and every amendment with its consent."""
+def test_report_shows_every_stage_and_amendment(browser: Browser, page_file: Path) -> None:
+    """Each stage is visible in the graph and in the list, and amendments show their consent."""
     page, _ = opened(browser, page_file, 1280, "light")
     for stage in STAGES:
         assert page.locator(f"section[data-stage={stage}]").is_visible()
@@ -98,8 +98,8 @@ def test_every_stage_is_there_and_can_be_seen(browser: Browser, page_file: Path)
 
 
 @pytest.mark.slow
-def test_on_paper_it_is_light_and_nothing_is_cut_off(browser: Browser, page_file: Path) -> None:
-    """Printed from a dark screen, on A4."""
+def test_printed_report_is_light_and_complete(browser: Browser, page_file: Path) -> None:
+    """A report printed from dark mode fits on A4."""
     page, _ = opened(browser, page_file, 794, "dark")
     page.emulate_media(media="print")
     ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
@@ -109,8 +109,8 @@ def test_on_paper_it_is_light_and_nothing_is_cut_off(browser: Browser, page_file
     page.context.close()
 
 
-def test_the_report_is_valid_html(told: Place) -> None:
-    """A strict parser takes it, and it has no script, no link and no address to fetch from."""
+def test_report_is_valid_html(told: Place) -> None:
+    """The report has no script and loads nothing from outside."""
     text = text_of(told, "report")
     html5lib.HTMLParser(strict=True).parse(text)
     assert "<script" not in text
@@ -120,14 +120,14 @@ def test_the_report_is_valid_html(told: Place) -> None:
 
 
 def test_what_was_typed_is_text(told: Place) -> None:
-    """A purpose, a criterion and a note hold markup."""
+    """A purpose and a criterion with markup appear as text."""
     text = text_of(told, "report")
     assert "See it melt: &lt;b&gt;how&lt;/b&gt; &amp; why." in text
     assert "&lt;script&gt;alert(1)&lt;/script&gt; is only text" in text
 
 
-def test_the_report_says_who_decided_what(completed: Place) -> None:
-    """Attempts with their evidence, amendments with consent, drift, the head of the log."""
+def test_report_shows_who_decided_what(completed: Place) -> None:
+    """It has evidence, consent, drift and the head of the log."""
     text = text_of(completed, "report")
     head = completed.done("fsck")["head"]
     for part in ("user:ada", "passed", "I looked again.", "exit 137", "no trace of it", head):
@@ -135,8 +135,8 @@ def test_the_report_says_who_decided_what(completed: Place) -> None:
     assert "reverted" in text
 
 
-def test_a_report_begins_with_what_came_out(tmp_path: Path) -> None:
-    """The figure of the last stage is in the page itself; one that was changed since is not."""
+def test_report_starts_with_the_result(tmp_path: Path) -> None:
+    """The figure of the last stage is embedded, unless it was changed after the run."""
     root = tmp_path / "root"
     root.mkdir()
     draw = 'printf \'<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"/>\' > f.svg'
@@ -154,7 +154,7 @@ def test_a_report_begins_with_what_came_out(tmp_path: Path) -> None:
     place = Place(root)
     assert place.call("run").code == 0
     text = text_of(place, "report")
-    assert "All 1 stages are completed and verified." in text
+    assert "The only stage is completed and verified." in text
     assert 'src="data:image/svg+xml;base64,' in text
     assert text.index("Summary</h2>") < text.index("Method</h2>") < text.index("Log</h2>")
     told = place.call("report", "-").out
@@ -184,7 +184,7 @@ STUDY: list[dict[str, Any]] = [
 
 
 def study(folder: Path, stages: list[dict[str, Any]]) -> Place:
-    """Return a study that ran."""
+    """Create and run a study, and return its place."""
     place = Place(folder / "study")
     place.path.mkdir()
     (place.path / "in.txt").write_text("in\n")
@@ -192,13 +192,13 @@ def study(folder: Path, stages: list[dict[str, Any]]) -> Place:
     begun = call("--root", str(place.path), "init", str(write_plan(folder, plan)), "--consent",
                  "trust")  # fmt: skip
     assert begun.code == 0, begun
-    while place.done("status")["status"] != "completed":  # a session has a budget
+    while place.done("status")["status"] != "completed":  # one session may not be enough
         assert place.call("run").code == 0
     return place
 
 
 def printed(browser: Browser, place: Place, name: str) -> list[str]:
-    """Print the report on A4, keep a picture of each page in build/, and return their texts."""
+    """Print the report on A4, store a picture of each page, and return the text of each page."""
     need_programs("pdftoppm", "pdftotext")
     file = place.path / "report.html"
     place.done("export", "report", str(file))
@@ -217,11 +217,12 @@ def printed(browser: Browser, place: Place, name: str) -> list[str]:
     return pages
 
 
+@pytest.mark.long
 @pytest.mark.slow
-def test_a_study_of_five_stages_prints_on_two_to_four_pages(
+def test_report_of_five_stages_prints_on_two_to_four_pages(
     browser: Browser, tmp_path: Path
 ) -> None:
-    """The first has what came out, with its figure; the method is whole, plumbing is left out."""
+    """The first page has the results with their figure, and the method is complete."""
     place = study(tmp_path, STUDY)
     pages = printed(browser, place, "study")
     whole = " ".join(" ".join(pages).split())
@@ -236,9 +237,10 @@ def test_a_study_of_five_stages_prints_on_two_to_four_pages(
     assert "Evidence of the verdict" not in whole
 
 
+@pytest.mark.long
 @pytest.mark.slow
-def test_a_fan_of_36_prints_on_a_few_pages(browser: Browser, tmp_path: Path) -> None:
-    """Its first page has the summary, and no page is nearly empty but the last."""
+def test_report_of_a_fan_of_36_stages_prints_on_few_pages(browser: Browser, tmp_path: Path) -> None:
+    """The first page has the summary, and only the last page may be nearly empty."""
     one = {"name": "Member", "depends_on": ["stage-1"], "inputs": ["stage-1/out.svg"]}
     ends = [
         {**one, "id": f"stage-{n}", "outputs": [f"stage-{n}/o.txt"],

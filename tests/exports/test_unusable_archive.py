@@ -1,4 +1,4 @@
-"""Archives that are damaged, cut short or made up: nothing is made of them."""
+"""Archives that are damaged, incomplete or forged: the import creates nothing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.exports.support import handed_over, taken_over
 
 
 def rewritten(file: Path, change: Callable[[str, bytes], bytes | None]) -> Path:
-    """Write an archive again with its files changed; None leaves one out."""
+    """Write a copy of an archive with changed files; None removes a file."""
     target = file.with_name("changed.zip")
     with ZipFile(file) as source, ZipFile(target, "w") as archive:
         for name in source.namelist():
@@ -48,18 +48,18 @@ BROKEN = {"an event": _event, "a file": _gone, "the manifest": _unmanifested, "t
 
 
 @pytest.mark.parametrize("what", BROKEN)
-def test_an_archive_that_is_not_what_it_says_makes_nothing(
+def test_archive_that_contradicts_its_manifest_is_refused(
     lived: Place, tmp_path: Path, what: str
 ) -> None:
-    """Exit 1, before anything is written."""
+    """The exit code is 1, and no root is created."""
     file = rewritten(handed_over(lived, tmp_path), BROKEN[what])
     answer = call("import", str(file), "--into", str(tmp_path / "made"), "-o", "json")
     assert (answer.code, answer.error["code"]) == (1, "unusable_archive")
     assert not (tmp_path / "made").exists()
 
 
-def test_an_archive_that_was_damaged_on_its_way_makes_nothing(lived: Place, tmp_path: Path) -> None:
-    """Whatever byte it was that came out different; what nobody reads need not be the same."""
+def test_archive_with_a_flipped_byte_is_refused(lived: Place, tmp_path: Path) -> None:
+    """An import may only succeed if the byte is never read."""
     file = handed_over(lived, tmp_path)
     whole, damaged, codes = file.read_bytes(), tmp_path / "damaged.zip", set()
     for place in range(0, len(whole), len(whole) // 60):
@@ -75,7 +75,7 @@ Files = dict[str, bytes]
 
 
 def forged(file: Path, change: Callable[[dict[str, Any], Files], None]) -> Path:
-    """Write an archive whose files were changed, and its manifest so that every digest fits."""
+    """Change the files of an archive, and update all digests in its manifest."""
     files: Files = {}
     rewritten(file, files.setdefault)
     manifest = json.loads(files["manifest.json"])
@@ -91,7 +91,7 @@ def forged(file: Path, change: Callable[[dict[str, Any], Files], None]) -> Path:
 
 
 def _escaping(manifest: dict[str, Any], files: Files) -> None:
-    """Let the machine write a file of the folder above, in a chain of its own."""
+    """Let the machine name a file outside the root, with a valid chain of hashes."""
     stream = manifest["streams"][1]
     (line,) = files[stream["file"]].splitlines()
     event = {k: v for k, v in json.loads(line).items() if k not in ("hash", "position")}
@@ -108,7 +108,7 @@ def _reworded(_: dict[str, Any], files: Files) -> None:
 
 
 def _unclaimed(_: dict[str, Any], files: Files) -> None:
-    """Leave out the first command."""
+    """Remove the first command."""
     files["claims.jsonl"] = b"".join(files["claims.jsonl"].splitlines(keepends=True)[1:])
 
 
@@ -127,10 +127,8 @@ FORGED: dict[str, Callable[[dict[str, Any], Files], None]] = {
 
 
 @pytest.mark.parametrize("what", FORGED)
-def test_an_archive_that_somebody_made_up_makes_nothing(
-    lived: Place, tmp_path: Path, what: str
-) -> None:
-    """Neither in the new root nor above it."""
+def test_forged_archive_is_refused(lived: Place, tmp_path: Path, what: str) -> None:
+    """No file is created, neither in the new root nor outside."""
     lived.done("machine", "init", "job1", "--type", "conductor")
     file = forged(handed_over(lived, tmp_path), FORGED[what])
     before = tree(tmp_path)
@@ -139,8 +137,8 @@ def test_an_archive_that_somebody_made_up_makes_nothing(
     assert tree(tmp_path) == before
 
 
-def test_what_the_manifest_does_not_name_is_left_out(lived: Place, tmp_path: Path) -> None:
-    """Nobody vouches for it."""
+def test_file_missing_in_the_manifest_is_not_imported(lived: Place, tmp_path: Path) -> None:
+    """Other kept versions are imported."""
     file = handed_over(lived, tmp_path)
     with ZipFile(file, "a") as archive:
         archive.writestr("drift/slipped-in", b"x")
@@ -150,15 +148,15 @@ def test_what_the_manifest_does_not_name_is_left_out(lived: Place, tmp_path: Pat
     assert any(drift.iterdir())
 
 
-def test_a_forged_event_is_found_by_the_chain(lived: Place, tmp_path: Path) -> None:
-    """Even where every digest of the manifest was made to fit."""
+def test_forged_event_is_detected_by_its_hash(lived: Place, tmp_path: Path) -> None:
+    """The event is detected even if all digests in the manifest are correct."""
     file = forged(handed_over(lived, tmp_path), _reworded)
     answer = call("import", str(file), "--into", str(tmp_path / "made"), "-o", "json")
-    assert "hashes to" in answer.error["message"]
+    assert "was changed: its hash is" in answer.error["message"]
 
 
-def test_no_archive_at_all_is_said(tmp_path: Path) -> None:
-    """A file of another kind."""
+def test_file_that_is_no_archive_is_refused(tmp_path: Path) -> None:
+    """The error code is unusable_archive."""
     (tmp_path / "a.zip").write_text("hello")
     answer = call("import", str(tmp_path / "a.zip"), "--into", str(tmp_path / "b"), "-o", "json")
     assert (answer.code, answer.error["code"]) == (1, "unusable_archive")

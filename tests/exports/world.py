@@ -1,4 +1,4 @@
-"""A workflow with everything in it that an export can show, the same to the byte each time."""
+"""A workflow with everything that an export can show, with the same bytes each time."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from pathlib import Path
 from typing import Any
 
 from eventstore.chain import Schema
-from eventstore.event import Actor, NewEvent, instants
+from eventstore.event import Actor, NewEvent, build_clock
 from eventstore.sqlite.store import open_store
 from eventstore.store import Claim, EventStore, Expected
 from lifecycle.payload import models as p
 from lifecycle.payload.event_types import UPCASTERS, VERSIONS
 from lifecycle.payload.models import Payload
-from lifecycle.plan.document import create
+from lifecycle.plan.document import build_creation_payload
 from lifecycle.rules.decide import decide
 from lifecycle.rules.impact import impact_of
 from lifecycle.state.workflow import Workflow
-from migrations.upgrade import upgrade
-from service.consent.proof import proof_of, statement_of
+from migrations.upgrade import upgrade_database
+from service.consent.proof import build_proof, build_statement
 from service.reading.log import WorkflowLog
 from tests.projections.story import attempt, computed, launched, observed
 
@@ -66,7 +66,7 @@ STREAM = f"workflow-{WORKFLOW}"
 
 
 def digest_of(path: str) -> p.FileDigest:
-    """Return the digest of a file that has its path for content."""
+    """Return the digest of a file whose content is its path."""
     return p.FileDigest(path=path, size=len(path), sha256=sha256(path.encode()).hexdigest())
 
 
@@ -80,7 +80,7 @@ def proposal(
 
 
 def done(stage: str, number: int) -> list[Payload]:
-    """Return the commands of an attempt that ran at once and was verified."""
+    """Return the commands of an attempt that ran synchronously and was verified."""
     return [
         attempt(stage, number, "sync"),
         computed(stage, number),
@@ -152,7 +152,7 @@ REST: list[tuple[Actor, Payload | str]] = [
     (BOT, p.SessionEnded(reason="completed")),
 ]
 STORIES = {"begun": [], "half-way": HALF_WAY, "completed": [*HALF_WAY, *REST]}
-#: Other names for the stages of each story: a number in them says nothing of their place.
+#: Other ids for the stages; a number in an id differs from the position of the stage.
 NAMES = {
     "stage-1": "film",
     "stage-2": "grow-film-9",
@@ -163,27 +163,27 @@ NAMES = {
 
 
 def named(text: str) -> str:
-    """Return a text with the other names for the stages."""
+    """Return the text with the other ids of the stages."""
     return re.sub("stage-[1-5]", lambda found: NAMES[found[0]], text)
 
 
 class Clock:
-    """Stands still until it is told."""
+    """A clock that stands still until a test advances it."""
 
     def __init__(self) -> None:
         self.minute = 0
 
     def __call__(self) -> datetime:
-        """Return the time now, two hours east."""
+        """Return the current time in the time zone UTC+2."""
         return (BEGIN + timedelta(minutes=self.minute)).astimezone(timezone(timedelta(hours=2)))
 
     def text(self) -> str:
-        """Return the time now as the log holds it."""
+        """Return the current time in the format of the log."""
         return self().astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 class World:
-    """A log that is written command by command, a minute each, with ids that are counted."""
+    """A log written command by command, one minute apart, with numbered event ids."""
 
     def __init__(self, store: EventStore, clock: Clock) -> None:
         self.log = WorkflowLog(store, STREAM)
@@ -191,15 +191,15 @@ class World:
         self.events = 0
 
     def begin(self, plan: dict[str, Any] = PLAN) -> None:
-        """Create the workflow, under consent by trust."""
-        self.act(BOT, create(plan, created=self.clock.text(), consent="trust"))
+        """Create the workflow under the policy trust."""
+        self.act(BOT, build_creation_payload(plan, created=self.clock.text(), consent="trust"))
 
     def act(self, actor: Actor, command: Payload | str) -> None:
-        """Carry out a command; a text names the amendment to be approved."""
+        """Run a command; a string is the id of an amendment to approve."""
         self.clock.minute += 1
         state = self.log.state()
         asked = command if isinstance(command, Payload) else self._approval(state, command)
-        found = isinstance(asked, p.DriftDetected)  # what was found needs no decision
+        found = isinstance(asked, p.DriftDetected)  # drift needs no decision
         planned = [asked] if found else decide(state, asked, self.clock.text())
         self.append(actor, planned, state)
 
@@ -209,11 +209,11 @@ class World:
         head = self.log.store.head(STREAM)
         assert head is not None
         impact = impact_of(state, found, {})
-        statement = statement_of(state, found, impact, head.hash, {})
-        return p.AmendmentApproved(amendment=amendment, proof=proof_of(statement, "trust"))
+        statement = build_statement(state, found, impact, head.hash, {})
+        return p.AmendmentApproved(amendment=amendment, proof=build_proof(statement, "trust"))
 
     def append(self, actor: Actor, planned: Sequence[Payload], state: Workflow | None) -> None:
-        """Record events as they are."""
+        """Append the events without applying the rules."""
         first = self.events + 1
         ids = [event_id(first + n) for n in range(len(planned))]
         session = state.session.count if state is not None and state.session.is_open else None
@@ -237,7 +237,7 @@ class World:
 
 
 def event_id(number: int) -> str:
-    """Return a UUIDv7 that says which event it is."""
+    """Return a UUIDv7 that contains the number of the event."""
     return f"019d4c00-0000-7000-8000-{number:012x}"
 
 
@@ -250,19 +250,19 @@ def _called(command: Payload | str, called: Callable[[str], str]) -> Payload | s
 def make_root(
     path: Path, story: Sequence[tuple[Actor, Payload | str]], called: Callable[[str], str] = str
 ) -> Path:
-    """Make a workflow root at ``path`` whose log holds the story, and return it.
+    """Create a workflow root at ``path`` whose log has the story, and return the path.
 
-    ``called`` gives stages other names, in whatever text they stand.
+    ``called`` replaces the ids of the stages in all texts.
     """
     folder = path / ".wfctl"
     folder.mkdir(parents=True)
     (folder / "config.toml").write_text(f'workflow = "{WORKFLOW}"\n')
-    upgrade(folder / "events.db")
+    upgrade_database(folder / "events.db")
     clock = Clock()
     store = open_store(
         folder / "events.db",
         schema=Schema(VERSIONS, UPCASTERS),
-        clock=instants(clock),
+        clock=build_clock(clock),
         journal="truncate",
     )
     try:

@@ -1,1 +1,1 @@
-"""The agent's face: tools over the Model Context Protocol, by its own clients."""
+"""Tests of the agents' interface: tools over the Model Context Protocol, with real clients."""

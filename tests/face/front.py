@@ -1,4 +1,4 @@
-"""A front before the server for clients that cannot send a token: it adds one, and no more."""
+"""A proxy for clients that cannot send a token: it adds the token to each request."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-#: Headers that belong to one connection alone.
+#: Headers that apply to a single connection.
 _OF_A_HOP = frozenset({"connection", "content-length", "transfer-encoding"})
 
 
@@ -23,11 +23,11 @@ def _handler(port: int, token: str) -> type[BaseHTTPRequestHandler]:
             body = self.rfile.read(int(self.headers.get("content-length", 0)))
             sent = {k: v for k, v in self.headers.items() if k.lower() not in _OF_A_HOP}
             self.close_connection = True
-            # The server judges the name that the client gave, with its own port in place of ours.
+            # The server checks the host name that the client sent, with the server's port.
             name = sent.pop("Host", sent.pop("host", "")).rpartition(":")[0]
             sent |= {"Host": f"{name}:{port}", "Authorization": f"Bearer {token}"}
             back = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
-            # Either side may leave in the middle of a stream.
+            # Either side may close the connection in the middle of a stream.
             with closing(back), suppress(OSError, http.client.HTTPException):
                 back.request(self.command, self.path, body, sent)
                 with back.getresponse() as answer:
@@ -51,7 +51,7 @@ def _handler(port: int, token: str) -> type[BaseHTTPRequestHandler]:
 
 @contextmanager
 def front(port: int, token: str) -> Iterator[int]:
-    """Stand before the server on ``port`` and yield the port of the front."""
+    """Start a proxy for the server on ``port``, and yield the proxy's port."""
     with ThreadingHTTPServer(("127.0.0.1", 0), _handler(port, token)) as server:
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()

@@ -1,4 +1,4 @@
-"""A model on loopback that says what a test wrote for it, in the words of the Messages API."""
+"""A stub of the Messages API on loopback that gives the answers a test prepared."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def calls(tool: str, **arguments: Any) -> Block:
 
 
 class Model:
-    """Answers one block after another; when they are used up it says "done"."""
+    """Answers with one block after another, and then with "done"."""
 
     def __init__(self, blocks: Sequence[Block]) -> None:
         self._blocks = list(blocks)
@@ -34,7 +34,7 @@ class Model:
         self.url = ""
 
     def answer(self, request: dict[str, Any]) -> Block:
-        """Return the next block; what has no tools is no part of the conversation."""
+        """Return the next block; a request without tools is not part of the conversation."""
         if not request.get("tools"):
             return says("ok")
         with self._lock:
@@ -42,7 +42,7 @@ class Model:
             return self._blocks.pop(0) if self._blocks else says("done")
 
     def text_of(self, number: int) -> str:
-        """Return all that was said in a request."""
+        """Return the system prompt and the messages of a request as JSON."""
         return json.dumps([self.heard[number].get("system"), self.heard[number]["messages"]])
 
 
@@ -71,7 +71,7 @@ def model(*blocks: Block) -> Iterator[Model]:
                 self._send(json.dumps(_message(block)).encode(), "application/json")
 
         def do_GET(self) -> None:
-            """Answer what else a client asks for."""
+            """Answer any other request with an empty JSON object."""
             self._send(b"{}", "application/json")
 
         def _send(self, content: bytes, kind: str) -> None:

@@ -1,4 +1,4 @@
-"""A client of the protocol that speaks to the real server."""
+"""A client of the Model Context Protocol that calls the real server."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
 HERE = Path(__file__).resolve().parents[2]
-#: The protocol's two eras.
+#: The protocol's two generations.
 ERAS = ("2026-07-28", "legacy")
 
 
 class Told(NamedTuple):
-    """What a call was answered."""
+    """The answer to a call."""
 
     is_error: bool
     text: str
@@ -33,13 +33,13 @@ class Told(NamedTuple):
 
     @property
     def data(self) -> Any:
-        """What a call that went well is told."""
+        """The data of a successful answer."""
         assert not self.is_error, self.text
         return self.value.get("data")
 
     @property
     def error(self) -> Any:
-        """What a call that did not go well is told."""
+        """The error of an unsuccessful answer."""
         assert self.is_error, self.text
         return self.value["error"]
 
@@ -51,7 +51,7 @@ class Agent:
         self.client = client
 
     async def call(self, tool: str, **arguments: Any) -> Told:
-        """Call a tool and return the answer, which is text alone."""
+        """Call a tool and return its answer, which must be plain text."""
         result = await self.client.call_tool(tool, arguments)
         assert result.structured_content is None
         [content] = result.content
@@ -60,7 +60,7 @@ class Agent:
 
 
 def parameters(folder: Path, *arguments: str, **environ: str) -> StdioServerParameters:
-    """Return how a client starts the server for a folder."""
+    """Return the parameters with which a client starts the server for a folder."""
     return StdioServerParameters(
         command=sys.executable,
         args=["-m", "cli.main", "mcp", *arguments],
@@ -82,7 +82,7 @@ async def agent(
 def drive(
     folder: Path, steps: Callable[[Agent], Awaitable[None]], *arguments: str, era: str = ERAS[0]
 ) -> None:
-    """Let an agent take some steps in a folder, to the end of its connection."""
+    """Connect an agent to a folder and let it take some steps."""
 
     async def run() -> None:
         async with agent(folder, *arguments, era=era) as one:

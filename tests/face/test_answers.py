@@ -1,4 +1,4 @@
-"""What an answer holds: little, and never more than its bound."""
+"""Answers of tools are short and never exceed their size limit."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.answers import BOUND, answer_of, fitted, suggested
-from agents.tools import TOOLS
+from extensions.agents.answers import BOUND, answer_of, fit_to_bound, suggest_calls
+from extensions.agents.tools import TOOLS
 
 TEXTS = st.one_of(st.text(max_size=30), st.integers(1, 9000).map(lambda n: "é" * n))
 LEAVES = st.one_of(st.none(), st.booleans(), st.integers(), TEXTS)
-#: Long lists are of short texts: one in another would hold more bytes than any command prints.
+#: Long lists contain only short strings, because no command prints more bytes.
 MANY = st.tuples(st.text(max_size=30), st.integers(1, 3000)).map(lambda many: [many[0]] * many[1])
 VALUES = st.recursive(
     st.one_of(LEAVES, MANY),
@@ -28,24 +28,24 @@ VALUES = st.recursive(
 
 
 @given(data=VALUES)
-def test_no_answer_is_longer_than_its_bound(data: object) -> None:
-    """Whatever a command answers; what is cut is counted, what fits is whole."""
-    text = fitted({"data": data, "version": 7})
+def test_answer_does_not_exceed_its_size_limit(data: object) -> None:
+    """Removed content is counted, and content that fits is complete."""
+    text = fit_to_bound({"data": data, "version": 7})
     assert len(text.encode()) <= BOUND
     found = json.loads(text)
     assert found["version"] == 7
     assert found.get("left_out", 0) > 0 or found["data"] == data
 
 
-def test_an_object_of_many_short_fields_is_cut_too() -> None:
-    """Its first fields stay."""
-    found = json.loads(fitted({"data": {f"stage-{n}": n for n in range(5000)}}))
+def test_object_with_many_fields_is_cut() -> None:
+    """The first fields are kept."""
+    found = json.loads(fit_to_bound({"data": {f"stage-{n}": n for n in range(5000)}}))
     assert found["data"]["stage-0"] == 0
     assert found["left_out"] == 5000 - len(found["data"])
 
 
-def test_a_command_that_ended_without_an_answer_is_told_as_such() -> None:
-    """With the last line that it said."""
+def test_command_without_an_answer_is_an_error() -> None:
+    """The error has the last line that the command printed."""
     answer = answer_of(-1, "", "one\nit broke\n", writes=False)
     assert answer.is_error
     assert json.loads(answer.text)["error"]["message"].endswith("the command was ended: it broke")
@@ -134,11 +134,11 @@ CALLS: list[tuple[str, list[str], dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("command", "needs", "expected"), CALLS)
-def test_what_is_next_is_a_call_or_a_persons(
+def test_suggested_step_is_a_tool_call_or_a_command_for_a_person(
     command: str, needs: list[str], expected: dict[str, Any]
 ) -> None:
-    """Never a line for a shell; what is needed are arguments, and what is given fits the schema."""
-    [found] = suggested(
+    """Missing arguments are named in `needs`, and all arguments fit the schema of the tool."""
+    [found] = suggest_calls(
         [{"command": command, "reason": "why", **({"needs": needs} if needs else {})}]
     )
     assert found == {**expected, "reason": "why"}
@@ -152,16 +152,16 @@ def test_what_is_next_is_a_call_or_a_persons(
         jsonschema.validate(given_, schema)
 
 
-def test_going_on_is_told_where_no_other_call_is() -> None:
-    """It stands for the calls that follow it."""
+def test_run_is_suggested_only_without_another_call() -> None:
+    """`run` stands for the calls that follow it."""
     go_on, dispatch = {"command": "wfctl run"}, {"command": "wfctl dispatch s-1"}
-    assert [one["tool"] for one in suggested([go_on])] == ["stage"]
-    [only] = suggested([go_on, dispatch])
+    assert [one["tool"] for one in suggest_calls([go_on])] == ["stage"]
+    [only] = suggest_calls([go_on, dispatch])
     assert only["arguments"]["stage"] == "s-1"
 
 
-def test_what_a_refusal_leads_to_is_told() -> None:
-    """It stands beside the error."""
+def test_refusal_includes_suggested_calls() -> None:
+    """The suggestions are next to the error."""
     out = json.dumps(
         {
             "success": False,
@@ -173,8 +173,8 @@ def test_what_a_refusal_leads_to_is_told() -> None:
     assert found["next"][0]["tool"] == "stage"
 
 
-def test_empty_lists_of_an_answer_are_said() -> None:
-    """That nothing differs is an answer; what is empty further down is left out."""
+def test_empty_lists_at_the_top_of_an_answer_are_kept() -> None:
+    """An empty list of differences is an answer, but nested empty lists are left out."""
     data: dict[str, Any] = {"differing": [], "other": None, "one": {"list": [], "x": 1}}
     out = json.dumps({"success": True, "data": data})
     found = json.loads(answer_of(0, out, "", writes=False).text)["data"]

@@ -1,4 +1,4 @@
-"""Calls to the real server, by the protocol's own client in both of its eras."""
+"""Tool calls to the real server, by the official client in both generations of the protocol."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from mcp.client.stdio import stdio_client
 from mcp.shared.exceptions import MCPError
 
 from tests.cli.support import Place, agree, write_plan
+from tests.crash.outliving import parent_process_id
 from tests.face.support import ERAS, Agent, agent, drive, parameters
 
 pytestmark = pytest.mark.slow
@@ -41,24 +42,24 @@ PLAN: dict[str, Any] = {
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder with a plan and no workflow."""
+    """Return a folder with a plan but no workflow."""
     write_plan(tmp_path, PLAN)
     return tmp_path
 
 
 @pytest.fixture
 def root(folder: Path) -> Place:
-    """A workflow."""
+    """Return a workflow."""
     place = Place(folder)
     answer = place.call("init", str(folder / "plan.json"), "--consent", "trust")
     assert answer.code == 0, answer
     return place
 
 
-@pytest.mark.few(1)
+@pytest.mark.long
 @pytest.mark.parametrize("era", ERAS)
-def test_an_agent_carries_a_stage_from_its_plan_to_its_end(folder: Path, era: str) -> None:
-    """Each answer's next call leads on, and the log names the agent."""
+def test_agent_runs_a_stage_from_plan_to_completion(folder: Path, era: str) -> None:
+    """The suggested calls lead to the end, and the log names the agent."""
 
     async def steps(one: Agent) -> None:
         assert (await one.call("check", action="plan", plan="plan.json")).data["workflow"] == "melt"
@@ -84,9 +85,10 @@ def test_an_agent_carries_a_stage_from_its_plan_to_its_end(folder: Path, era: st
     assert {actor for actor in actors if actor.startswith("user:")} == {"user:pi"}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("era", ERAS)
-def test_a_refusal_is_an_error_whose_text_an_agent_reads(root: Place, era: str) -> None:
-    """Code, message, exit code; and no structured content, which clients would hold to a schema."""
+def test_refusal_is_an_error_with_readable_text(root: Place, era: str) -> None:
+    """The text has code, message and exit code; clients would validate structured content."""
 
     async def steps(one: Agent) -> None:
         refused = await one.call("stage", action="dispatch", stage="stage-2")
@@ -105,8 +107,9 @@ def test_a_refusal_is_an_error_whose_text_an_agent_reads(root: Place, era: str) 
     drive(root.path, steps, era=era)
 
 
-def test_a_repeated_call_acts_once(root: Place) -> None:
-    """The same request id: the first answer; with other content, a conflict."""
+@pytest.mark.long
+def test_repeated_call_acts_once(root: Place) -> None:
+    """The same request id gives the first answer; with other content it is a conflict."""
 
     async def steps(one: Agent) -> None:
         for _ in range(3):
@@ -120,8 +123,9 @@ def test_a_repeated_call_acts_once(root: Place) -> None:
     assert root.notes() == ["hot"]
 
 
-def test_an_agent_cannot_agree_and_is_told_who_can(root: Place) -> None:
-    """A proposal is shown with its impact and the command of a person."""
+@pytest.mark.long
+def test_agent_cannot_approve_its_proposal(root: Place) -> None:
+    """The answer shows the impact and the command that a person runs to approve."""
 
     async def steps(one: Agent) -> None:
         await one.call("propose", stages=["stage-1"], set={"parameters.x": 1}, reason="try")
@@ -136,8 +140,9 @@ def test_an_agent_cannot_agree_and_is_told_who_can(root: Place) -> None:
     assert root.done("amend", "list")[0]["status"] == "proposed"
 
 
-def test_a_transition_to_cancelled_is_not_on_offer(root: Place) -> None:
-    """An agent cancels no machine; it is told the command of a person. Listing by phase stays."""
+@pytest.mark.long
+def test_agent_cannot_cancel_a_machine(root: Place) -> None:
+    """The refusal names the command for a person; listing cancelled machines is allowed."""
 
     async def steps(one: Agent) -> None:
         await one.call("begin", action="machine", machine="m", type="oneshot")
@@ -150,8 +155,9 @@ def test_a_transition_to_cancelled_is_not_on_offer(root: Place) -> None:
     drive(root.path, steps)
 
 
-def test_who_acts_is_always_an_agent(root: Place) -> None:
-    """Neither the server's environment nor a caller's words make it a person."""
+@pytest.mark.long
+def test_actor_of_the_server_is_always_an_agent(root: Place) -> None:
+    """Neither the environment nor the arguments of a caller can change it to a person."""
 
     async def steps() -> None:
         async with agent(root.path, WFCTL_ACTOR="user:pi") as one:
@@ -164,8 +170,9 @@ def test_who_acts_is_always_an_agent(root: Place) -> None:
     assert last["actor"].startswith("agent:")
 
 
-def test_an_answer_stays_within_its_bound(tmp_path: Path) -> None:
-    """Six kilobytes of compact JSON, whatever the workflow; what was cut is counted."""
+@pytest.mark.long
+def test_answers_have_at_most_six_kilobytes(tmp_path: Path) -> None:
+    """The limit holds for large workflows, and removed content is counted."""
     stages = [
         {
             "id": f"stage-{n}",
@@ -193,8 +200,9 @@ def test_an_answer_stays_within_its_bound(tmp_path: Path) -> None:
     drive(tmp_path, steps)
 
 
-def test_only_roots_in_the_folder_of_the_server_are_reached(tmp_path: Path) -> None:
-    """A workflow below it is, one beside it is not, neither by dots nor by a link."""
+@pytest.mark.long
+def test_server_reaches_only_roots_in_its_folder(tmp_path: Path) -> None:
+    """A path with dots, an absolute path and a link to another root are refused."""
     inside, outside = tmp_path / "served" / "a", tmp_path / "other"
     for place in (inside, outside):
         place.mkdir(parents=True)
@@ -210,8 +218,9 @@ def test_only_roots_in_the_folder_of_the_server_are_reached(tmp_path: Path) -> N
     drive(tmp_path / "served", steps)
 
 
-def test_a_log_that_is_taken_away_and_given_back_is_noticed(root: Place) -> None:
-    """The server holds no log open: deleted, restored and altered are seen by the next call."""
+@pytest.mark.long
+def test_removed_and_restored_log_is_noticed(root: Place) -> None:
+    """The server keeps no log open, so the next call sees the change."""
     kept = root.path.parent / "kept"
 
     async def steps(one: Agent) -> None:
@@ -225,9 +234,10 @@ def test_a_log_that_is_taken_away_and_given_back_is_noticed(root: Place) -> None
     assert root.notes() == ["before", "after"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("era", ERAS)
-def test_null_means_not_given_and_json_text_is_the_value_it_encodes(root: Place, era: str) -> None:
-    """Strict-mode clients send null for each optional argument, others send objects as text."""
+def test_null_arguments_and_json_strings_are_accepted(root: Place, era: str) -> None:
+    """Some clients send null for missing arguments, and others send objects as strings."""
 
     async def steps(one: Agent) -> None:
         assert (await one.call("get", stage=None, root=None)).data["workflow"] == "melt"
@@ -241,8 +251,9 @@ def test_null_means_not_given_and_json_text_is_the_value_it_encodes(root: Place,
     assert root.notes() == ["[1]"]
 
 
-def test_text_that_is_no_json_of_the_declared_type_is_refused(root: Place) -> None:
-    """A number in the place of a list, another text, half a surrogate pair, deep nesting."""
+@pytest.mark.long
+def test_string_of_another_json_type_is_refused(root: Place) -> None:
+    """The refusal covers wrong types, plain text, half a surrogate pair and deep nesting."""
 
     async def steps(one: Agent) -> None:
         for text in ("2", "stage-1", '["\\ud800"]', "[" * 5000, "null", "true"):
@@ -258,11 +269,10 @@ def test_text_that_is_no_json_of_the_declared_type_is_refused(root: Place) -> No
     assert root.done("amend", "list") == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("action", ["verify", "wait"])
-def test_an_action_that_only_reads_takes_the_request_id_of_its_schema(
-    root: Place, action: str
-) -> None:
-    """The schema of a tool has one for all of its actions."""
+def test_reading_action_accepts_a_request_id(root: Place, action: str) -> None:
+    """The schema of a tool has one request id for all actions."""
 
     async def steps(one: Agent) -> None:
         told = await one.call("stage", action=action, stage="stage-1", request_id="r1")
@@ -271,9 +281,10 @@ def test_an_action_that_only_reads_takes_the_request_id_of_its_schema(
     drive(root.path, steps)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("era", ERAS)
-def test_a_clients_own_id_of_a_call_is_its_request_id(root: Place, era: str) -> None:
-    """Sent again, it is answered as the first time; an id in the arguments goes before it."""
+def test_tool_use_id_of_the_client_is_the_request_id(root: Place, era: str) -> None:
+    """A repeated id gives the first answer; an id in the arguments takes precedence."""
 
     async def steps(one: Agent) -> None:
         meta: Any = {"claudecode/toolUseId": "toolu_01"}
@@ -287,8 +298,9 @@ def test_a_clients_own_id_of_a_call_is_its_request_id(root: Place, era: str) -> 
     assert root.notes() == ["a", "b"]
 
 
-def test_resources_and_prompts_are_read_by_their_addresses(root: Place) -> None:
-    """What is listed can be read, and what is not there is said."""
+@pytest.mark.long
+def test_resources_and_prompts_can_be_read(root: Place) -> None:
+    """Every listed address can be read, and an unknown address is an error."""
 
     async def steps() -> None:
         async with agent(root.path) as one:
@@ -316,8 +328,9 @@ def test_resources_and_prompts_are_read_by_their_addresses(root: Place) -> None:
     asyncio.run(steps())
 
 
-def test_a_cancelled_wait_ends_its_command_and_nothing_else(root: Place) -> None:
-    """The job goes on, the server answers, and nothing waits any more."""
+@pytest.mark.long
+def test_cancelled_wait_does_not_stop_the_job(root: Place) -> None:
+    """The job continues, and the server answers other calls."""
     write_plan(
         root.path,
         {
@@ -361,8 +374,8 @@ def _processes_of(word: str) -> list[int]:
     return found
 
 
-def test_a_killed_server_leaves_no_process(root: Place) -> None:
-    """What was ready to carry out commands ends with it."""
+def test_killed_server_leaves_no_process(root: Place) -> None:
+    """The worker processes end with the server."""
     word = f"FACE_TEST={os.getpid()}-{time.time_ns()}"
     name, _, value = word.partition("=")
 
@@ -371,8 +384,10 @@ def test_a_killed_server_leaves_no_process(root: Place) -> None:
             async with Client(stdio_client(parameters(root.path, **{name: value}))) as client:
                 await client.call_tool("brief", {})
                 processes = _processes_of(word)
-                assert len(processes) >= 4  # the server, the warm process, and those that are ready
-                os.kill(min(processes), signal.SIGKILL)
+                assert len(processes) >= 4  # the server, the warm process and the idle workers
+                # The kernel reuses process ids, so the server may not have the smallest one.
+                [server] = [pid for pid in processes if parent_process_id(pid) == os.getpid()]
+                os.kill(server, signal.SIGKILL)
                 with anyio.fail_after(10):
                     await client.call_tool("brief", {})
 
@@ -383,8 +398,8 @@ def test_a_killed_server_leaves_no_process(root: Place) -> None:
     assert _processes_of(word) == []
 
 
-def test_many_agents_at_once_lose_nothing(root: Place) -> None:
-    """Twelve agents on one server write and read; each note is there once."""
+def test_concurrent_agents_lose_no_writes(root: Place) -> None:
+    """Twelve agents on one server write and read, and each note is recorded once."""
 
     async def steps(one: Agent) -> None:
         async with anyio.create_task_group() as group:
@@ -400,3 +415,27 @@ async def _busy(one: Agent, number: int) -> None:
         told = await one.call("record", note=f"{number}-{turn}", request_id=f"{number}-{turn}")
         assert not told.is_error, told.text
         assert not (await one.call("brief")).is_error
+
+
+def test_history_of_a_root_with_machines_shows_their_events(tmp_path: Path) -> None:
+    """Actions that need a workflow are refused with a hint to name the machine."""
+    made = Place(tmp_path).call("machine", "init", "one", "--type", "feature")
+    assert made.code == 0, made
+
+    async def steps(one: Agent) -> None:
+        assert not (
+            await one.call("update", machine="one", data={"artifacts.design": "d.md"})
+        ).is_error
+        told = await one.call("history", action="events")
+        # The first event has a definition that exceeds the size of an answer.
+        assert [event["type"] for event in told.data] == ["machine.created", "machine.updated"]
+        assert told.value["left_out"]
+        assert (await one.call("history", action="log")).data
+        assert (await one.call("history", action="log", machine="one")).data
+        for action in ("amendments", "why", "report"):
+            told = await one.call("history", action=action)
+            assert told.is_error, (action, told.text)
+            assert told.error["code"] in ("no_workflow", "no_workflow_yet"), (action, told.text)
+            assert "machine" in told.error["message"], (action, told.text)
+
+    drive(tmp_path, steps)

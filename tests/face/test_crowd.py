@@ -1,4 +1,4 @@
-"""Twenty agents at once on one machine, and a follower: no error but conflicts told as such."""
+"""Twenty agents share one machine with a follower of its events."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from tests.face.test_http import TOKEN, _wait_until_it_listens, served
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 AGENTS, TASKS = 20, 6
-#: How it is told that somebody else was faster: another version, or a step that was taken.
+#: Exit codes for conflicts: another version, or a step that another agent took first.
 CONFLICTS = {4, 5}
 
 
 @pytest.fixture
 def root(tmp_path: Path) -> Place:
-    """A machine with some tasks."""
+    """Return a machine with some tasks."""
     root = ("--root", str(tmp_path), "machine")
     assert call(*root, "init", "m", "--type", "feature").code == 0
     for number in range(TASKS):
@@ -40,7 +40,7 @@ def root(tmp_path: Path) -> Place:
 
 
 async def _agent(url: str, number: int) -> list[Told]:
-    """Take tasks that nobody has in progress, by the version that was seen; return all answers."""
+    """Take pending tasks by the version that was seen, and return all answers."""
     told: list[Told] = []
     era = ERAS[number % len(ERAS)]
     async with (
@@ -72,7 +72,7 @@ async def _crowd(url: str) -> list[Told]:
 
 
 def test_twenty_agents_share_the_tasks_of_one_machine(root: Place) -> None:
-    """Each task is begun once and ended once; who comes second is told so, and nothing else."""
+    """Each task starts once and ends once, and all errors are conflicts."""
     follower = subprocess.Popen(
         [sys.executable, "-m", "cli.main", "events", "--machine", "m", "--follow", "-o", "jsonl"],
         cwd=root.path,

@@ -1,4 +1,4 @@
-"""The server over HTTP: who has the token is served, on this machine, and nobody else."""
+"""The HTTP server answers only clients of this machine that have the token."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from mcp.client.streamable_http import streamable_http_client
 
 from tests.cli.support import HERE, PLAN, Place, write_plan
 from tests.face.support import Agent
+from tests.pages.test_entrance import NOBODY, asked
 
 pytestmark = pytest.mark.slow
 
@@ -33,7 +34,7 @@ PING = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
 
 @contextmanager
 def served(root: Path, *arguments: str) -> Iterator[str]:
-    """Serve a folder and yield what the server says of where it listens."""
+    """Serve a folder and yield the line with the server's address."""
     process = subprocess.Popen(
         [sys.executable, "-m", "cli.main", "mcp", *arguments],
         cwd=root,
@@ -53,7 +54,7 @@ def served(root: Path, *arguments: str) -> Iterator[str]:
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A workflow."""
+    """Return a workflow."""
     assert (
         Place(tmp_path).call("init", str(write_plan(tmp_path, PLAN)), "--consent", "trust").code
         == 0
@@ -76,8 +77,8 @@ def _post(client: httpx.Client, url: str, **headers: str) -> int:
     return client.post(url, json=PING, headers=accepted).status_code
 
 
-def test_only_who_has_the_token_is_served(root: Path) -> None:
-    """No token or another one: 401. A foreign host or origin: refused as well."""
+def test_server_requires_the_token(root: Path) -> None:
+    """A missing or wrong token gives 401, and a foreign host or origin is refused."""
     with served(root, "--port", "0") as said:
         found = re.search(r"http://127\.0\.0\.1:(\d+)/mcp", said)
         assert found, said
@@ -98,20 +99,33 @@ async def _note(http: httpx.AsyncClient, url: str) -> None:
         assert not (await Agent(client).call("record", note="over http")).is_error
 
 
-def test_a_socket_is_for_this_login_alone(root: Path) -> None:
-    """Its mode says so, an ordinary client is served without a token, and it is gone afterwards."""
-    # The name of a socket is short, that of a test's folder is not.
+def test_socket_is_restricted_to_its_user(root: Path) -> None:
+    """The mode is 0600, clients need no token, and the socket is removed at the end."""
+    # The path of a socket must be short, but the folder of a test has a long path.
     with TemporaryDirectory(dir="/tmp") as short:
         _serve_on(Path(short) / "mcp.sock", root)
 
 
-def test_a_socket_that_a_killed_server_left_is_taken_over(root: Path) -> None:
-    """Nobody listens on it any more."""
+def test_socket_of_a_killed_server_is_replaced(root: Path) -> None:
+    """No process listens on the leftover socket."""
     with TemporaryDirectory(dir="/tmp") as short:
         path = Path(short) / "mcp.sock"
         with socket.socket(socket.AF_UNIX) as left:
             left.bind(str(path))
         _serve_on(path, root)
+
+
+@pytest.mark.root
+def test_socket_refuses_other_users_even_with_open_mode(root: Path) -> None:
+    """The server checks the user of the client, not only the mode of the socket."""
+    with TemporaryDirectory(dir="/tmp") as short:
+        Path(short).chmod(0o755)
+        path = Path(short) / "mcp.sock"
+        with served(root, "--socket", str(path)):
+            _wait_until_it_listens(socket.AF_UNIX, str(path))
+            path.chmod(0o666)
+            assert "HTTP" not in asked(path, NOBODY).stdout
+            assert "HTTP/1.1" in asked(path).stdout
 
 
 def _serve_on(path: Path, root: Path) -> None:
@@ -120,7 +134,7 @@ def _serve_on(path: Path, root: Path) -> None:
         _wait_until_it_listens(socket.AF_UNIX, str(path))
         refused = Place(root).call("mcp", "--socket", str(path))
         assert refused.code == 2
-        assert "one that a server listens on" in refused.err
+        assert "a running server already uses it" in refused.err
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
         for host in ("localhost", "wfctl"):
             http = httpx.AsyncClient(transport=httpx.AsyncHTTPTransport(uds=str(path)), timeout=120)
@@ -129,8 +143,8 @@ def _serve_on(path: Path, root: Path) -> None:
     assert Place(root).notes() == ["over http"] * 2
 
 
-def test_what_others_could_reach_is_not_served_by_accident(root: Path) -> None:
-    """Another address than this machine's own is said twice; a file in the way is left alone."""
+def test_unsafe_server_addresses_are_refused(root: Path) -> None:
+    """A non-local address needs a second option, and an existing file is not overwritten."""
     place = Place(root)
     assert place.call("mcp", "--port", "0", "--host", "0.0.0.0").code == 2
     assert place.call("mcp", "--port", "1", "--socket", "x").code == 2

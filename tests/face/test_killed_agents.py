@@ -1,4 +1,4 @@
-"""Agents that are killed, one after another: the next goes on from the brief alone."""
+"""Agents are killed one after another, and each next agent continues from the brief."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from tests.rounds import rounds
 
 pytestmark = pytest.mark.slow
 
-#: Agents that are killed in one round, and what of them.
+#: The number of agents killed in one round, and the parts that are killed in turn.
 KILLED, WAYS = 10, ("client", "server", "both", "memory")
 
 
 @pytest.fixture
 def root(tmp_path: Path) -> Place:
-    """A workflow of two jobs, each of which writes into a ledger, and a machine of three tasks."""
+    """Return a workflow of two jobs that write to a ledger, and a machine of three tasks."""
     plan = {**PLAN, "stages": [dict(stage) for stage in PLAN["stages"]]}
     for stage in plan["stages"]:
         stage["parameters"] = {**stage["parameters"], "ledger": str(tmp_path / "ledger")}
@@ -41,7 +41,7 @@ def root(tmp_path: Path) -> Place:
 
 
 def started(root: Place, calls: int = -1) -> subprocess.Popen[bytes]:
-    """Start an agent in a session of its own; after so many calls it forgets everything."""
+    """Start an agent in its own session; after the given number of calls it exits."""
     return subprocess.Popen(
         [sys.executable, "-m", "tests.face.worker", str(root.path), str(calls)],
         env={**os.environ, "PYTHONPATH": str(HERE)},
@@ -53,7 +53,7 @@ def started(root: Place, calls: int = -1) -> subprocess.Popen[bytes]:
 
 
 def server_of(worker: int) -> list[int]:
-    """Return the servers that an agent has started."""
+    """Return the servers that an agent started."""
     found = []
     for path in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):
@@ -64,7 +64,7 @@ def server_of(worker: int) -> list[int]:
 
 
 def killed(root: Place, way: str, chance: random.Random) -> None:
-    """Let an agent work for a while, and kill it, its server, or both, or let it forget."""
+    """Let an agent work for a while; then kill the agent, its server or both, or let it exit."""
     one = started(root, chance.randrange(2, 16) if way == "memory" else -1)
     try:
         if way == "memory":
@@ -84,7 +84,7 @@ def killed(root: Place, way: str, chance: random.Random) -> None:
 
 
 def to_the_end(root: Place) -> None:
-    """Let agents work until one of them says that all is done; a person says no in between."""
+    """Let agents work until one reports that all is done, and reject proposals in between."""
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
         for amendment in root.done("amend", "list", "--state", "proposed"):
@@ -100,8 +100,8 @@ def to_the_end(root: Place) -> None:
 
 
 @pytest.mark.parametrize("seed", rounds(range(20), 1))
-def test_whatever_is_killed_the_next_agent_goes_on(root: Place, tmp_path: Path, seed: int) -> None:
-    """No job twice, no task begun or ended twice, no question asked twice."""
+def test_next_agent_continues_after_a_kill(root: Place, tmp_path: Path, seed: int) -> None:
+    """No job runs twice, no task starts or ends twice, and no question is asked twice."""
     chance = random.Random(seed)
     for number in range(KILLED):
         killed(root, WAYS[number % len(WAYS)], chance)

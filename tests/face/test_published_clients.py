@@ -1,4 +1,4 @@
-"""Clients that the protocol's authors publish: the inspector, and the conformance suite."""
+"""Published clients of the protocol: the inspector and the conformance suite."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from tests.npm import installed
 pytestmark = [pytest.mark.long, pytest.mark.slow]
 
 EXPECTED = Path(__file__).with_name("expected-failures.yaml")
-#: The exit code of the inspector for an answer that says it is an error.
+#: The exit code of the inspector for an answer that is an error.
 IS_ERROR = 5
 
 
 @pytest.fixture(scope="session")
 def modules(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Both programs, and a node that is new enough for them."""
+    """Install both programs and a recent version of node."""
     scope = "@modelcontextprotocol"
     packages = (f"{scope}/inspector@2.12.0", f"{scope}/conformance@0.1.16")
     return installed(tmp_path_factory, "mcp-clients", "node@22", *packages)
@@ -34,7 +34,7 @@ def modules(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A workflow."""
+    """Return a workflow."""
     assert (
         Place(tmp_path).call("init", str(write_plan(tmp_path, PLAN)), "--consent", "trust").code
         == 0
@@ -43,7 +43,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def run(modules: Path, program: str, *words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """Run a program of these modules by the node beside them."""
+    """Run one of the installed programs with the installed node."""
     line = [str(modules / "node/bin/node"), str(modules / "@modelcontextprotocol" / program)]
     return subprocess.run(
         [*line, *words], cwd=cwd, capture_output=True, text=True, timeout=120, check=False
@@ -51,7 +51,7 @@ def run(modules: Path, program: str, *words: str, cwd: Path) -> subprocess.Compl
 
 
 def inspected(modules: Path, root: Path, *words: str) -> tuple[int, Any]:
-    """Return the exit code of the inspector and what it printed, decoded."""
+    """Return the exit code and the decoded output of the inspector."""
     server = root / "server"
     server.write_text(f'#!/bin/sh\nPYTHONPATH={HERE} exec {sys.executable} -m cli.main mcp "$@"\n')
     server.chmod(0o755)
@@ -60,22 +60,22 @@ def inspected(modules: Path, root: Path, *words: str) -> tuple[int, Any]:
     return done.returncode, json.loads(done.stdout or done.stderr)
 
 
-def test_the_inspector_finds_nothing_wrong_with_the_tools(modules: Path, root: Path) -> None:
-    """Strictly, so that a schema which some client cannot read is an error."""
+def test_inspector_accepts_the_tool_list(modules: Path, root: Path) -> None:
+    """Strict mode reports any schema that some client cannot read."""
     code, found = inspected(modules, root, "--method", "tools/list", "--strict")
     assert code == 0
     assert {"brief", "stage", "ask_person"} <= {tool["name"] for tool in found["tools"]}
 
 
 @pytest.mark.parametrize("method", ["resources/list", "resources/templates/list", "prompts/list"])
-def test_the_inspector_lists_what_else_there_is(modules: Path, root: Path, method: str) -> None:
-    """Resources by their addresses, and prompts."""
+def test_inspector_lists_resources_and_prompts(modules: Path, root: Path, method: str) -> None:
+    """Each of the three lists has entries."""
     code, found = inspected(modules, root, "--method", method)
     assert (code, len(next(iter(found.values()))) > 0) == (0, True)
 
 
-def test_the_inspector_is_told_a_refusal_in_its_words(modules: Path, root: Path) -> None:
-    """The text of an error arrives, although a schema of success stands beside the tool."""
+def test_inspector_shows_the_text_of_a_refusal(modules: Path, root: Path) -> None:
+    """The error text arrives although the tool declares a schema for success."""
     call = ("--method", "tools/call", "--tool-name")
     code, found = inspected(modules, root, *call, "brief")
     assert (code, found.get("isError", False)) == (0, False)
@@ -84,10 +84,10 @@ def test_the_inspector_is_told_a_refusal_in_its_words(modules: Path, root: Path)
     assert "stage-99" in found["content"][0]["text"]
 
 
-def test_the_suite_fails_where_it_is_expected_to_and_nowhere_else(
+def test_conformance_suite_has_only_expected_failures(
     modules: Path, root: Path, tmp_path: Path
 ) -> None:
-    """The list of expected failures says why; one that passes is told as well."""
+    """An expected failure that passes is reported too."""
     with served(root, "--port", "0") as said:
         address = re.search(r"http://127\.0\.0\.1:(\d+)(/\S*)", said)
         assert address is not None, said

@@ -1,4 +1,4 @@
-"""Reads by processes that are kept: answers of the command line, and nothing is mixed."""
+"""Reads by long-lived processes give the answers of the command line, without mixing roots."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from typing import Any
 import anyio
 import pytest
 
-from agents.answers import answer_of
-from agents.lines import line_of
-from agents.tools import TOOLS
+from extensions.agents.answers import answer_of
+from extensions.agents.lines import line_of
+from extensions.agents.tools import TOOLS
 from tests.cli.support import Place, write_plan
 from tests.face.support import Agent, agent, drive
 from tests.face.test_calls import _processes_of
 
 pytestmark = pytest.mark.slow
 
-#: Reads of a workflow that has a version 6, whatever is added to it.
+#: Reads of version 6 or earlier, which later events do not change.
 FIXED: tuple[tuple[str, dict[str, Any]], ...] = (
     ("get", {"at": "6"}),
     ("get", {"stage": "stage-1", "at": "5"}),
@@ -34,7 +34,7 @@ FIXED: tuple[tuple[str, dict[str, Any]], ...] = (
     ("describe", {"action": "machine", "type": "oneshot"}),
     ("get", {"stage": "stage-9"}),
 )
-#: … and reads of how it is now.
+#: Reads of the current state.
 NOW: tuple[tuple[str, dict[str, Any]], ...] = (
     ("brief", {}),
     ("get", {}),
@@ -49,7 +49,7 @@ NOW: tuple[tuple[str, dict[str, Any]], ...] = (
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Two workflows side by side, alike but for their names."""
+    """Return a folder of two workflows that differ only in their names."""
     for name in ("one", "two"):
         place = tmp_path / name
         place.mkdir()
@@ -73,7 +73,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def _expected(folder: Path, root: str, tool: str, arguments: dict[str, Any]) -> str:
-    """Return what the command line prints, as the server words it."""
+    """Return the output of the command line in the form of the server."""
     line = line_of(TOOLS[tool], arguments)
     done = Place(folder / root).call("--output=json", "--log-level=error", *line)
     return answer_of(done.code, done.out, done.err, writes=False).text
@@ -107,8 +107,9 @@ def _roots_and(calls: tuple[Any, ...]) -> Iterator[tuple[str, int, Any]]:
     return ((root, number, call) for root in ("one", "two") for number, call in enumerate(calls))
 
 
-def test_reads_at_once_are_what_the_command_line_prints_while_others_write(folder: Path) -> None:
-    """Sixty-four calls of two roots; then, once it is quiet, of how it is now."""
+@pytest.mark.long
+def test_concurrent_reads_match_the_command_line(folder: Path) -> None:
+    """The server answers 64 calls for two roots during writes, and more calls after them."""
     expected = {(r, n): _expected(folder, r, *call) for r, n, call in _roots_and(FIXED)}
     found: list[tuple[str, int, str]] = []
     quiet: list[tuple[str, int, str]] = []
@@ -133,7 +134,7 @@ def test_reads_at_once_are_what_the_command_line_prints_while_others_write(folde
 
 
 def _lasting(text: str) -> Any:
-    """Return an answer without ages, which another moment has others of."""
+    """Return an answer without ages, which change with time."""
     value = json.loads(text)
 
     def without(part: Any) -> Any:
@@ -144,8 +145,9 @@ def _lasting(text: str) -> Any:
     return without(value)
 
 
-def test_a_read_sees_what_was_acknowledged_before_it(folder: Path) -> None:
-    """The answer to a write is followed by a read that holds it, each time and in each root."""
+@pytest.mark.long
+def test_read_sees_earlier_acknowledged_writes(folder: Path) -> None:
+    """A read after the answer to a write has its version, in each root."""
 
     async def steps(one: Agent) -> None:
         for number in range(15):
@@ -158,8 +160,9 @@ def test_a_read_sees_what_was_acknowledged_before_it(folder: Path) -> None:
     drive(folder, steps)
 
 
-def test_a_root_that_is_another_one_now_is_read_as_it_is(folder: Path) -> None:
-    """Two roots change places under the server: each call reads what lies there."""
+@pytest.mark.long
+def test_read_notices_a_replaced_root(folder: Path) -> None:
+    """Two roots swap their folders while the server runs."""
 
     async def steps(one: Agent) -> None:
         for names in (("one", "two"), ("two", "one"), ("one", "two")):
@@ -174,16 +177,17 @@ def test_a_root_that_is_another_one_now_is_read_as_it_is(folder: Path) -> None:
 
 
 def _readers(word: str) -> list[int]:
-    """Return the processes of a server that wait for reads: each leads a session of its own."""
+    """Return the reader processes of a server; each leads its own session."""
     return [pid for pid in _processes_of(word) if _leads(pid)]
 
 
 def _leads(pid: int) -> bool:
     try:
-        # The server leads one too, and is our child; numbers begin anew, so its is not the least.
+        # The server also leads a session, but is a child of the test. Process ids are reused, so
+        # the server need not have the smallest one.
         parent = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
         return os.getsid(pid) == pid and parent != os.getpid()
-    except (ProcessLookupError, FileNotFoundError):  # it was that of one command
+    except (ProcessLookupError, FileNotFoundError):  # The process belonged to a single command.
         return False
 
 
@@ -196,8 +200,9 @@ async def _with_readers(
         await steps(one, lambda: _readers(f"{name}={word}"))
 
 
-def test_a_reader_that_dies_is_another_one(folder: Path) -> None:
-    """Killed between two reads or while one waits for it: each read is answered."""
+@pytest.mark.long
+def test_killed_reader_is_replaced(folder: Path) -> None:
+    """Reads are answered even if the reader is killed while it handles one."""
 
     async def steps(one: Agent, readers: Callable[[], list[int]]) -> None:
         for _ in range(3):
@@ -220,8 +225,9 @@ def test_a_reader_that_dies_is_another_one(folder: Path) -> None:
     asyncio.run(_with_readers(folder, steps))
 
 
-def test_a_read_that_hangs_holds_up_no_other(folder: Path) -> None:
-    """Beside it reads have processes of their own; then another reader takes its place."""
+@pytest.mark.long
+def test_hanging_read_does_not_block_other_reads(folder: Path) -> None:
+    """Other reads get new processes, and later another reader replaces the hanging one."""
 
     async def steps(one: Agent, readers: Callable[[], list[int]]) -> None:
         stopped = readers()
@@ -231,7 +237,7 @@ def test_a_read_that_hangs_holds_up_no_other(folder: Path) -> None:
             async with anyio.create_task_group() as group:
                 for _ in stopped:
                     group.start_soon(one.call, "get")
-                await anyio.sleep(0.3)  # they are there before the next
+                await anyio.sleep(0.3)  # Let the hanging reads start before the next read.
                 until = anyio.current_time() + 10
                 while len(readers()) < 2 * len(stopped):
                     with anyio.fail_after(5):

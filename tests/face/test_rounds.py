@@ -1,4 +1,4 @@
-"""An agent chooses the points of a loop through its tools, and remembers nothing in between."""
+"""An agent without memory chooses the points of a loop through its tools."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ PLAN: dict[str, Any] = {
 
 
 async def choose(one: Agent) -> None:
-    """Ask what is asked for, try what is not allowed, and propose the next point."""
+    """Read the request, try forbidden points, and propose the next point."""
     asked = (await one.call("get", loop="walk")).data
     known = [point["x"] for point in asked["points_so_far"]]
     number = asked["asks_for"]
@@ -49,15 +49,17 @@ async def choose(one: Agent) -> None:
     following = {"loop": "walk", "points": json.dumps([{"x": max(known) + 1}])}
     done = await one.call("propose", **following, reason="the next one", request_id=f"r{number}")
     assert [event["type"] for event in done.data["events"]] == ["round.begun"]
-    # Once more, as one does whose answer was lost; then as somebody who forgot it.
+    # Repeat the call with the same request id, like a client that lost the answer.
+    # Then repeat the call with a new id, like a client that forgot it.
     again = await one.call("propose", **following, reason="the next one", request_id=f"r{number}")
     assert again.data["repeated"]
     assert (await one.call("propose", **following, reason="the next one")).is_error
     assert "asks_for" not in (await one.call("get", loop="walk")).data
 
 
-def test_ten_agents_one_after_another_walk_through_a_loop(tmp_path: Path) -> None:
-    """No point twice, none outside, no round twice; each proposal with its reason and proposer."""
+@pytest.mark.long
+def test_ten_agents_in_turn_complete_a_loop(tmp_path: Path) -> None:
+    """No point or round occurs twice, and each round has its proposer and reason."""
     place = make(tmp_path / "root", "--consent", "trust", plan=PLAN)
     for _ in range(ROUNDS - 1):
         place.finish("run")

@@ -1,4 +1,4 @@
-"""The server over stdio: each request line gets one answer."""
+"""The stdio server gives one answer for each request line."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from agents.serving import find_request_id
+from extensions.agents.serving import find_request_id
 from tests.cli.support import PLAN, Place, write_plan
 from tests.face.support import parameters
 
@@ -48,7 +48,7 @@ class Lines:
 
 @pytest.fixture
 def client(tmp_path: Path) -> Iterator[Lines]:
-    """A client of the server of a workflow, after the first handshake."""
+    """Return a client of a workflow's server after the handshake."""
     plan = write_plan(tmp_path, PLAN)
     assert Place(tmp_path).call("init", str(plan), "--consent", "trust").code == 0
     start = parameters(tmp_path)
@@ -63,8 +63,8 @@ def client(tmp_path: Path) -> Iterator[Lines]:
         assert process.wait(20) == 0
 
 
-def test_a_request_line_that_is_no_json_is_answered_under_its_id(client: Lines) -> None:
-    """Half a surrogate pair, and nesting that no parser follows; the next request is served."""
+def test_invalid_json_request_is_answered_with_its_id(client: Lines) -> None:
+    """The lines have half a surrogate pair or deep nesting, and the next request is answered."""
     half = client.ask(CALL % (7, "record", '{"note":"\\ud800"}'))
     assert (half["id"], half["error"]["code"]) == (7, -32700)
     deep = '{"machine":"m","data":' + "[" * 9000 + "]" * 9000 + "}"
@@ -73,18 +73,18 @@ def test_a_request_line_that_is_no_json_is_answered_under_its_id(client: Lines) 
     assert client.ask(CALL % (9, "get", "{}"))["id"] == 9
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "line", ["not json", b"\xff\xfe", '{"jsonrpc":"2.0","method":', "[" * 9000]
 )
-def test_a_line_without_a_readable_id_is_answered_without_one(
-    client: Lines, line: str | bytes
-) -> None:
-    """The protocol has null for it; a blank line is no request and gets no answer."""
+def test_line_without_a_readable_id_is_answered_with_null(client: Lines, line: str | bytes) -> None:
+    """The protocol uses null as the id, and a blank line gets no answer."""
     answer = client.ask("", line)
     assert (answer["id"], answer["error"]["code"]) == (None, -32700)
     assert client.ask("", CALL % (2, "get", "{}"))["id"] == 2
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("line", "id_"),
     [
@@ -94,10 +94,10 @@ def test_a_line_without_a_readable_id_is_answered_without_one(
         ("[]", None),
     ],
 )
-def test_json_that_is_no_request_is_answered_as_such(
+def test_json_that_is_not_a_request_gets_its_own_error_code(
     client: Lines, line: str, id_: int | str | None
 ) -> None:
-    """It has another code than a line that cannot be read."""
+    """The code is -32600 and differs from that of unreadable JSON."""
     answer = client.ask(line)
     assert (answer["id"], answer["error"]["code"]) == (id_, -32600)
 
@@ -112,8 +112,6 @@ def test_json_that_is_no_request_is_answered_as_such(
         ('"id":1', None),
     ],
 )
-def test_the_id_of_a_request_is_that_of_its_outermost_object(
-    line: str, id_: int | str | None
-) -> None:
-    """Neither an id within the arguments nor one within a string."""
+def test_request_id_is_read_from_the_outermost_object(line: str, id_: int | str | None) -> None:
+    """An id within the arguments or within a string is ignored."""
     assert find_request_id(line) == id_

@@ -1,4 +1,4 @@
-"""The table of tools: what is on offer, what is not, and that the command line knows all of it."""
+"""The table of tools: which actions it offers, and that the command line accepts all of them."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.errors import WrongArguments
-from agents.lines import call_of, line_of
-from agents.server import described
-from agents.tools import TOOLS, Route, Tool
-from cli.frame.options import hoist
-from cli.program.tree import build
-from service.machines.completing import SHIPPED, shipped
+from cli.frame.options import move_global_options_first
+from cli.program.tree import build_program
+from extensions.agents.errors import WrongArguments
+from extensions.agents.lines import call_of, line_of
+from extensions.agents.server import describe_tool
+from extensions.agents.tools import TOOLS, Route, Tool
+from extensions.machines.service.completing import SHIPPED, load_shipped_definition
 
 ROUTES = [
     pytest.param(tool, action, route, id=" ".join(filter(None, [tool.name, action, *route.words])))
@@ -24,7 +24,7 @@ ROUTES = [
     for action, routes in tool.routes.items()
     for route in routes
 ]
-#: Words of commands by which somebody agrees, gives up, undoes, or reaches past the rules.
+#: Command words that approve, give up, undo, or bypass the rules.
 FORBIDDEN = {
     "approve",
     "reject",
@@ -39,7 +39,6 @@ FORBIDDEN = {
     "run",
     "runner",
     "export",
-    "watch",
     "serve",
 }
 FORBIDDEN_OPTIONS = {
@@ -63,17 +62,18 @@ FORBIDDEN_OPTIONS = {
 }
 
 
-def test_the_list_of_tools_is_short() -> None:
-    """An agent pays for it in each session: at most 2,500 tokens of four bytes."""
+def test_tool_list_is_short() -> None:
+    """Each session of an agent pays for the list: at most 2,500 tokens of four bytes."""
     listed = [
-        described(tool).model_dump_json(by_alias=True, exclude_none=True) for tool in TOOLS.values()
+        describe_tool(tool).model_dump_json(by_alias=True, exclude_none=True)
+        for tool in TOOLS.values()
     ]
     assert len("".join(listed)) / 4 <= 2500
 
 
-def test_hints_say_what_a_tool_does() -> None:
-    """A client that asks its person only where something may be lost goes by them."""
-    hints: dict[str, Any] = {name: described(tool).annotations for name, tool in TOOLS.items()}
+def test_tool_annotations_match_the_tools() -> None:
+    """Clients use the hints to decide when to ask their user."""
+    hints: dict[str, Any] = {name: describe_tool(tool).annotations for name, tool in TOOLS.items()}
     assert hints["job"].read_only_hint
     assert not hints["stage"].read_only_hint
     assert hints["stage"].destructive_hint
@@ -83,19 +83,19 @@ def test_hints_say_what_a_tool_does() -> None:
     assert not hints["recover"].read_only_hint
 
 
-def test_the_statuses_of_tasks_stand_in_the_schema() -> None:
-    """All of the types that come with wfctl."""
+def test_task_schema_lists_the_statuses_of_shipped_types() -> None:
+    """The description of `status` names the task statuses of every shipped type."""
     said = TOOLS["task"].schema["properties"]["status"]["description"]
     for type_ in SHIPPED:
-        tasks = shipped(type_).tasks
+        tasks = load_shipped_definition(type_).tasks
         assert tasks is None or all(status in said for status in tasks.statuses)
 
 
 @pytest.mark.parametrize(("tool", "action", "route"), ROUTES)
-def test_nothing_is_on_offer_that_only_a_person_may(
+def test_tools_exclude_commands_reserved_for_persons(
     tool: Tool, action: str | None, route: Route
 ) -> None:
-    """No tool agrees, gives up, undoes or says who acts."""
+    """No tool approves, gives up, undoes or sets the actor."""
     assert not FORBIDDEN & {*route.words}, (tool.name, action)
     assert route.words != ("append",)
     options = {*route.options.values(), *(word.partition("=")[0] for word in route.fixed)}
@@ -103,11 +103,9 @@ def test_nothing_is_on_offer_that_only_a_person_may(
 
 
 @pytest.mark.parametrize(("tool", "action", "route"), ROUTES)
-def test_each_tool_is_a_command_line_that_the_program_knows(
-    tool: Tool, action: str | None, route: Route
-) -> None:
-    """Command, options and the number of arguments by place are those of the program."""
-    command: Any = build().__self__  # type: ignore[attr-defined]
+def test_tool_routes_match_the_command_line(tool: Tool, action: str | None, route: Route) -> None:
+    """The commands, options and numbers of arguments exist in the program."""
+    command: Any = build_program().__self__  # type: ignore[attr-defined]
     words = list(route.words)
     while words:
         _, command, words = command.resolve_command(None, words)
@@ -120,10 +118,8 @@ def test_each_tool_is_a_command_line_that_the_program_knows(
 
 
 @pytest.mark.parametrize(("tool", "action", "route"), ROUTES)
-def test_only_a_command_that_writes_takes_a_request_id(
-    tool: Tool, action: str | None, route: Route
-) -> None:
-    """A tool that is said to read has no route that takes one."""
+def test_reading_tool_has_no_request_id(tool: Tool, action: str | None, route: Route) -> None:
+    """Only routes of writing tools pass a request id on."""
     assert action is None or action in tool.routes
     if not tool.writes:
         assert "request_id" not in route.fields
@@ -142,7 +138,7 @@ def _sample(tool: Tool, name: str) -> Any:
 
 
 def _takes_words_alone(tool: Any, route: Any) -> bool:
-    """Commands are suggested with words alone, never with lists or objects."""
+    """Return whether the route needs only words, because suggestions have no lists or objects."""
     needs = {*route.needs, *route.places}
     return not any(isinstance(_sample(tool, name), (list, dict)) for name in needs)
 
@@ -151,10 +147,10 @@ OF_WORDS = [one for one in ROUTES if _takes_words_alone(one.values[0], one.value
 
 
 @pytest.mark.parametrize(("tool", "action", "route"), OF_WORDS)
-def test_a_command_that_is_suggested_becomes_the_call_that_makes_it(
+def test_suggested_command_maps_to_its_tool_call(
     tool: Tool, action: str | None, route: Route
 ) -> None:
-    """From call to command and back, with what the command needs."""
+    """The tool call gives the same command line again, with its needed arguments."""
     given_ = {name: str(_sample(tool, name)) for name in (*route.needs, *route.places)}
     named = {"action": action} if action is not None else {}
     line = [word for word in line_of(tool, {**named, **given_}) if word != "--"]
@@ -173,8 +169,8 @@ HOSTILE = st.one_of(
 
 
 @given(text=HOSTILE, other=HOSTILE)
-def test_no_word_of_a_caller_becomes_an_option(text: str, other: str) -> None:
-    """Whatever stands in a value, the program reads the same command with that value."""
+def test_argument_values_never_become_options(text: str, other: str) -> None:
+    """Whatever a value contains, the program reads the same command with that value."""
     calls: list[tuple[str, dict[str, Any]]] = [
         ("record", {"note": text, "stage": other}),
         ("stage", {"action": "retry", "stage": text, "fix": other}),
@@ -183,13 +179,13 @@ def test_no_word_of_a_caller_becomes_an_option(text: str, other: str) -> None:
     ]
     for name, arguments in calls:
         line = line_of(TOOLS[name], arguments)
-        assert hoist(line) == line
+        assert move_global_options_first(line) == line
         before = line[: line.index("--")] if "--" in line else line
         assert all(word.startswith("--") and "=" in word for word in before if word.startswith("-"))
 
 
-def test_fields_that_do_not_go_together_are_told_with_those_that_do() -> None:
-    """An agent learns from the refusal what the tool takes."""
+def test_unfit_arguments_error_lists_the_expected_fields() -> None:
+    """An agent learns from the refusal which fields the tool accepts."""
     with pytest.raises(
         WrongArguments, match=r"checkpoint: expected machine, summary.*found note"
     ) as told:

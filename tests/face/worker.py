@@ -1,7 +1,7 @@
-"""An agent that knows nothing but what it is told, to be killed: ``python -m tests.face.worker``.
+"""An agent without memory, for tests that kill it: ``python -m tests.face.worker``.
 
-It works until the workflow and the machine of a folder are at their end, and then exits with 0. Of
-what was done before it reads the brief alone.
+The agent works until the workflow and the machine of a folder are finished, and exits with 0. It
+learns about earlier work only from the brief.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ PLAN: dict[str, Any] = {
 
 
 class Worker:
-    """Takes one step after another; what is done of a task lies in the folder, as a file."""
+    """Takes one step after another; a file in the folder marks the completed work of a task."""
 
     def __init__(self, one: Agent, folder: Path, calls: int) -> None:
         self._one = one
@@ -43,18 +43,18 @@ class Worker:
         self._left = calls
 
     async def call(self, tool: str, **arguments: Any) -> Told:
-        """Call a tool, unless the agent has forgotten everything by now."""
+        """Call a tool, or exit once the allowed number of calls is used up."""
         if self._left == 0:
             sys.exit(3)
         self._left -= 1
         return await self._one.call(tool, **arguments)
 
     async def write(self, tool: str, **arguments: Any) -> Told:
-        """Call a tool that writes, with a request id of its own."""
+        """Call a writing tool with a new request id."""
         return await self.call(tool, **arguments, request_id=uuid4().hex)
 
     async def work(self) -> None:
-        """Go on to the end."""
+        """Work until everything is done."""
         await self.call("recover")
         while True:
             known = await self.call("brief")
@@ -66,7 +66,7 @@ class Worker:
                 return
 
     async def _ask(self) -> bool:
-        """Ask the person one thing, if nobody did."""
+        """Ask the person one question, unless an earlier agent asked it."""
         asked = (await self.call("history", action="amendments")).data
         if asked:
             return True
@@ -106,7 +106,7 @@ class Worker:
 
 
 async def main(folder: Path, calls: int) -> None:
-    """Connect, and work."""
+    """Connect an agent and let it work."""
     async with agent(folder, "--actor", "agent:worker") as one:
         await Worker(one, folder, calls).work()
 

@@ -1,8 +1,7 @@
-"""One stored example of every event type and schema version, and the schema it was written by.
+"""One stored example of every event type and schema version, with its schema.
 
-``python -m tests.golden.events_on_file`` writes the schemas of today's versions anew. A version
-that was released is never written anew: raise ``schema_version``, add an upcaster, and put an
-example of the new version beside the old one.
+``python -m tests.golden.events_on_file`` writes the schemas of the current versions. Never change a
+released version: raise ``schema_version``, add an upcaster, and add an example of the new version.
 """
 
 from __future__ import annotations
@@ -14,15 +13,15 @@ from typing import Any, NamedTuple
 
 from lifecycle.payload.event_types import VERSIONS
 from lifecycle.payload.models import Payload
-from lifecycle.rules.decide import model_of
+from projections.files.event_models import find_event_model
 
-#: Event type → its model, of workflows and machines.
-EVERY = {type_: model_of(type_) for type_ in VERSIONS}
+#: Event type → model, for workflows and machines.
+EVERY = {type_: find_event_model(type_) for type_ in VERSIONS}
 FOLDER = Path(__file__).parent / "events"
 
 
 class OnFile(NamedTuple):
-    """An example as it is kept: the event's data, and the JSON Schema of that version."""
+    """A stored example: the data of an event, and the JSON Schema of its version."""
 
     path: Path
     type: str
@@ -32,12 +31,12 @@ class OnFile(NamedTuple):
 
 
 def path_of(type_: str, version: int) -> Path:
-    """Return where the example of a type and version is kept."""
+    """Return the path of the example of a type and version."""
     return FOLDER / f"{type_}.v{version}.json"
 
 
 def examples() -> Iterator[OnFile]:
-    """Yield every example on file."""
+    """Yield every stored example."""
     for path in sorted(FOLDER.glob("*.json")):
         type_, _, version = path.stem.rpartition(".v")
         kept = json.loads(path.read_text("utf-8"))
@@ -45,7 +44,7 @@ def examples() -> Iterator[OnFile]:
 
 
 def schema_of(model: type[Payload]) -> dict[str, Any]:
-    """Return the JSON Schema of a payload without what is said about it in words."""
+    """Return the JSON Schema of a payload without titles and descriptions."""
     found = _without_words(model.model_json_schema())
     assert isinstance(found, dict)
     return found
@@ -61,7 +60,7 @@ def _without_words(value: Any) -> Any:
 
 
 def write(type_: str, version: int, data: dict[str, Any]) -> None:
-    """Write the example of a type's present version, with the schema it has now."""
+    """Write the example of a type's current version, with its current schema."""
     kept = {"data": data, "schema": schema_of(EVERY[type_])}
     text = json.dumps(kept, indent=2, ensure_ascii=False)
     path_of(type_, version).write_text(text + "\n", "utf-8")

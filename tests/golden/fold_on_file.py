@@ -1,8 +1,7 @@
-"""What the fold makes of every stored example, as digests; kept beside `REDUCER`.
+"""Digests of the states that the fold gives for every stored example, for each `REDUCER` version.
 
-A state that was stored is used again only where the fold's own version is the same. So anyone who
-changes what the fold does, or what a state holds, raises `REDUCER` and then calls
-``python -m tests.golden.fold_on_file``, which writes the digests anew.
+A stored state is only reused by the same version of the fold. After a change of the fold or of the
+state, raise `REDUCER` and run ``python -m tests.golden.fold_on_file`` to write the digests.
 """
 
 from __future__ import annotations
@@ -26,13 +25,13 @@ CREATED = "workflow.created"
 
 
 class OnDisk(TypedDict):
-    """The version of the fold, and the SHA-256 in hex of the state after each example."""
+    """The version of the fold, and the SHA-256 of the state after each example."""
 
     reducer: int
     states: dict[str, str]
 
 
-#: A life in which each event finds what it is about; the rest follows by name.
+#: An order in which each event refers to earlier ones; other events follow by name.
 ORDER = (
     CREATED,
     "attempt.started",
@@ -45,7 +44,7 @@ ORDER = (
 
 
 def fact(example: OnFile, version: int) -> Fact:
-    """Return an example as the fold sees it: lifted to today's version."""
+    """Return an example as the fold sees it, converted to the current version."""
     data = json.loads(json.dumps(example.data))
     for old in range(example.version, VERSIONS[example.type]):
         data = UPCASTERS[example.type, old](data)
@@ -53,7 +52,7 @@ def fact(example: OnFile, version: int) -> Fact:
 
 
 def in_order() -> list[OnFile]:
-    """Return every example, what others are about first."""
+    """Return every example; events that others refer to come first."""
     first = {name: place for place, name in enumerate(ORDER)}
     return sorted(examples(), key=lambda one: (first.get(one.type, len(first)), one.path.name))
 
@@ -70,19 +69,19 @@ def _folded(examples_: list[OnFile]) -> Workflow:
 
 @cache
 def rich() -> Workflow:
-    """Return a state that every example was folded into, one after another."""
+    """Return a state into which every example was folded."""
     return _folded(in_order())
 
 
 @cache
 def usual() -> Workflow:
-    """Return a state in the midst of a life, which no new example changes."""
+    """Return a typical state, which does not depend on new examples."""
     life = [one for one in in_order() if one.type in ORDER and one.version == 1]
     return _folded(life)
 
 
 def after(example: OnFile) -> str:
-    """Return the SHA-256 in hex of the state that an example leads to from `usual`."""
+    """Return the SHA-256 of the state after folding an example into `usual`."""
     one = fact(example, usual().head + 1)
     state = evolve(None if one.type == CREATED else usual(), [one], {one.hash})
     assert state is not None
@@ -90,24 +89,24 @@ def after(example: OnFile) -> str:
 
 
 def digests() -> dict[str, str]:
-    """Return what each example leads to, by the name of its file."""
+    """Return the digest for each example, by the name of its file."""
     return {example.path.stem: after(example) for example in in_order()}
 
 
 def kept() -> OnDisk:
-    """Return what is on file."""
+    """Return the stored digests."""
     found: OnDisk = json.loads(PATH.read_text("utf-8"))
     return found
 
 
 def is_told(before: OnDisk, now: OnDisk) -> bool:
-    """Whether each change of the fold came with another version; a new example is no change."""
+    """Return whether every change of the fold has a new version; new examples are no change."""
     same = all(now["states"].get(name) == state for name, state in before["states"].items())
     return same or before["reducer"] != now["reducer"]
 
 
 def main() -> None:
-    """Write the digests of today's fold, if its version was raised where one changed."""
+    """Write the digests of the current fold, if its version was raised after a change."""
     now = OnDisk(reducer=REDUCER, states=digests())
     if PATH.exists() and not is_told(kept(), now):
         sys.exit("the fold has changed: raise REDUCER in lifecycle/fold/evolve.py first")

@@ -1,6 +1,6 @@
-"""The schemas in docs/schema, and the shapes that reading asks for.
+"""The schemas in docs/schema, and the shapes that readers of events need.
 
-`python -m tests.golden.schemas_on_file` writes them anew.
+`python -m tests.golden.schemas_on_file` writes them again.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from lifecycle.machines import payload as machine
+from extensions.machines.rules import payload as machine
 from lifecycle.payload import stage, workflow
 from lifecycle.payload.base import Payload
 from lifecycle.payload.event_types import VALUES as SHAPES_OF_VALUES
-from projections.files.schemas import schemas
+from projections.files.schemas import load_schemas
 
 _HERE = Path(__file__).resolve().parents[2]
 FOLDER = _HERE / "docs" / "schema"
@@ -28,23 +28,23 @@ _HEAD = '''"""The shapes of events' data, written by `python -m tests.golden.sch
 SHAPES = r"""
 '''
 _NEEDED = object()
-#: What a schema says to people.
+#: Schema keys that only contain text for people.
 _WORDS = ("title", "description")
 
 
 def texts() -> dict[str, str]:
-    """Return what each file must hold, by its name."""
+    """Return the expected content of each schema file, by name."""
     return {
         f"{name}.v{schema['$id'].rpartition(':')[2]}.json": json.dumps(
             schema, indent=2, ensure_ascii=False
         )
         + "\n"
-        for name, schema in schemas().items()
+        for name, schema in load_schemas().items()
     }
 
 
 def models() -> Iterator[type[Payload]]:
-    """Yield every model of an event, as the modules define them; the names of the types follow."""
+    """Yield every event model, in the order of the modules; the names of the types follow it."""
     for module in (stage, workflow, machine):
         for found in vars(module).values():
             is_own = inspect.isclass(found) and found.__module__ == module.__name__
@@ -53,7 +53,7 @@ def models() -> Iterator[type[Payload]]:
 
 
 def shapes() -> str:
-    """Return what `lifecycle/payload/shapes.py` must hold: what of the schemas says what may be."""
+    """Return the expected content of `lifecycle/payload/shapes.py`, generated from the schemas."""
     rows: dict[str, str] = {}
     for model in models():
         type_ = model.type
@@ -70,7 +70,7 @@ def shapes() -> str:
 
 
 def _fields(schema: Any) -> Iterator[str]:
-    """Yield each field with its shape, and with its default if it may be left out."""
+    """Yield each field with its shape, and with its default if it is optional."""
     assert schema["additionalProperties"] is False
     for name, one in sorted(schema["properties"].items()):
         default = one.get("default", {"array": [], "object": {}}.get(one.get("type"), _NEEDED))
@@ -80,7 +80,7 @@ def _fields(schema: Any) -> Iterator[str]:
 
 
 def _shape(schema: Any) -> str:  # noqa: C901 - one case for each form of a schema
-    """Return a schema in the letters that `lifecycle.payload.event_types` reads."""
+    """Return a schema in the notation that `lifecycle.payload.event_types` reads."""
     asked = {key: one for key, one in schema.items() if key not in (*_WORDS, "default")}
     known = [name for name, one in SHAPES_OF_VALUES.items() if one == asked]
     if known:
@@ -108,7 +108,7 @@ def _shape(schema: Any) -> str:  # noqa: C901 - one case for each form of a sche
 if __name__ == "__main__":
     if SHAPES.read_text("utf-8") != shapes():
         SHAPES.write_text(shapes(), "utf-8")
-        # The types, whose schemas are written next, are those of the shapes.
+        # The event types, whose schemas are written next, depend on the new shapes.
         os.execv(sys.executable, [sys.executable, "-m", "tests.golden.schemas_on_file"])
     FOLDER.mkdir(exist_ok=True)
     for name, text in texts().items():

@@ -1,4 +1,4 @@
-"""What was stored can always be read: an event type changes only by a new schema version."""
+"""Stored events stay readable, because an event type only changes with a new schema version."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HOW = "raise schema_version, add an upcaster, and keep an example of the new ver
 
 
 def lifted(example: OnFile) -> dict[str, Any]:
-    """Return the data as the store hands it over: lifted to today's version."""
+    """Return the data after conversion to the current version, like the store does."""
     body = {
         "type": example.type,
         "schema_version": example.version,
@@ -28,28 +28,28 @@ def lifted(example: OnFile) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("type_", sorted(EVERY))
-def test_every_type_has_an_example_of_each_of_its_versions(type_: str) -> None:
-    """From the first version on, without a gap."""
+def test_every_event_type_has_an_example_of_each_version(type_: str) -> None:
+    """No version is missing, from the first to the current one."""
     for version in range(1, EVERY[type_].schema_version + 1):
         assert path_of(type_, version).exists(), HOW
 
 
-def test_every_example_is_of_a_type_that_there_is() -> None:
-    """A type is never taken away: its events are in somebody's log."""
+def test_every_example_has_an_existing_event_type() -> None:
+    """Types are never removed, because logs may have their events."""
     assert {example.type for example in EXAMPLES} == set(EVERY)
     assert all(example.version <= VERSIONS[example.type] for example in EXAMPLES)
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.path.stem)
-def test_every_example_is_lifted_to_what_is_written_today(example: OnFile) -> None:
-    """Old data reads as if it had been written now, and is left whole."""
+def test_old_examples_are_converted_to_the_current_version(example: OnFile) -> None:
+    """The converted data is complete and equal to newly written data."""
     payload = EVERY[example.type].model_validate(lifted(example))
     assert payload.model_dump(mode="json") == lifted(example)
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.path.stem)
-def test_what_is_written_is_the_payload_in_full(example: OnFile) -> None:
-    """In the order of the fields, as it is hashed and shown, and nothing that could change it."""
+def test_json_form_contains_the_whole_payload(example: OnFile) -> None:
+    """The fields have a fixed order, and changing the result does not change the payload."""
     payload = EVERY[example.type].model_validate(lifted(example))
     said = payload.as_json()
     assert list(said.items()) == list(payload.model_dump(mode="json").items())
@@ -58,16 +58,16 @@ def test_what_is_written_is_the_payload_in_full(example: OnFile) -> None:
 
 
 @pytest.mark.parametrize("type_", sorted(EVERY))
-def test_a_model_is_what_its_version_says(type_: str) -> None:
-    """A field that comes, goes or changes makes a new version."""
+def test_model_matches_the_schema_of_its_version(type_: str) -> None:
+    """A field that is added, removed or changed requires a new version."""
     model = EVERY[type_]
     (kept,) = [e for e in EXAMPLES if (e.type, e.version) == (type_, model.schema_version)]
     assert schema_of(model) == kept.schema, HOW
 
 
 @pytest.mark.parametrize("type_", sorted(EVERY))
-def test_an_example_shows_every_field(type_: str) -> None:
-    """Else a field could change and no example would tell."""
+def test_example_contains_every_field(type_: str) -> None:
+    """Otherwise a changed field could go unnoticed."""
     model = EVERY[type_]
     (kept,) = [e for e in EXAMPLES if (e.type, e.version) == (type_, model.schema_version)]
     assert set(kept.data) == set(model.model_fields)

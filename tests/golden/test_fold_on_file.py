@@ -1,4 +1,4 @@
-"""The fold leaves what it was given alone, and a change of what it does is told by its version."""
+"""The fold does not change its input, and a change of its results needs a new version."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def ids(example: OnFile) -> str:
 
 
 @pytest.mark.parametrize("example", EVERY, ids=ids)
-def test_an_event_leaves_the_state_it_was_folded_into_as_it_was(example: OnFile) -> None:
-    """What follows changes the new state alone: no list or object is shared between the two."""
+def test_fold_does_not_change_the_previous_state(example: OnFile) -> None:
+    """Later events change only the new state, because the states share no list or object."""
     before = rich()
     untouched = deepcopy(before)
     one = fact(example, before.head + 1)
@@ -34,8 +34,8 @@ def test_an_event_leaves_the_state_it_was_folded_into_as_it_was(example: OnFile)
 
 
 @pytest.mark.parametrize("example", EVERY, ids=ids)
-def test_the_state_shares_nothing_with_the_data_of_an_event(example: OnFile) -> None:
-    """Anyone who keeps the event, a reader or a cache, finds it as it was read."""
+def test_state_shares_no_objects_with_event_data(example: OnFile) -> None:
+    """Readers and caches that keep an event find it unchanged."""
     before = rich()
     one = fact(example, before.head + 1)
     data = deepcopy(one.data)
@@ -47,13 +47,13 @@ def test_the_state_shares_nothing_with_the_data_of_an_event(example: OnFile) -> 
     assert one.data == data
 
 
-def test_the_life_of_the_examples_is_folded_almost_whole() -> None:
-    """Else the tests above would look at nothing."""
+def test_nearly_all_examples_are_accepted_by_the_fold() -> None:
+    """Otherwise the other tests of this file would check nothing."""
     assert len(rich().set_aside) <= 5
 
 
-def test_what_the_fold_does_has_not_changed_under_its_version() -> None:
-    """A stored state of the fold before would be taken for one of the fold of today."""
+def test_fold_change_requires_a_new_version() -> None:
+    """Otherwise a stored state of the old fold would be used by the new one."""
     now = OnDisk(reducer=REDUCER, states=digests())
     assert is_told(kept(), now), HOW
     assert kept() == now, "write them anew: python -m tests.golden.fold_on_file"

@@ -1,4 +1,4 @@
-"""docs/schema holds what the program prints."""
+"""The generated schemas and shapes are up to date."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from tests.golden.schemas_on_file import FOLDER, SHAPES, shapes, texts
 HOW = "write them anew: python -m tests.golden.schemas_on_file"
 
 
-def test_the_schemas_in_the_docs_are_what_the_program_prints() -> None:
-    """Every one in its newest version; an older one is never taken away."""
+def test_schemas_in_the_docs_are_current() -> None:
+    """The newest version of each schema is there, and older versions are never removed."""
     on_file = {path.name: path.read_text("utf-8") for path in FOLDER.glob("*.json")}
     expected = texts()
     assert {name: on_file.get(name) for name in expected} == expected, HOW
 
 
-def test_the_shapes_that_reading_asks_for_are_those_of_the_models() -> None:
-    """A reader does not load the models."""
+def test_event_shapes_match_the_models() -> None:
+    """Readers of events use the shapes instead of loading the models."""
     assert SHAPES.read_text("utf-8") == shapes(), HOW

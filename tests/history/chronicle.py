@@ -1,4 +1,4 @@
-"""A workflow in memory that random or chosen commands carry on, with both clocks in hand."""
+"""A workflow in memory that random or chosen commands drive, with control of both clocks."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 from hypothesis import strategies as st
 
 from cli.frame.workspace import SCHEMA
-from eventstore.event import Actor, NewEvent, instants
+from eventstore.event import Actor, NewEvent, build_clock
 from eventstore.store import Claim, EventStore, Expected
 from lifecycle.errors import LifecycleError
 from lifecycle.payload import models as p
 from lifecycle.payload.models import Payload
-from lifecycle.plan.document import create
+from lifecycle.plan.document import build_creation_payload
 from lifecycle.rules.decide import decide_all
 from lifecycle.rules.impact import impact_of
 from service.consent import proof as consent
@@ -52,43 +52,43 @@ PROPOSALS = st.one_of(
         insert=st.lists(STAGES, max_size=1).map(lambda on: {"name": "More", "depends_on": on}),
     ),
 )
-#: Agree to what is pending; else take a stage a step on, or let one fail.
+#: Approve the pending amendment; move a stage one step forward; let a stage fail.
 AGREE, ONWARD, FAIL = "agree", "onward", "fail"
 DEED_NAMES = st.sampled_from([ONWARD, ONWARD, ONWARD, FAIL])
 Deed = Payload | str
-#: (what, how many minutes before now it was so)
+#: Each entry: the event, and how many minutes ago it happened.
 DEEDS = st.tuples(
-    # Most of what is tried leads on, or nothing ever gets far.
+    # Most of the steps move the workflow forward, so that histories get long enough.
     st.sampled_from([DEED_NAMES, DEED_NAMES, DEED_NAMES, PROPOSALS, COMMANDS]).flatmap(lambda s: s),
     st.sampled_from([0, 0, 0, 1, 7, 90]),
 )
 
 
 class Chronicle:
-    """A log, its clock a minute further with each command."""
+    """A log whose clock advances by a minute with each command."""
 
     def __init__(self, document: dict[str, Any]) -> None:
-        self.begin(document, MemoryStore(schema=SCHEMA, clock=instants(lambda: self.now)))
+        self.begin(document, MemoryStore(schema=SCHEMA, clock=build_clock(lambda: self.now)))
 
     def begin(self, document: dict[str, Any], store: EventStore) -> None:
-        """Make the workflow in a store whose clock is this one's."""
+        """Create the workflow in a store that uses the clock of this object."""
         self.now = BEGIN
         self.store = store
         self.log = WorkflowLog(self.store, STREAM)
         self.commands = 0
-        created = create(document, created=utc_text(BEGIN))
+        created = build_creation_payload(document, created=utc_text(BEGIN))
         trusting = created.model_copy(update={"consent": "trust"})
         planned, _ = decide_all(None, [(trusting, utc_text(self.now))])
         self.record(planned, ADA)
 
     @property
     def head(self) -> int:
-        """The version the log stands at."""
+        """The current version of the log."""
         head = self.store.head(STREAM)
         return head.version if head is not None else 0
 
     def do(self, deed: Deed, minutes: int = 0, actor: Actor = AGENT) -> bool:
-        """Carry a deed out; whether there was something to do and the rules let it pass."""
+        """Carry out a command, and return whether the rules allowed it and it recorded anything."""
         self.now += timedelta(minutes=1)
         at = utc_text(self.now - timedelta(minutes=minutes))
         asked = self.named(deed) if isinstance(deed, str) else deed
@@ -102,7 +102,7 @@ class Chronicle:
         return bool(planned)
 
     def record(self, planned: list[tuple[Payload, str]], actor: Actor) -> None:
-        """Append events as the service does: what follows names its cause."""
+        """Append events as the service does, with the first event as the cause of the others."""
         self.commands += 1
         ids = [f"event-{self.head + number}" for number in range(1, len(planned) + 1)]
         session = self.log.state().session if self.head else None  # type: ignore[union-attr]
@@ -125,7 +125,7 @@ class Chronicle:
             self.store.append(STREAM, events, expected=Expected.ANY, claim=claim)
 
     def named(self, deed: str) -> Payload | None:
-        """Return the command that a deed is now, None if there is nothing to do."""
+        """Return the command for a step in the current state, or None."""
         if deed == AGREE or self.log.current().pending_amendments:
             return self.agreement()
         for stage in self.log.current().stages.values():
@@ -143,7 +143,7 @@ class Chronicle:
         return None
 
     def agreement(self) -> Payload | None:
-        """Return the approval of the oldest pending amendment, with its proof by trust."""
+        """Return the approval of the oldest pending amendment, with a proof by trust."""
         state = self.log.current()
         if not state.pending_amendments:
             return None
@@ -153,13 +153,13 @@ class Chronicle:
         except LifecycleError:
             return None
         head = next(iter(self.store.read(STREAM, after=self.head - 1))).hash
-        statement = consent.statement_of(state, amendment, impact, head, {})
-        proof = consent.proof_of(statement, "trust")
+        statement = consent.build_statement(state, amendment, impact, head, {})
+        proof = consent.build_proof(statement, "trust")
         return p.AmendmentApproved(amendment=amendment.id, approved_by="ada", proof=proof)
 
 
 def lived(depends: tuple[list[str], list[str]], deeds: list[tuple[Deed, int]]) -> Chronicle:
-    """Return the chronicle of a workflow in which these deeds were tried."""
+    """Return the chronicle of a workflow after the given commands."""
     chronicle = Chronicle(plan(depends))
     for deed, minutes in deeds:
         chronicle.do(deed, minutes)

@@ -1,4 +1,4 @@
-"""Histories to ask, away from the caller's environment."""
+"""Fixtures with workflow histories, isolated from the caller's environment."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.cli.support import Place, attempt_data, call, write_plan
 
 @pytest.fixture(autouse=True)
 def _plain_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let nothing of the caller's environment into a test."""
+    """Remove the caller's settings from the environment."""
     for name in ("WFCTL_ACTOR", "WFCTL_DATABASE_URL", "WFCTL_DEBUG", "NO_COLOR", "PAGER", "LESS"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
@@ -19,7 +19,7 @@ def _plain_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def place(tmp_path: Path) -> Place:
-    """Make a workflow of two stages whose first failed once, in session 1."""
+    """Make a workflow of two stages; the first failed once, in session 1."""
     root = tmp_path / "root"
     root.mkdir()
     assert (

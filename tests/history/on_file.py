@@ -1,6 +1,6 @@
-"""What each question prints about the fixed history, for people and as JSON, kept on file.
+"""Golden files with the output of each query of the fixed history, as text, JSON and CSV.
 
-``python -m tests.history.on_file`` writes it all anew, to be read before it is committed.
+Run ``python -m tests.history.on_file`` to write all files again, and review the changes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tests.history.story import written
 
 FOLDER = Path(__file__).parents[1] / "golden" / "history"
 SQL = "SELECT stage, count(*) AS times FROM v_transitions GROUP BY stage ORDER BY stage"
-#: Name of the file → the line. What depends on the time of asking is asked of a moment.
+#: File name → command line. A query that depends on the current time gets a fixed moment.
 QUESTIONS: dict[str, list[str]] = {
     "events": ["events", "--type", "note.logged", "--type", "amendment.*"],
     "events-fields": ["events", "--type", "stage.*", "--fields", "version,type,data.stage"],
@@ -39,20 +39,20 @@ QUESTIONS: dict[str, list[str]] = {
     "audit-costs": ["audit", "costs"],
     "audit-sql": ["audit", "sql", SQL],
 }
-#: The chain covers every byte of every event: what it comes to is not what these files are about.
+#: Hashes cover every byte of every event, so the golden files leave them out.
 _HASH = re.compile("[0-9a-f]{64}")
 FORMATS = {"txt": "text", "json": "json", "csv": "csv"}
 
 
 def printed(root: Path, name: str, format_: str) -> str:
-    """Return what a question prints."""
+    """Return the output of a query."""
     answer = call("--root", str(root), "-o", format_, *QUESTIONS[name])
     assert answer.code in (0, 7), answer
     return _HASH.sub("<hash>", answer.out)
 
 
 def files(root: Path) -> dict[Path, str]:
-    """Return every file with what belongs into it."""
+    """Return every golden file with its expected content."""
     return {
         FOLDER / f"{name}.{ending}": printed(root, name, format_)
         for name, line in QUESTIONS.items()
@@ -62,7 +62,7 @@ def files(root: Path) -> dict[Path, str]:
 
 
 def main() -> None:
-    """Write every file anew."""
+    """Write every golden file."""
     FOLDER.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         os.environ["XDG_CONFIG_HOME"] = folder

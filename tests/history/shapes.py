@@ -1,4 +1,4 @@
-"""Data of any shape that a JSON Schema allows, as strategies; and payloads of any such shape."""
+"""Strategies for data and payloads of any shape that a JSON Schema allows."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from lifecycle.payload.models import Payload
-from lifecycle.rules.decide import model_of
+from projections.files.event_models import find_event_model
 
 Schema = dict[str, Any]
 
-#: What names other things, or counts them: the rules hold a command to those that there are.
+#: Fields that refer to other things or count them; the rules check their values.
 NAMES = frozenset(
     {"stage", "attempt", "amendment", "superseded_by", "dependency", "recovers", "number", "retry",
      "detected", "version", "kept", "invalidated_stages", "rewired", "rewire", "mode", "kind",
      "changes", "insert", "place", "diagnostic", "exit_code", "file", "unknown", "proof",
      "action", "signers", "kept_as"}
 )  # fmt: skip
-#: No control characters: they are the codec's matter, and the test of the terminal's.
+#: Control characters are excluded, because the tests of codec and terminal cover them.
 TEXT = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=12)
 WHOLE = st.integers(-(2**63), 2**63 - 1)
-#: Keys that readers of free objects look for.
+#: Keys that readers look for in free-form objects.
 KEYS = st.sampled_from(
     ["jobs", "started", "queued", "policy", "signer", "seconds", "output", "file", "commit",
      "path", "stage", "old", "new", "kind"]
@@ -35,7 +35,7 @@ JSON: st.SearchStrategy[Any] = st.recursive(
 
 
 def of_schema(schema: Schema | bool, defs: Schema) -> st.SearchStrategy[Any]:
-    """Return what a schema allows."""
+    """Return a strategy for values that a schema allows."""
     if schema is True or not schema:
         return JSON
     assert isinstance(schema, dict)
@@ -86,8 +86,8 @@ def _object(schema: Schema, defs: Schema) -> st.SearchStrategy[Any]:
 
 
 def shaped_like(example: Payload) -> st.SearchStrategy[Payload]:
-    """Return payloads of any shape that their schema allows, about the same things as this one."""
-    kind = model_of(example.type)
+    """Return a strategy for payloads like an example, with random data in its free fields."""
+    kind = find_event_model(example.type)
     said = example.as_json()
     schema = kind.model_json_schema()
     free = {**schema, "properties": {k: v for k, v in schema["properties"].items()
@@ -102,7 +102,7 @@ def shaped_like(example: Payload) -> st.SearchStrategy[Payload]:
 
 
 def _payload(kind: type[Payload], data: dict[str, Any]) -> Any:
-    """Return the payload, None if a rule that no schema can tell refuses it."""
+    """Return the payload, or None if a rule beyond the schema refuses it."""
     try:
         return kind.of(data)
     except ValidationError:

@@ -1,4 +1,4 @@
-"""One fixed history in a root on the disk: the same bytes whenever and wherever it is written."""
+"""One fixed history, written to a root with the same bytes every time."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 
 from cli.frame.workspace import SCHEMA
 from eventstore.engine import open_log
-from eventstore.event import Actor, instants
+from eventstore.event import Actor, build_clock
 from eventstore.store import EventStore, Refusal
 from lifecycle.payload import models as p
-from migrations.upgrade import upgrade
+from migrations.upgrade import upgrade_database
 from service.root.disk import utc_text
-from service.root.root import Config, Root, config_text, kept
-from service.root.trust import trust
+from service.root.root import Config, Root, config_text, without_secrets
+from service.root.trust import trust_database
 from tests.history.chronicle import AGREE, STREAM, Chronicle, Deed
 from tests.projections.story import attempt, computed, launched
 
@@ -29,7 +29,7 @@ PLAN: dict[str, Any] = {
 }
 RALPH = Actor("agent", "ralph")
 FINDER = Actor("reconciler", "ralph")
-#: (what, how many minutes before it was recorded, by whom)
+#: Each entry: the event, the minutes before its recording, and the actor.
 DEEDS: list[tuple[Deed, int, Actor]] = [
     (p.SessionStarted(), 0, RALPH),
     (attempt("stage-1", 1, "tmux"), 0, RALPH),
@@ -86,7 +86,7 @@ class Story(Chronicle):
     """The fixed history, recorded in a store."""
 
     def tell(self, store: EventStore) -> None:
-        """Record it all."""
+        """Record the whole history."""
         self.begin(PLAN, store)
         for deed, minutes, actor in DEEDS:
             assert self.do(deed, minutes, actor), deed
@@ -97,13 +97,15 @@ class Story(Chronicle):
 
 
 def written(path: Path, url: str | None = None) -> Path:
-    """Write a root: its configuration and its log, which is elsewhere where a URL is given."""
+    """Write a root with its configuration and log; with a URL, the log is on that server."""
     root = Root(path, url)
     root.folder.mkdir(parents=True)
     root.config_file.write_text(config_text(Config("w", database_url=url)))
-    trust(kept(url), path)
-    upgrade(root.address)
+    trust_database(without_secrets(url), path)
+    upgrade_database(root.address)
     story = Story.__new__(Story)
-    with closing(open_log(root.address, schema=SCHEMA, clock=instants(lambda: story.now))) as store:
+    with closing(
+        open_log(root.address, schema=SCHEMA, clock=build_clock(lambda: story.now))
+    ) as store:
         story.tell(store)
     return path

@@ -1,4 +1,4 @@
-"""The log of an imported history, opened to be asked."""
+"""Opens the log of an imported history for tests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.adoption.support import copied, history, imported
 
 @contextmanager
 def imported_log(name: str, folder: Path, *, writable: bool = False) -> Iterator[WorkflowLog]:
-    """Import a real history into a folder below this one, and open its log."""
+    """Import a real history into a subfolder, and open its log."""
     place = imported(copied(history(name), folder / "root"))
     store = open_store(
         place.path / ".wfctl/events.db", schema=SCHEMA, clock=system_instant, read_only=not writable

@@ -1,4 +1,4 @@
-"""Who changed this number: for every field of every history."""
+"""`blame` names the event behind every field of every history."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from lifecycle.payload import models as p
 from projections.files import document_diff
 from projections.files.document_diff import ABSENT
-from projections.files.state_document import document
+from projections.files.state_document import build_document
 from service.errors import NotFound
-from service.questions.blame import FieldChange, blame, same
+from service.questions.blame import FieldChange, find_blame, is_same_json
 from service.reading.log import WorkflowLog
 from tests.adoption import support as s
 from tests.history.chronicle import AGREE, CHRONICLES, Chronicle
@@ -23,25 +23,29 @@ from tests.service.test_any_history import plan
 
 
 def check_changes(trees: list[document_diff.Tree], changes: list[FieldChange]) -> None:
-    """Check each against the state at its version, just before, and now."""
+    """Check each change against the state at its version, at the previous version, and now."""
     for change in changes:
         version = change.event.version
-        assert same(document_diff.at(trees[-1], change.path), change.new), change
-        assert same(document_diff.at(trees[version], change.path), change.new), change
-        assert same(document_diff.at(trees[version - 1], change.path), change.old), change
-        assert not same(change.old, change.new)
+        assert is_same_json(document_diff.get_at_path(trees[-1], change.path), change.new), change
+        assert is_same_json(document_diff.get_at_path(trees[version], change.path), change.new), (
+            change
+        )
+        assert is_same_json(
+            document_diff.get_at_path(trees[version - 1], change.path), change.old
+        ), change
+        assert not is_same_json(change.old, change.new)
 
 
 def check_every_field(log: WorkflowLog) -> int:
-    """Blame every part of the state, and check that no field is left out; return how many."""
+    """Blame every part of the state, check that no field is missing, and return the number."""
     trees: list[document_diff.Tree] = [{}]
     for _, state in log.steps():
-        trees.append(orjson.loads(orjson.dumps(document_diff.tree(document(state)))))
+        trees.append(orjson.loads(orjson.dumps(document_diff.build_tree(build_document(state)))))
     count = 0
     for name, value in trees[-1].items():
-        changes = [found.change for found in blame(log, name)]
+        changes = [found.change for found in find_blame(log, name)]
         assert {change.path for change in changes} == {
-            path for path, _ in document_diff.leaves(value, (name,))
+            path for path, _ in document_diff.iterate_leaves(value, (name,))
         }
         check_changes(trees, changes)
         count += len(changes)
@@ -50,31 +54,31 @@ def check_every_field(log: WorkflowLog) -> int:
 
 @settings(max_examples=25)
 @given(CHRONICLES)
-def test_every_field_is_blamed_on_the_event_that_gave_it_its_value(chronicle: Chronicle) -> None:
-    """The new value is the state's, and the state just before shows the old one."""
+def test_blame_names_the_event_that_set_each_field(chronicle: Chronicle) -> None:
+    """The state at the event has the new value, and the state before it has the old value."""
     assert check_every_field(chronicle.log) > 30
 
 
 @settings(max_examples=25)
 @given(CHRONICLES)
-def test_a_field_alone_is_blamed_as_it_is_among_others(chronicle: Chronicle) -> None:
-    """By its name, dots in its keys included."""
+def test_blame_of_a_single_field_matches_blame_of_its_stage(chronicle: Chronicle) -> None:
+    """Field names may contain keys with dots."""
     for name in ("stage-1", "stage-2"):
-        for found in blame(chronicle.log, name):
-            alone = blame(chronicle.log, document_diff.spelt(found.change.path))
+        for found in find_blame(chronicle.log, name):
+            alone = find_blame(chronicle.log, document_diff.format_path(found.change.path))
             assert [one.to_dict() for one in alone] == [found.to_dict()]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [*s.STATES[4:5], *s.STATES[6:]])
-def test_every_field_of_an_imported_history_is_blamed(name: str, tmp_path: Path) -> None:
-    """On what the log that somebody else kept says."""
+def test_blame_covers_every_field_of_an_imported_history(name: str, tmp_path: Path) -> None:
+    """The events come from a log that was kept by hand."""
     with imported_log(name, tmp_path) as log:
         assert check_every_field(log) > 50
 
 
 def amended() -> Chronicle:
-    """Return a workflow with a number that was set, set again, and taken away."""
+    """Return a workflow with a number that was set, changed and removed by amendments."""
     chronicle = Chronicle(plan(([], [])))
     leaves: list[dict[str, Any]] = [{"new": 1e-6}, {"new": 1e-8}, {}]
     for change in leaves:
@@ -90,24 +94,24 @@ def amended() -> Chronicle:
     return chronicle
 
 
-def test_a_changed_number_tells_who_proposed_who_agreed_and_why() -> None:
-    """With the proof, and both values."""
+def test_blame_names_proposer_approver_and_reason() -> None:
+    """The answer also has the consent policy and both values."""
     log = amended().log
-    (found,) = blame(log, "stage-2.parameters.solver_tolerance", log.current().head - 2)
+    (found,) = find_blame(log, "stage-2.parameters.solver_tolerance", log.current().head - 2)
     told = found.to_dict()
     assert (told["value"], told["old"], told["type"]) == (1e-8, 1e-6, "amendment.approved")
     assert (told["proposed_by"], told["agreed_by"]) == ("agent:ralph", "user:ada")
     assert (told["policy"], told["why"], told["amendment"]) == ("trust", "energy drifts", "amend-2")
 
 
-def test_a_field_that_was_taken_away_is_blamed_on_that() -> None:
-    """It is not there now, and held something before."""
-    (found,) = blame(amended().log, "stage-2.parameters.solver_tolerance")
+def test_blame_of_a_removed_field_names_the_removal() -> None:
+    """The field had a value before and is absent now."""
+    (found,) = find_blame(amended().log, "stage-2.parameters.solver_tolerance")
     assert (found.change.old, found.change.new) == (1e-8, ABSENT)
     assert found.to_dict()["is_there"] is False
 
 
-def test_a_field_that_never_was_is_not_found() -> None:
-    """The message names those there are."""
+def test_blame_of_an_unknown_field_is_refused() -> None:
+    """The error lists the existing fields."""
     with pytest.raises(NotFound, match="success_criteria"):
-        blame(amended().log, "stage-2.solver")
+        find_blame(amended().log, "stage-2.solver")

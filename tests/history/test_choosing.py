@@ -1,4 +1,4 @@
-"""``events`` and ``log`` print what is asked for, as it is asked for."""
+"""Options of ``events`` and ``log`` that select and format entries."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from weakref import WeakSet
 
 import pytest
 
-from cli.frame.selection import ordered
+from cli.frame.selection import select_newest
 from tests.adoption.support import document, imported, log_of, write_files
 from tests.cli.support import HERE, Place
 
@@ -38,8 +38,8 @@ FILTERS = {
 
 
 @pytest.mark.parametrize("line", FILTERS)
-def test_events_are_chosen_by_what_they_are(place: Place, line: str) -> None:
-    """Each way, and several together."""
+def test_filters_select_events(place: Place, line: str) -> None:
+    """Filters work alone and in combination."""
     words = [word.replace("NO-MEMORY", "NO MEMORY") for word in line.split()]
     found = [t for t in place.types(*words) if t != "stage.blocked"]
     assert found == FILTERS[line]
@@ -47,7 +47,7 @@ def test_events_are_chosen_by_what_they_are(place: Place, line: str) -> None:
 
 @pytest.fixture
 def taken_over(tmp_path: Path) -> Place:
-    """Make a workflow imported with two sessions in its log, which a third one went on with."""
+    """Return a workflow imported with two sessions in its log; a third follows the import."""
     log = log_of("by hand", "Session 1 started", "one", "Session 2 started", "two")
     state = document(session_config={"session_count": 2})
     root = imported(write_files(tmp_path / "w", state, log))
@@ -59,8 +59,8 @@ def taken_over(tmp_path: Path) -> Place:
     return root
 
 
-def test_an_imported_line_is_of_the_session_that_a_line_above_it_began(taken_over: Place) -> None:
-    """As an event of ours is of the one that was open, its beginning and its end with it."""
+def test_imported_log_line_belongs_to_the_preceding_session(taken_over: Place) -> None:
+    """Events of a session include its start and its end, as for sessions of wfctl."""
     texts = {
         number: [e["data"].get("text") for e in taken_over.done("events", "--session", number)]
         for number in ("1", "2", "3")
@@ -74,26 +74,26 @@ def test_an_imported_line_is_of_the_session_that_a_line_above_it_began(taken_ove
     assert told == ["Session 1 started", "one"]
 
 
-def test_the_last_session_of_an_import_ends_with_it(taken_over: Place) -> None:
-    """How nobody knows; what was done before the next one began is of none."""
+def test_import_ends_its_last_session(taken_over: Place) -> None:
+    """The reason is unknown, and events before the next session belong to no session."""
     ended = {row["session"]: row["ended"] for row in taken_over.done("audit", "costs")}
     assert ended == {1: "unknown", 2: "unknown", 3: "waiting"}
     gone = taken_over.json("session", "show", "2")
     assert gone.code == 3
-    assert "no session 2 that wfctl kept: there is 3" in gone.error["message"]
+    assert "the log has no session 2. Recorded sessions: 3" in gone.error["message"]
     seen = taken_over.done("events", "--at", "session:2")
     assert seen[-1]["type"] == "state.imported"
 
 
 class Watched(dict[str, Any]):
-    """A record that can be looked for."""
+    """A record that a weak reference can point to."""
 
     __hash__ = object.__hash__  # type: ignore[assignment]
 
 
 @pytest.mark.parametrize("reverse", [False, True])
-def test_of_a_long_log_no_more_is_held_than_is_shown(reverse: bool) -> None:
-    """The last three of many."""
+def test_select_newest_keeps_few_records_in_memory(reverse: bool) -> None:
+    """Selecting the last three of a hundred records keeps at most five records alive."""
     alive: WeakSet[Watched] = WeakSet()
     most = 0
 
@@ -105,12 +105,16 @@ def test_of_a_long_log_no_more_is_held_than_is_shown(reverse: bool) -> None:
             most = max(most, len(alive))
             yield record
 
-    assert sorted(record["number"] for record in ordered(records(), 3, reverse)) == [97, 98, 99]
+    assert sorted(record["number"] for record in select_newest(records(), 3, reverse)) == [
+        97,
+        98,
+        99,
+    ]
     assert most <= 5
 
 
-def test_fields_are_the_only_ones_and_in_their_order(place: Place) -> None:
-    """In JSON as an object, in text as columns; one that is not there is null, or empty."""
+def test_fields_option_prints_only_these_fields_in_order(place: Place) -> None:
+    """JSON has an object and text has columns; a missing field is null or empty."""
     line = ["events", "--type", "stage.failed", "--fields", "data.error,version,data.nothing"]
     error = "exit 137: no memory"
     (found,) = place.done(*line)
@@ -121,8 +125,8 @@ def test_fields_are_the_only_ones_and_in_their_order(place: Place) -> None:
     assert place.call(*line).out == f"{error}\t{version}\t\n"
 
 
-def test_a_template_is_a_line_each(place: Place) -> None:
-    """``{field}`` stands for a value, ``{{`` for a brace; with JSON it is a usage error."""
+def test_template_prints_one_line_per_event(place: Place) -> None:
+    """``{field}`` is replaced by its value, ``{{`` by a brace; JSON with a template is refused."""
     line = [
         "events",
         "--status",
@@ -135,23 +139,23 @@ def test_a_template_is_a_line_each(place: Place) -> None:
     assert place.call("log", "--status", "failed", "--template", "{stage}").out == "stage-1\n"
 
 
-def test_what_excludes_itself_is_a_usage_error(place: Place) -> None:
-    """A follower has no last event."""
+def test_follow_with_reverse_or_at_is_refused(place: Place) -> None:
+    """Both options need a last event, but `--follow` has none."""
     for words in (["--follow", "--reverse"], ["--follow", "--at", "3"]):
         assert place.json("events", *words).code == 2
         assert place.json("log", *words).code == 2
 
 
-def test_the_log_takes_the_same_choices(place: Place) -> None:
-    """And keeps what names a stage with what is of it."""
+def test_log_accepts_the_same_filters(place: Place) -> None:
+    """The entries also have a stage, a session and a message."""
     assert [e["type"] for e in place.done("log", "--status", "failed")] == ["stage.failed"]
     newest = place.done("log", "--reverse", "-n", "1")
     assert [entry["message"] for entry in newest] == ["Now the long one."]
     assert place.done("log", "--session", "1", "--grep", "137")[0]["session"] == 1
 
 
-def test_the_log_shows_relative_times_and_colours(place: Place) -> None:
-    """A failure is red where colours are used, and nothing is where they are not."""
+def test_log_prints_relative_times_and_colors(place: Place) -> None:
+    """A failure is red if colors are on, and the output has no escape codes otherwise."""
     line = ["log", "--relative", "--status", "failed"]
     assert "\x1b[31m" in place.call("--color", "always", *line).out
     plain = place.call(*line).out
@@ -161,8 +165,8 @@ def test_the_log_shows_relative_times_and_colours(place: Place) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("terminal", [True, False])
-def test_a_pager_is_used_on_a_terminal_only(place: Place, terminal: bool) -> None:
-    """The one that ``$PAGER`` names."""
+def test_pager_is_used_only_on_a_terminal(place: Place, terminal: bool) -> None:
+    """The pager is the program that ``$PAGER`` names."""
     pager = "sed 's/^/paged: /'"
     controller, user = pty.openpty()
     done = subprocess.run(
@@ -180,8 +184,8 @@ def test_a_pager_is_used_on_a_terminal_only(place: Place, terminal: bool) -> Non
     assert b"Now the long one." in out
 
 
-def test_every_read_looks_back_by_both_clocks(place: Place) -> None:
-    """``--known-at`` goes where ``--at`` goes."""
+def test_read_commands_accept_at_and_known_at(place: Place) -> None:
+    """Every command with ``--at`` also accepts ``--known-at``."""
     reads = ["status", "show stage-1", "log", "events", "replay", "amend list"]
     reads += ["audit amendments", "audit transitions", "audit drift", "audit bypasses", "why"]
     reads += ["audit refused", "audit costs", "session show", "blame stage-1"]
@@ -193,8 +197,8 @@ def test_every_read_looks_back_by_both_clocks(place: Place) -> None:
         assert len({answer.out for answer in answers}) == 1, line
 
 
-def test_a_follower_of_the_log_sees_what_comes_later(place: Place) -> None:
-    """Told as the log tells it, until its reader goes away."""
+def test_following_the_log_prints_new_entries(place: Place) -> None:
+    """The follower formats new entries like old ones, until it is terminated."""
     line = [sys.executable, "-m", "cli.main", "--root", str(place.path), "log", "--follow"]
     follower = subprocess.Popen(
         [*line, "--type", "note.logged", "--grep", "long one", "--template", "{message}"],

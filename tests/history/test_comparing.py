@@ -1,4 +1,4 @@
-"""Attempts, moments and workflows side by side."""
+"""`compare` shows attempts, moments and workflows side by side."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ STAGE = {
 
 
 def made(folder: Path) -> Place:
-    """Return a workflow that was computed twice, with another seed the second time."""
+    """Return a workflow that was computed twice with different seeds."""
     root = folder / "root"
     root.mkdir()
     plan = {"workflow_id": "two-2026-03-31", "stages": [STAGE]}
@@ -42,8 +42,8 @@ def made(folder: Path) -> Place:
     return place
 
 
-def test_two_attempts_stand_beside_each_other_with_what_they_ran_with(tmp_path: Path) -> None:
-    """The seed differs, and so the output; what is the same is told with --all."""
+def test_compare_shows_parameters_and_outputs_of_two_attempts(tmp_path: Path) -> None:
+    """Only differences are listed, unless `--all` is given."""
     place = made(tmp_path)
     one, two = "stage-1/att-0001", "stage-1/att-0002"
     found = {row["name"]: row for row in place.done("compare", one, two)["rows"]}
@@ -72,8 +72,8 @@ COPIES = pytest.mark.parametrize("kind", ["folder", "archive"])
 
 
 @COPIES
-def test_moments_and_copies_are_compared(tmp_path: Path, kind: str) -> None:
-    """A copy has the same outputs; the beginning has none."""
+def test_compare_accepts_moments_and_copies(tmp_path: Path, kind: str) -> None:
+    """A copy has the same outputs, and the first version has no outputs."""
     place = made(tmp_path)
     other = _copied(place, kind)
     found = place.done("compare", str(place.path), str(other), "1")["rows"]
@@ -84,8 +84,8 @@ def test_moments_and_copies_are_compared(tmp_path: Path, kind: str) -> None:
     assert [row["same"] for row in same] == [True]
 
 
-def test_what_is_no_side_is_told(tmp_path: Path) -> None:
-    """One side alone cannot be compared; an unknown attempt is named with those that exist."""
+def test_compare_refuses_unknown_sides(tmp_path: Path) -> None:
+    """Two sides are required, and the error for an unknown attempt lists those that exist."""
     place = made(tmp_path)
     assert place.call("compare", "1").code == 2
     assert place.call("compare", "1", "1").code == 2
@@ -100,7 +100,7 @@ def test_what_is_no_side_is_told(tmp_path: Path) -> None:
 
 
 def _fitted(folder: Path, *, git: bool = False) -> Place:
-    """Return a workflow whose fit was computed twice, by another script the second time."""
+    """Return a workflow whose fit was computed twice with different scripts."""
     root = folder / "root"
     root.mkdir(parents=True)
     stage = {
@@ -131,8 +131,9 @@ def _fitted(folder: Path, *, git: bool = False) -> Place:
 ONE, TWO = "stage-1/att-0001", "stage-1/att-0002"
 
 
-def test_numbers_differ_by_so_many_standard_errors(tmp_path: Path) -> None:
-    """A stage alone is compared over its attempts; the script that changed is named."""
+@pytest.mark.long
+def test_compare_gives_differences_in_standard_errors(tmp_path: Path) -> None:
+    """A stage alone is compared over its attempts, and the changed script is listed."""
     place = _fitted(tmp_path)
     text = place.call("compare", "stage-1").out
     assert "2.261 ± 0.010 J" in text
@@ -146,8 +147,9 @@ def test_numbers_differ_by_so_many_standard_errors(tmp_path: Path) -> None:
     assert float(rows["error", "T_c"][TWO]) == 0.01
 
 
-def test_runs_are_a_table_that_sorts(tmp_path: Path) -> None:
-    """A line a run, numbers first; an unknown column is named with those there are."""
+@pytest.mark.long
+def test_compare_runs_prints_a_sorted_table(tmp_path: Path) -> None:
+    """Each run is a line; the error for an unknown column lists the columns."""
     place = _fitted(tmp_path)
     lines = place.call("compare", "stage-1", "--runs", "--sort", "-T_c").out.splitlines()
     assert lines[0].split()[:2] == ["SIDE", "T_c"]
@@ -158,9 +160,10 @@ def test_runs_are_a_table_that_sorts(tmp_path: Path) -> None:
     assert (wrong.code, "side, T_c" in wrong.error["message"]) == (2, True)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("git", [True, False])
-def test_the_text_of_a_script_is_compared_as_far_as_it_is_kept(tmp_path: Path, git: bool) -> None:
-    """From the root or from its git history; a digest alone is told."""
+def test_compare_text_reads_scripts_from_root_or_git(tmp_path: Path, git: bool) -> None:
+    """If only the digest of a version is known, the error names that attempt."""
     place = _fitted(tmp_path, git=git)
     answer = place.json("compare", ONE, TWO, "--text", "fit.py")
     if not git:
@@ -170,9 +173,10 @@ def test_the_text_of_a_script_is_compared_as_far_as_it_is_kept(tmp_path: Path, g
     assert place.json("compare", ONE, TWO, "--text", "other.py").code == 3
 
 
+@pytest.mark.long
 @COPIES
-def test_stages_of_two_workflows_are_compared_by_their_folders(tmp_path: Path, kind: str) -> None:
-    """A copy has the same number, and the text of the script as it was copied."""
+def test_compare_accepts_stages_of_two_workflows(tmp_path: Path, kind: str) -> None:
+    """A copy has the same number, and its script text if the file was copied."""
     place = _fitted(tmp_path)
     other = _copied(place, kind)
     (place.path / "fit.py").write_text("print(1)\n")
@@ -187,8 +191,9 @@ def test_stages_of_two_workflows_are_compared_by_their_folders(tmp_path: Path, k
 ENERGY = {"at": "e.json#/e", "unit": "J", "better": "lower"}
 
 
-def test_a_side_may_end_with_a_slash_as_a_shell_completes_it(tmp_path: Path) -> None:
-    """A stage alone has its attempts so too, here, in a folder and in an archive."""
+@pytest.mark.long
+def test_compare_accepts_a_trailing_slash(tmp_path: Path) -> None:
+    """Shell completion adds the slash to a stage, a folder or an archive."""
     place = _fitted(tmp_path)
     archive = place.path.parent / "COPY.ZIP"
     place.done("export", "archive", str(archive))
@@ -198,10 +203,10 @@ def test_a_side_may_end_with_a_slash_as_a_shell_completes_it(tmp_path: Path) -> 
         assert found == [f"{other}/{ONE}", f"{other}/{TWO}"]
 
 
-def test_the_text_of_a_file_is_found_by_a_side_that_made_it_and_one_that_read_it(
+def test_compare_text_finds_a_file_as_input_and_as_output(
     tmp_path: Path,
 ) -> None:
-    """No side is shown as empty, because the other had the file in another role."""
+    """Neither side is shown as empty if the file is an output of one and an input of the other."""
     one = {**STAGE, "parameters": {"command": "echo 1 > out.txt"}}
     two: dict[str, Any] = {"id": "stage-2", "name": "Read", "depends_on": ["stage-1"]}
     two |= {"inputs": ["stage-1/out.txt"], "outputs": ["stage-2/b"]}
@@ -216,17 +221,18 @@ def test_the_text_of_a_file_is_found_by_a_side_that_made_it_and_one_that_read_it
 
 
 def _has_unpacked(folder: Path) -> bool:
-    """Return whether a subfolder has contents. Files may come and go during the check."""
+    """Return whether a subfolder has contents, while other processes may change it."""
     return any(
         folders or files for place, folders, files in os.walk(folder) if place != str(folder)
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGHUP])
-def test_a_comparison_that_is_ended_leaves_nothing_of_an_archive(
+def test_interrupted_compare_removes_the_unpacked_archive(
     tmp_path: Path, end: signal.Signals
 ) -> None:
-    """The folder in which it was unpacked goes by whatever end."""
+    """The temporary folder is removed after SIGTERM and SIGHUP."""
     place = made(tmp_path)
     archive = _copied(place, "archive")
     folder = tmp_path / "tmp"
@@ -242,8 +248,8 @@ def test_a_comparison_that_is_ended_leaves_nothing_of_an_archive(
     assert list(folder.iterdir()) == []
 
 
-def test_tasks_of_two_sweeps_are_compared_by_their_keys(tmp_path: Path) -> None:
-    """Each number of each task with its unit; that of the stage with the task that it is of."""
+def test_compare_matches_tasks_of_two_sweeps_by_key(tmp_path: Path) -> None:
+    """Each metric has its unit, and the metric of the stage names its task."""
     grid = {"grid": {"T": [1, 2]}}
     like = sweep(tmp_path / "trace", grid, metrics={"energy": ENERGY})
     other = {**like, "id": "stage-2", "outputs": ["stage-2/tasks.csv"]}
@@ -259,10 +265,10 @@ def test_tasks_of_two_sweeps_are_compared_by_their_keys(tmp_path: Path) -> None:
     assert "1 J at T=1" in place.call("compare", "stage-1", "stage-2").out
 
 
-def test_what_cannot_be_told_apart_is_no_number_and_each_column_has_its_own_name(
+def test_compare_handles_other_units_and_equal_column_names(
     tmp_path: Path,
 ) -> None:
-    """Numbers of two units, or further apart than numbers go; a number and a parameter ``T``."""
+    """Other units or an overflow give no difference; equal names get the prefix of their kind."""
     stages = [
         {
             "id": f"stage-{n}",

@@ -1,4 +1,4 @@
-"""What differs between two moments, and between two workflows."""
+"""`diff` shows the differences between two moments and between two workflows."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 from tests.cli.support import PLAN, Place, call, write_plan
 
 
-def test_two_moments_differ_in_what_happened_between(place: Place) -> None:
-    """Field by field, old and new; differences are findings."""
+def test_diff_of_two_moments_shows_changed_fields(place: Place) -> None:
+    """Each field has its old and new value, and the exit code is 7."""
     answer = place.json("diff", "2", "session:1", "--field", "stage-1")
     assert answer.code == 7
     found = {d["field"]: (d["a"], d["b"]) for d in answer.data["differences"]}
@@ -19,16 +19,16 @@ def test_two_moments_differ_in_what_happened_between(place: Place) -> None:
     assert text == 'stage-1.status\n  - "ready"\n  + "failed"\n'
 
 
-def test_a_moment_does_not_differ_from_itself(place: Place) -> None:
-    """Exit 0; what is left out is now."""
+def test_diff_of_a_moment_with_itself_is_empty(place: Place) -> None:
+    """The exit code is 0, and an omitted moment means now."""
     assert place.json("diff", "5", "5").data["differences"] == []
     assert place.json("diff").code == 0
     head = str(place.version())
     assert place.json("diff", "3").data == place.json("diff", "3", head).data
 
 
-def test_two_workflows_differ_in_their_definitions(place: Place, tmp_path: Path) -> None:
-    """Each seen at its own moment."""
+def test_diff_of_two_workflows_shows_their_definitions(place: Place, tmp_path: Path) -> None:
+    """Each workflow is read at its own moment."""
     stages = [{**PLAN["stages"][0], "parameters": {"command": "true", "n": 2}}]
     other = tmp_path / "other"
     other.mkdir()
@@ -43,6 +43,6 @@ def test_two_workflows_differ_in_their_definitions(place: Place, tmp_path: Path)
     assert answer.data["b"]["workflow"] == "other"
 
 
-def test_what_was_known_is_compared_with_what_was_known(place: Place) -> None:
-    """``--known-at`` holds for both sides."""
+def test_diff_applies_known_at_to_both_sides(place: Place) -> None:
+    """Both versions are newer than the ``--known-at`` limit, so they do not differ."""
     assert place.json("diff", "2", "9", "--known-at", "2").data["differences"] == []

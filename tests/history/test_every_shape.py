@@ -1,4 +1,4 @@
-"""Whatever shape the schemas allow an event to have: every reader of the log reads it."""
+"""Every reader of the log accepts every shape of event that the schemas allow."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cli.frame.workspace import SCHEMA
-from eventstore.event import instants
+from eventstore.event import build_clock
 from eventstore.sqlite.store import open_store
+from extensions.exports.formats import FORMATS, ExportSource
+from extensions.history import sql_tables as questions
+from extensions.history.sql_tables import HistoryTables, open_inquiry
 from lifecycle.payload import models as p
 from lifecycle.payload.models import Payload
-from migrations.upgrade import upgrade
-from projections.exports.formats import FORMATS, ExportSource
+from migrations.upgrade import upgrade_database
 from projections.files import progress_log, state_document
-from projections.screens.watch_view import frame, graph
-from service.questions.blame import blame
-from service.questions.causes import causes_of
+from projections.screens.watch_view import render_frame
+from service.questions.blame import find_blame
+from service.questions.causes import find_causes
 from service.root.disk import utc_text
-from service.sql import tables as questions
-from service.sql.tables import HistoryTables, inquiry
-from service.writing.workflow_service import report
+from service.writing.workflow_service import render_report
 from tests.history.chronicle import ADA, AGENT, AGREE, STREAM, Chronicle, Deed
 from tests.history.shapes import shaped_like
 from tests.history.story import EDIT, PLAN
 from tests.projections.story import attempt, computed, launched, observed
 
-#: What happens, in this order; each is drawn in any shape of its type first.
+#: The events in order; each is first tried with random data that its schema allows.
 DEEDS: list[Deed] = [
     p.SessionStarted(),
     p.StagePrepared(stage="stage-1"),
@@ -65,21 +65,21 @@ DEEDS: list[Deed] = [
     EDIT,
     p.DriftReverted(file="workflow-state.json", proof={"policy": "trust"}),
 ]
-#: Recorded by the service as it finds them, and never by a command.
+#: Event types that the service records as findings and no command records.
 FOUND = frozenset({"drift.detected"})
 
 
 class Kept(Chronicle):
-    """A chronicle in a file, whose deeds have any shape."""
+    """A chronicle in a file whose events have random data."""
 
     def __init__(self, path: Path) -> None:
         path.unlink(missing_ok=True)
-        upgrade(path)
-        super().begin(PLAN, open_store(path, schema=SCHEMA, clock=instants(lambda: self.now)))
+        upgrade_database(path)
+        super().begin(PLAN, open_store(path, schema=SCHEMA, clock=build_clock(lambda: self.now)))
         self.refused: list[Payload] = []
 
     def live(self, draw: Any) -> None:
-        """Carry every deed out in a drawn shape, or as it stands where the rules refuse that."""
+        """Record every event with random data, or unchanged if the rules refuse the random data."""
         for deed in DEEDS:
             shaped = draw(shaped_like(deed)) if isinstance(deed, Payload) else deed
             if isinstance(shaped, Payload) and shaped.type in FOUND:
@@ -91,32 +91,34 @@ class Kept(Chronicle):
 
 
 def read_by_all(path: Path, chronicle: Chronicle) -> None:
-    """Have every projection, table, question and export read the log."""
+    """Let every projection, table, query and export read the log."""
     log = chronicle.log
     tables = HistoryTables(path, log)
     tables.catch_up()
     tables.rebuild()
     for question in (questions.TRANSITIONS, questions.RETRIES, questions.TIMES, questions.QUEUE,
                      questions.COSTS, questions.ATTEMPTS, questions.DRIFT):  # fmt: skip
-        with inquiry(path, log) as desk:
+        with open_inquiry(path, log) as desk:
             list(desk.ask(question, {"stage": None, "status": None}, 60).rows)
     state = log.current()
-    lines = [line for event, after in log.steps() if (line := progress_log.line(event, after))]
+    lines = [
+        line for event, after in log.steps() if (line := progress_log.format_line(event, after))
+    ]
     assert all(line.splitlines() == [line.removesuffix("\n")] for line in lines)
-    assert state_document.render(state)
-    assert frame(state, graph(state, 100), lines[-5:], chronicle.now, (100, 60)).lines
-    assert report(log)
-    for one in causes_of(log, *state.stages):
+    assert state_document.render_state(state)
+    assert render_frame(state, lines[-5:], chronicle.now, (100, 60)).lines
+    assert render_report(log)
+    for one in find_causes(log, *state.stages):
         assert one.to_dict()
     for stage in state.stages:
-        assert [found.to_dict() for found in blame(log, stage)]
+        assert [found.to_dict() for found in find_blame(log, stage)]
     source = ExportSource(log.steps, lambda: islice(log.store.raw(STREAM), None), log.current)
     for maker in FORMATS.values():
         assert "".join(maker.chunks(source))
 
 
 def every_shape(data: st.DataObject, path: Path) -> None:
-    """Live through a history of drawn shapes, and have all of it read."""
+    """Record a history of random data, and let every reader read it."""
     chronicle = Kept(path)
     with closing(chronicle.store):
         chronicle.live(data.draw)
@@ -125,25 +127,25 @@ def every_shape(data: st.DataObject, path: Path) -> None:
 
 @settings(max_examples=3, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(st.data())
-def test_every_reader_reads_every_shape_that_the_schemas_allow(
+def test_readers_accept_every_shape_that_the_schemas_allow(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
-    """Files, tables, questions, reports, causes and exports: none of them fails."""
+    """Files, tables, queries, reports, causes and exports are read without an error."""
     every_shape(data, tmp_path_factory.mktemp("log") / "events.db")
 
 
 @pytest.mark.long
 @settings(max_examples=30, suppress_health_check=list(HealthCheck))
 @given(st.data())
-def test_every_reader_reads_many_more_shapes(
+def test_readers_accept_many_more_shapes(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
-    """As above, other shapes each time."""
+    """The long test run tries more random shapes."""
     every_shape(data, tmp_path_factory.mktemp("log") / "events.db")
 
 
-def test_the_history_answers_after_evidence_in_words(tmp_path: Path) -> None:
-    """What a person says of a completed stage is no object, and the tables take it as it is."""
+def test_tables_accept_evidence_as_a_string(tmp_path: Path) -> None:
+    """The evidence of a completed stage is text and not an object."""
     path = tmp_path / "events.db"
     chronicle = Kept(path)
     with closing(chronicle.store):

@@ -1,4 +1,4 @@
-"""Killed while the tables are made: rows and checkpoint stay of one piece."""
+"""If a process is killed while it writes the tables, rows and checkpoint stay consistent."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from eventstore.sqlite.connection import connect
+from eventstore.sqlite.connection import open_connection
 from tests.cli.support import HERE, Place
 from tests.history.story import written
 
@@ -24,7 +24,7 @@ _COUNT = "SELECT count(*) AS events, max(version) AS head FROM v_events"
 
 @pytest.fixture
 def long(tmp_path: Path) -> Place:
-    """The fixed history, and some thousand notes."""
+    """Return the fixed history with some thousand additional notes."""
     place = Place(written(tmp_path / "root"))
     lines = tmp_path / "lines"
     note = {"type": "note.logged", "data": {"text": "x"}}
@@ -34,8 +34,8 @@ def long(tmp_path: Path) -> Place:
 
 
 def checkpoint(place: Place) -> int:
-    """Return how far the tables have come, 0 if they are to be made."""
-    with closing(connect(place.path / ".wfctl/events.db", "mode=ro", 5)) as database:
+    """Return the version that the tables have reached, or 0."""
+    with closing(open_connection(place.path / ".wfctl/events.db", "mode=ro", 5)) as database:
         row = database.execute("SELECT version FROM folds WHERE reducer = 'history'").fetchone()
     return row[0] if row is not None else 0
 
@@ -43,8 +43,8 @@ def checkpoint(place: Place) -> int:
 @pytest.mark.forged
 @pytest.mark.slow
 @pytest.mark.long
-def test_a_kill_leaves_tables_that_agree_with_their_checkpoint(long: Place) -> None:
-    """Wherever it comes: the answers are right at once, and the next projection goes on."""
+def test_killed_rebuild_leaves_tables_that_match_the_checkpoint(long: Place) -> None:
+    """After a kill at any point, queries are right, and the next projection continues."""
     told = long.done("audit", "transitions"), long.done("audit", "sql", _COUNT)
     kept = set()
     for least in (1, 900, 1900, 2900):

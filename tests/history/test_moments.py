@@ -1,4 +1,4 @@
-"""Looking back by two clocks: what was so, and what was known."""
+"""The options `--at` (what was true) and `--known-at` (what was recorded) show past states."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lifecycle.payload import models as p
-from projections.files.state_document import render
+from projections.files.state_document import render_state
 from service.errors import InvalidOption, NotFound
 from service.reading.moment import Moment, parse_moment
 from service.root.disk import utc_text
@@ -27,14 +27,14 @@ IN_A_ROW = plan((["stage-1"], ["stage-2"]))
 
 
 def minute(number: int) -> str:
-    """Return the time of the clock after so many commands."""
+    """Return the time of the clock after the given number of commands."""
     return utc_text(BEGIN + timedelta(minutes=number))
 
 
 def view(chronicle: Chronicle, moment: Moment) -> bytes:
-    """Return the document as it was seen from a moment; nothing if it did not exist."""
+    """Return the document as seen at a moment, or empty bytes before the workflow existed."""
     state = chronicle.log.state(moment)
-    return render(state) if state is not None else b""
+    return render_state(state) if state is not None else b""
 
 
 @pytest.mark.parametrize(
@@ -49,14 +49,14 @@ def view(chronicle: Chronicle, moment: Moment) -> bytes:
         ("@{2026-03-31T11:00:00+02:00}", Moment(so_by="2026-03-31T09:00:00.000000Z")),
     ],
 )
-def test_a_moment_is_a_version_a_time_a_time_ago_or_a_session(text: str, moment: Moment) -> None:
-    """As git's users spell it."""
+def test_moment_is_parsed_from_version_time_or_session(text: str, moment: Moment) -> None:
+    """Relative times use the syntax of git, such as `@{2 hours ago}`."""
     assert parse_moment(text, now=NOW) == moment
 
 
 @pytest.mark.parametrize("text", ["@{}", "@{soon}", "@{2 fortnights ago}", "session:x", "@{1 day"])
-def test_what_is_no_moment_is_refused_with_the_spellings_there_are(text: str) -> None:
-    """The message shows each."""
+def test_invalid_moment_is_refused(text: str) -> None:
+    """The error lists the accepted forms."""
     with pytest.raises(InvalidOption, match="session:3"):
         parse_moment(text, now=NOW)
 
@@ -79,43 +79,45 @@ READS = {
 
 
 @pytest.mark.parametrize("name", READS)
-def test_a_version_that_is_yet_to_come_is_not_found(place: Place, name: str) -> None:
-    """It would show the present, which may be another by then; one before the first is empty."""
+def test_future_version_is_not_found(place: Place, name: str) -> None:
+    """The state of a version that does not exist yet is unknown; version 0 is empty."""
     answer = place.json(*READS[name], "--at", "999")
     assert (answer.code, answer.error["code"]) == (3, "not_found")
-    assert answer.error["message"].startswith("no version 999: the log ends at version ")
+    assert answer.error["message"].startswith(
+        "version 999 does not exist, because the log ends at version "
+    )
     assert place.json(*READS[name], "--at", "0").code in (0, 3)
 
 
 @pytest.mark.parametrize("moment", ["--at 0", "--at 2020-01-01", "--known-at 2020-01-01"])
-def test_before_the_first_event_nothing_had_happened(place: Place, moment: str) -> None:
-    """The error says when it began; there is a workflow, so none is to be made."""
+def test_moment_before_the_first_event_is_an_error(place: Place, moment: str) -> None:
+    """The error gives the time of the first event and does not suggest `init`."""
     first = place.done("events")[0]
     answer = place.json("status", *moment.split())
     assert (answer.code, answer.error["code"]) == (3, "no_workflow_yet")
-    assert "nothing had happened yet" in answer.error["message"]
+    assert "the log has no event before" in answer.error["message"]
     assert "init" not in answer.error["message"]
     times = [answer.error["data"][name] for name in ("occurred_at", "recorded_at")]
     assert times == [first["occurred_at"], first["recorded_at"]]
 
 
 @pytest.mark.parametrize("year", ["0030", "0300", "1000"])
-def test_nothing_was_so_in_an_early_year(year: str) -> None:
-    """Whose noughts are written: the times of the log are compared as text."""
+def test_early_years_are_compared_correctly(year: str) -> None:
+    """Times are compared as strings, so years have leading zeros."""
     chronicle = Chronicle(IN_A_ROW)
     for moment in (parse_moment(f"{year}-01-01"), parse_moment(None, f"{year}-01-01")):
         assert chronicle.log.state(moment) is None
 
 
-def test_the_two_clocks_narrow_the_view_together() -> None:
-    """What was so by then, of what was known by then."""
+def test_at_and_known_at_are_combined() -> None:
+    """The view has what was true by one time and recorded by the other."""
     noon = "2026-03-31T12:00:00.000000Z"
     assert parse_moment("7", "2026-03-31T12:00:00Z") == Moment(7, known_by=noon)
     assert parse_moment("7", "5") == Moment(version=5)
 
 
 def discovered() -> Chronicle:
-    """Return a workflow whose first stage was found computed an hour after it was."""
+    """Return a workflow whose first stage was found computed an hour later."""
     chronicle = Chronicle(IN_A_ROW)
     assert chronicle.do(attempt("stage-1", 1, "sync"))
     chronicle.now += timedelta(hours=1)
@@ -123,8 +125,8 @@ def discovered() -> Chronicle:
     return chronicle
 
 
-def test_a_late_discovery_is_seen_at_its_time_but_not_as_known_then() -> None:
-    """``--at`` says what was so, ``--known-at`` what one could have known."""
+def test_late_discovery_is_visible_by_at_and_not_by_known_at() -> None:
+    """``--at`` shows what was true, ``--known-at`` what was recorded at that time."""
     log = discovered().log
     so, known = parse_moment(minute(3)), parse_moment(None, minute(3))
     assert log.current(so).stages["stage-1"].status == "post_processing"
@@ -135,10 +137,10 @@ def test_a_late_discovery_is_seen_at_its_time_but_not_as_known_then() -> None:
 
 @settings(max_examples=60)
 @given(CHRONICLES, st.lists(DEEDS, max_size=5), st.data())
-def test_no_late_discovery_changes_what_was_known_before(
+def test_later_events_do_not_change_known_at_views(
     chronicle: Chronicle, deeds: list[Any], data: st.DataObject
 ) -> None:
-    """Whatever is appended later, and whenever it was so."""
+    """This holds for any later events, whatever time they refer to."""
     passed = (chronicle.now - BEGIN) // timedelta(minutes=1)
     moment = Moment(known_by=minute(data.draw(st.integers(0, passed))))
     before = view(chronicle, moment)
@@ -149,8 +151,8 @@ def test_no_late_discovery_changes_what_was_known_before(
 
 @settings(max_examples=60)
 @given(CHRONICLES, st.integers(-100, 40), st.integers(-1, 40))
-def test_every_view_folds(chronicle: Chronicle, so: int, known: int) -> None:
-    """Where the orders of the two clocks differ, what is left out leaves nothing hanging."""
+def test_every_view_can_be_folded(chronicle: Chronicle, so: int, known: int) -> None:
+    """If the two clocks order events differently, no event refers to one that is left out."""
     moment = Moment(so_by=minute(so), known_by=minute(known))
     folded = list(chronicle.log.steps(upto=moment))
     assert all(event.occurred_at <= minute(so) for event, _ in folded)
@@ -160,14 +162,14 @@ def test_every_view_folds(chronicle: Chronicle, so: int, known: int) -> None:
 
 @settings(max_examples=40)
 @given(CHRONICLES)
-def test_the_view_from_the_end_of_time_is_the_state(chronicle: Chronicle) -> None:
-    """Nothing is left out for good."""
+def test_view_from_the_far_future_equals_the_current_state(chronicle: Chronicle) -> None:
+    """No event is left out permanently."""
     last = Moment(so_by=minute(10_000), known_by=minute(10_000))
-    assert view(chronicle, last) == render(chronicle.log.current())
+    assert view(chronicle, last) == render_state(chronicle.log.current())
 
 
-def test_a_clock_that_was_set_back_changes_no_earlier_view() -> None:
-    """What is recorded after it is known after what was recorded before it."""
+def test_clock_set_back_does_not_change_earlier_views() -> None:
+    """A later event is known later than the earlier events, even if its clock time is earlier."""
     chronicle = Chronicle(IN_A_ROW)
     chronicle.do(p.NoteLogged(text="at one minute"))
     latest = chronicle.now
@@ -176,11 +178,11 @@ def test_a_clock_that_was_set_back_changes_no_earlier_view() -> None:
     chronicle.do(attempt("stage-1", 1, "sync"))
     assert [view(chronicle, Moment(known_by=minute(n))) for n in range(2)] == before
     just_after = Moment(known_by=utc_text(latest + timedelta(microseconds=1)))
-    assert view(chronicle, just_after) == render(chronicle.log.current())
+    assert view(chronicle, just_after) == render_state(chronicle.log.current())
 
 
-def test_a_session_is_a_moment_its_end() -> None:
-    """The last thing of it, ended in order or by the next one; an unknown one is not found."""
+def test_session_as_moment_means_its_end() -> None:
+    """The session was ended by an event or by the next session; an unknown session is not found."""
     chronicle = Chronicle(IN_A_ROW)
     ended = p.SessionEnded(reason="waiting")
     for command in (p.SessionStarted(), p.NoteLogged(text="one"), ended, p.NoteLogged(text="two")):
@@ -197,8 +199,8 @@ def test_a_session_is_a_moment_its_end() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [s.STATES[4], s.STATES[6]])
-def test_an_imported_history_folds_from_any_moment_of_it(name: str, tmp_path: Path) -> None:
-    """By every time that it knows, and by every time that we learned of it."""
+def test_imported_history_can_be_viewed_at_any_of_its_moments(name: str, tmp_path: Path) -> None:
+    """Later moments never show fewer events, and before the import nothing is known."""
     with imported_log(name, tmp_path) as log:
         events = list(log.events())
         times = sorted({event.occurred_at for event in events})

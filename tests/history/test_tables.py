@@ -1,4 +1,4 @@
-"""The history as tables: a cache with its checkpoint, the same however it was made."""
+"""The tables of the history are a cache with a checkpoint, and equal however they were built."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from sqlalchemy import select
 
 from cli.frame.workspace import SCHEMA
-from eventstore.event import instants
+from eventstore.event import build_clock
 from eventstore.sqlite.store import open_store
-from migrations.upgrade import database_of, upgrade
-from projections.history.tables import history
-from service.sql.tables import HistoryTables, Rows
+from extensions.history.sql_tables import HistoryTables, Rows
+from extensions.history.table_schema import history
+from migrations.upgrade import database_of, upgrade_database
 from tests.adoption import support as s
 from tests.history.chronicle import DEEDS, FAIL, ONWARD, Chronicle
 from tests.history.support import imported_log
@@ -28,7 +28,7 @@ IN_A_ROW = (["stage-1"], ["stage-2"])
 
 
 def all_rows(path: Path) -> Tables:
-    """Return every row of every table, in the order of their keys."""
+    """Return all rows of all tables, sorted by key."""
     with database_of(path).reading() as connection:
         return {
             name: [dict(row._mapping) for row in connection.execute(
@@ -39,13 +39,13 @@ def all_rows(path: Path) -> Tables:
 
 
 def expected(tables: HistoryTables) -> Tables:
-    """Return the rows that a fold in memory yields."""
+    """Return the rows that a fold in memory gives."""
     rows = united(tables.folded())
     return {name: [found[key] for key in sorted(found)] for name, found in rows.items()}
 
 
 def united(parts: Iterable[Rows]) -> Rows:
-    """Return the rows of all parts; none may come twice."""
+    """Return the rows of all parts, and check that no row occurs twice."""
     found: Rows = {}
     for part in parts:
         for name, rows in part.items():
@@ -57,7 +57,7 @@ def united(parts: Iterable[Rows]) -> Rows:
 
 @pytest.fixture
 def chronicle(tmp_path: Path) -> Iterator[Chronicle]:
-    """Return a workflow in a file, its log still to be lived."""
+    """Return a new workflow whose log is in a file."""
     with closing(kept_in(tmp_path / "events.db")) as found:
         yield found
 
@@ -66,28 +66,28 @@ class Kept(Chronicle):
     """A chronicle in a file."""
 
     def close(self) -> None:
-        """Close its store."""
+        """Close the store."""
         self.store.close()
 
 
 def kept_in(path: Path, depends: Any = IN_A_ROW) -> Kept:
     """Return a chronicle in a new file."""
     path.unlink(missing_ok=True)
-    upgrade(path)
+    upgrade_database(path)
     made: list[Kept] = []
-    store = open_store(path, schema=SCHEMA, clock=instants(lambda: made[0].now))
+    store = open_store(path, schema=SCHEMA, clock=build_clock(lambda: made[0].now))
     made.append(Kept.__new__(Kept))
     made[0].begin(plan(depends), store)
     return made[0]
 
 
-@pytest.mark.forged  # among the deeds are charges that no session asks for
+@pytest.mark.forged  # The events include charges that no session asks for.
 @settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(DEPENDENCIES, st.lists(st.lists(DEEDS, max_size=8), min_size=1, max_size=4))
-def test_caught_up_in_steps_dropped_and_rebuilt_or_folded_are_the_same_rows(
+def test_updated_rebuilt_and_folded_tables_are_equal(
     tmp_path: Path, depends: Any, parts: list[list[Any]]
 ) -> None:
-    """Whatever happened, and wherever the checkpoints came to lie."""
+    """This holds for any history and any position of the checkpoints."""
     path = tmp_path / "events.db"
     with closing(kept_in(path, depends)) as chronicle:
         tables = HistoryTables(path, chronicle.log)
@@ -101,24 +101,24 @@ def test_caught_up_in_steps_dropped_and_rebuilt_or_folded_are_the_same_rows(
         assert {name: rows for name, rows in caught_up.items() if rows} == expected(tables)
 
 
-def test_the_rows_of_the_log_come_in_parts(
+def test_folded_rows_are_yielded_in_parts(
     chronicle: Chronicle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However long the log is, the rows of few events are held at a time; together they are all."""
+    """Each part has the rows of few events, and all parts together are complete."""
     assert chronicle.do(ONWARD)
     tables = HistoryTables(tmp_path / "events.db", chronicle.log)
     whole = expected(tables)
-    monkeypatch.setattr("service.sql.tables.CHUNK", 2)
+    monkeypatch.setattr("extensions.history.sql_tables.CHUNK", 2)
     parts = list(tables.folded())
     assert len(parts) > chronicle.head // 2
     assert max(len(part.get("history_events", {})) for part in parts) == 2
     assert expected(tables) == whole
 
 
-def test_a_catch_up_reads_nothing_but_what_is_new(
+def test_catch_up_reads_only_new_events(
     chronicle: Chronicle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However long the log is: from the checkpoint on, and from the state kept there."""
+    """The update starts from the checkpoint and the state saved there."""
     tables = HistoryTables(tmp_path / "events.db", chronicle.log)
     tables.catch_up()
     head, read = chronicle.head, chronicle.log.store.read
@@ -126,7 +126,7 @@ def test_a_catch_up_reads_nothing_but_what_is_new(
     asked: list[int] = []
 
     def watched(stream: str, *, after: int = 0, upto: int | None = None) -> Any:
-        if upto != 1:  # the first event tells by which policy consent is given
+        if upto != 1:  # The first event states the consent policy.
             asked.append(after)
         return read(stream, after=after, upto=upto)
 
@@ -136,8 +136,8 @@ def test_a_catch_up_reads_nothing_but_what_is_new(
     assert min(asked) == head
 
 
-def test_two_at_once_leave_the_rows_once(chronicle: Chronicle, tmp_path: Path) -> None:
-    """The slower one finds the checkpoint moved, and leaves it."""
+def test_concurrent_updates_write_each_row_once(chronicle: Chronicle, tmp_path: Path) -> None:
+    """The slower update finds that the checkpoint moved, and stops."""
     tables = HistoryTables(tmp_path / "events.db", chronicle.log)
     for deed in (ONWARD, FAIL, ONWARD):
         assert chronicle.do(deed)
@@ -150,11 +150,11 @@ def test_two_at_once_leave_the_rows_once(chronicle: Chronicle, tmp_path: Path) -
         assert chronicle.do(ONWARD)
 
 
-def test_rows_of_another_format_are_made_anew(
+def test_tables_of_an_older_format_are_rebuilt(
     chronicle: Chronicle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A newer program goes on from none of an older one's."""
-    from service.sql import tables as module
+    """A newer program ignores the checkpoint of an older one."""
+    from extensions.history import sql_tables as module
 
     tables = HistoryTables(tmp_path / "events.db", chronicle.log)
     tables.catch_up()
@@ -165,8 +165,8 @@ def test_rows_of_another_format_are_made_anew(
     assert all_rows(tmp_path / "events.db") == once
 
 
-def test_the_tables_of_one_stream_are_its_own(chronicle: Chronicle, tmp_path: Path) -> None:
-    """A rebuild leaves what belongs to another."""
+def test_rebuild_keeps_rows_of_other_streams(chronicle: Chronicle, tmp_path: Path) -> None:
+    """The rows of another stream are still in the tables."""
     path = tmp_path / "events.db"
     HistoryTables(path, chronicle.log).catch_up()
     with database_of(path).writing() as connection:
@@ -180,8 +180,8 @@ def test_the_tables_of_one_stream_are_its_own(chronicle: Chronicle, tmp_path: Pa
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", s.STATES)
-def test_an_imported_history_has_its_tables(name: str, tmp_path: Path) -> None:
-    """Projected, dropped and projected again; every status of its state is the last transition."""
+def test_imported_history_is_projected_into_tables(name: str, tmp_path: Path) -> None:
+    """The last transition of each stage matches its status, and a rebuild gives equal rows."""
     with imported_log(name, tmp_path, writable=True) as log:
         path = tmp_path / "root/.wfctl/events.db"
         tables = HistoryTables(path, log)

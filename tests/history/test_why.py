@@ -1,4 +1,4 @@
-"""Why a stage stands where it stands, and what would help the workflow on."""
+"""`why` explains the status of a stage and the actions that would unblock the workflow."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from hypothesis import given, settings
 
 from lifecycle.errors import UnknownStage
 from lifecycle.payload import models as p
-from reconciler.briefing.briefing import tokens
-from service.questions.causes import Causes, causes_of
+from reconciler.briefing.briefing import count_tokens
+from service.questions.causes import Causes, find_causes
 from tests.adoption import support as s
 from tests.cli.support import PLAN, Place, call, write_plan
 from tests.history.chronicle import AGREE, CHRONICLES, FAIL, ONWARD, Chronicle
@@ -21,12 +21,12 @@ IN_A_ROW = (["stage-1"], ["stage-2"])
 
 
 def types(causes: Causes) -> list[str]:
-    """Return the types of the chain's events, from the newest."""
+    """Return the types of the events in the chain, newest first."""
     return [link.type for link in causes.chain]
 
 
 def check(causes: Causes) -> None:
-    """Check that the causes go back in time to a root, and that none is told twice."""
+    """Check that the causes go back in time to the first event, without repetition."""
     every = [causes, *causes.waits_for]
     for one in every:
         versions = [link.version for link in one.chain]
@@ -40,18 +40,18 @@ def check(causes: Causes) -> None:
 
 @settings(max_examples=40)
 @given(CHRONICLES)
-def test_every_chain_ends_at_the_root(chronicle: Chronicle) -> None:
-    """Whatever happened, for every stage there is."""
+def test_every_causal_chain_ends_at_the_first_event(chronicle: Chronicle) -> None:
+    """This holds for each stage of any history."""
     for stage in chronicle.log.current().stages:
-        check(*causes_of(chronicle.log, stage))
+        check(*find_causes(chronicle.log, stage))
 
 
-def test_a_stage_that_waits_leads_to_the_failure_it_waits_for() -> None:
-    """Through what it depends on, down to the attempt, the retry and the failure before."""
+def test_causes_of_a_waiting_stage_include_the_failure() -> None:
+    """The chain leads through the dependencies to the failed attempt and its earlier retry."""
     chronicle = Chronicle(plan(IN_A_ROW))
     for deed in (ONWARD, FAIL, ONWARD, ONWARD, FAIL):
         assert chronicle.do(deed)
-    (found,) = causes_of(chronicle.log, "stage-3")
+    (found,) = find_causes(chronicle.log, "stage-3")
     assert found.sentence == "stage-3 (stage-3) is pending: it waits for stage-2, which is pending"
     between, failed = found.waits_for
     assert between.sentence.endswith("it waits for stage-1, which is failed")
@@ -60,8 +60,8 @@ def test_a_stage_that_waits_leads_to_the_failure_it_waits_for() -> None:
 
 
 @pytest.mark.parametrize("breadth", [1, 2])
-def test_a_stage_that_waits_for_many_tells_each_of_them_once(breadth: int, tmp_path: Path) -> None:
-    """A chain of hundreds, and as many that are joined to each other in every way there is."""
+def test_why_names_each_awaited_stage_once(breadth: int, tmp_path: Path) -> None:
+    """Hundreds of stages depend on each other in a chain, or on all stages of the previous row."""
     rows = [[f"stage-{row * breadth + n + 1}" for n in range(breadth)] for row in range(300)]
     stages = [
         {"id": id_, "name": "Go", "depends_on": above}
@@ -74,15 +74,15 @@ def test_a_stage_that_waits_for_many_tells_each_of_them_once(breadth: int, tmp_p
     assert [one["stage"] for one in told] == [id_ for row in rows[-2::-1] for id_ in row]
 
 
-def test_a_stage_that_became_stale_leads_to_who_proposed_that() -> None:
-    """The cause recorded in the append, then the proposal."""
+def test_causes_of_an_invalidated_stage_include_the_proposal() -> None:
+    """The chain names the approval and then the proposal."""
     chronicle = Chronicle(plan(IN_A_ROW))
     for deed in (ONWARD,) * 6:
         assert chronicle.do(deed)
     proposal = p.AmendmentProposed(kind="stage_rerun", stage="stage-1", description="again")
     assert chronicle.do(proposal)
     assert chronicle.do(AGREE)
-    (found,) = causes_of(chronicle.log, "stage-2")
+    (found,) = find_causes(chronicle.log, "stage-2")
     assert found.status == "invalidated"
     assert types(found) == [
         "stage.invalidated", "amendment.approved", "amendment.proposed", "workflow.created"
@@ -90,21 +90,21 @@ def test_a_stage_that_became_stale_leads_to_who_proposed_that() -> None:
     assert types(found.waits_for[0]) == ["stage.readied", "stage.invalidated"]
 
 
-def test_a_stage_made_ready_leads_to_what_it_waited_for() -> None:
-    """The completion of the stage before it, and so on."""
+def test_causes_of_a_ready_stage_include_the_completed_dependency() -> None:
+    """The chain goes from stage.readied through stage.completed to workflow.created."""
     chronicle = Chronicle(plan(IN_A_ROW))
     for deed in (ONWARD,) * 3:
         assert chronicle.do(deed)
-    found = types(*causes_of(chronicle.log, "stage-2"))
+    found = types(*find_causes(chronicle.log, "stage-2"))
     assert found == ["stage.readied", "stage.completed", "workflow.created"]
 
 
-def test_every_parent_is_followed_to_the_newest_cause() -> None:
-    """Of a diamond both sides; of a stage that ran again what made it run again, and no more."""
+def test_causes_follow_all_dependencies_to_the_newest_event() -> None:
+    """After a rerun, the chain names the reason for the rerun and no outdated completion."""
     chronicle = Chronicle(plan((["stage-1"], ["stage-1", "stage-2"])))
     for _ in range(9):
         chronicle.do(ONWARD)
-    (found,) = causes_of(chronicle.log, "stage-3")
+    (found,) = find_causes(chronicle.log, "stage-3")
     done = [link.stage for link in found.chain if link.type == "stage.completed"]
     assert done == ["stage-3", "stage-2", "stage-1"]
     before = chronicle.log.current().head
@@ -114,7 +114,7 @@ def test_every_parent_is_followed_to_the_newest_cause() -> None:
     assert chronicle.do(AGREE)
     for _ in range(6):
         chronicle.do(ONWARD)
-    (again,) = causes_of(chronicle.log, "stage-3")
+    (again,) = find_causes(chronicle.log, "stage-3")
     newer = [(link.type, link.stage) for link in again.chain if link.version > before]
     assert newer[0] == ("stage.completed", "stage-3")
     assert ("stage.completed", "stage-2") in newer
@@ -128,8 +128,8 @@ def test_every_parent_is_followed_to_the_newest_cause() -> None:
 
 
 @pytest.mark.slow
-def test_an_answer_fits_a_screen_or_its_budget(tmp_path: Path) -> None:
-    """However many stages are waited for, and those that will not come by themselves are named."""
+def test_why_and_blame_fit_a_screen_or_the_token_budget(tmp_path: Path) -> None:
+    """However many stages wait, the stage that needs an action is named."""
     stages = [
         {"id": f"stage-{n}", "name": "Go", "depends_on": [f"stage-{n - 1}"] if n > 1 else []}
         for n in range(1, 200)
@@ -149,17 +149,17 @@ def test_an_answer_fits_a_screen_or_its_budget(tmp_path: Path) -> None:
         for budget in (300, 600):
             for form in ("text", "json"):
                 shown = place.call("-o", form, *line, "--brief", str(budget)).out
-                assert tokens(shown) <= budget, (line, form, shown)
+                assert count_tokens(shown) <= budget, (line, form, shown)
 
 
-def test_an_unknown_stage_is_not_found() -> None:
-    """As everywhere."""
+def test_causes_of_an_unknown_stage_raise_an_error() -> None:
+    """The error is UnknownStage."""
     with pytest.raises(UnknownStage):
-        causes_of(Chronicle(plan(IN_A_ROW)).log, "stage-9")
+        find_causes(Chronicle(plan(IN_A_ROW)).log, "stage-9")
 
 
-def test_a_blocked_workflow_names_what_would_unblock_it(place: Place) -> None:
-    """And why it is so; one that goes on says what is ready."""
+def test_why_names_the_command_that_unblocks_a_workflow(place: Place) -> None:
+    """A workflow that is not blocked lists its ready stages."""
     assert place.done("why")["ready"] == ["stage-1"]
     then = place.done("why", "--at", "session:1")
     assert then["status"] == "blocked"
@@ -171,8 +171,8 @@ def test_a_blocked_workflow_names_what_would_unblock_it(place: Place) -> None:
 
 
 @pytest.mark.slow
-def test_every_stage_of_an_imported_history_has_its_causes(tmp_path: Path) -> None:
-    """Back to the beginning of the import."""
+def test_causes_of_imported_stages_end_at_the_import(tmp_path: Path) -> None:
+    """Every stage of a real imported history has a complete chain."""
     with imported_log(s.STATES[6], tmp_path) as log:
         for stage in log.current().stages:
-            check(*causes_of(log, stage))
+            check(*find_causes(log, stage))

@@ -1,1 +1,1 @@
-"""What a job wrote is there afterwards, and what changed since is seen."""
+"""Tests that the files of a job are kept, and that later changes to them are noticed."""

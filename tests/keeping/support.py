@@ -1,4 +1,4 @@
-"""Workflows of stages that really run, and what they left."""
+"""Workflows of stages that run real jobs, and the files that these jobs leave."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from tests.need import need_programs
 
 
 def stage(number: int, command: str, **fields: Any) -> dict[str, Any]:
-    """Return a stage that runs a command, synchronously; ``parameters`` are added."""
+    """Return a stage that runs a command synchronously; ``parameters`` are added."""
     parameters = {"command": command, "expected_seconds": 1, **fields.pop("parameters", {})}
     return {"id": f"stage-{number}", "name": f"Step {number}", **fields, "parameters": parameters}
 
 
 def made(folder: Path, *stages: dict[str, Any], consent: str = "terminal", **plan: Any) -> Place:
-    """Make a workflow of these stages."""
+    """Create a workflow of the given stages."""
     place = Place(folder / "root")
     place.path.mkdir(parents=True)
     document = {"workflow_id": "w", "purpose": "See it kept.", "stages": list(stages), **plan}
@@ -36,13 +36,13 @@ def left(place: Path) -> set[str]:
 
 
 def recorded(place: Place) -> dict[str, dict[str, Any]]:
-    """Return what attempts left as the log names it, by path."""
+    """Return the leftover files that the log names, by path."""
     events = place.done("events", "--type", "attempt.left")
     return {file["path"]: file for event in events for file in event["data"]["files"]}
 
 
 def run_as_ordinary_user(place: Place, *arguments: str, code: int = 0, **environ: str) -> str:
-    """Call the program so that file modes bind it, unlike root; return its output."""
+    """Run wfctl without root's power to ignore file modes, and return its output."""
     command = [
         sys.executable,
         "-c",

@@ -1,4 +1,4 @@
-"""A stage and all that rests on it are computed again, here or where an archive was imported."""
+"""A stage and its dependents can be computed again, also after the import of an archive."""
 
 from __future__ import annotations
 
@@ -24,14 +24,15 @@ MINE = ("--root-is", "copied", "rerun", "--from", "stage-1")
 
 
 def ran(folder: Path, consent: str) -> Place:
-    """Return a workflow of two pairs of stages that is completed."""
+    """Return a completed workflow of two pairs of stages."""
     place = made(folder, *STAGES, consent=consent)
     place.done("run")
     return place
 
 
-def test_a_stage_is_named_alone_or_with_all_that_rests_on_it(tmp_path: Path) -> None:
-    """What `--from` names takes its dependents along, what stands without it does not."""
+@pytest.mark.long
+def test_rerun_from_a_stage_includes_its_dependents(tmp_path: Path) -> None:
+    """`--from` adds the stages that depend on the named one, and no others."""
     place = ran(tmp_path, "trust")
     lines = {
         ("--from", "stage-1"): ["stage-1", "stage-2"],
@@ -48,9 +49,10 @@ def test_a_stage_is_named_alone_or_with_all_that_rests_on_it(tmp_path: Path) -> 
         assert place.json("rerun", *line).code == code
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("consent", ["terminal", "trust"])
-def test_what_was_imported_from_an_archive_needs_no_reason(tmp_path: Path, consent: str) -> None:
-    """The archive is the reason, and a person agrees as to every rerun."""
+def test_rerun_of_an_imported_archive_needs_no_reason(tmp_path: Path, consent: str) -> None:
+    """The reason names the archive, and a person approves as for every rerun."""
     there = taken_over(handed_over(ran(tmp_path, consent), tmp_path), tmp_path / "there")
     if consent == "terminal":
         answer = there.json(*MINE)
@@ -66,8 +68,9 @@ def test_what_was_imported_from_an_archive_needs_no_reason(tmp_path: Path, conse
     assert again == ["ready", "invalidated", "completed", "completed"]
 
 
-def test_a_key_agrees_to_compute_an_archive_again(tmp_path: Path) -> None:
-    """Under `signature` a stranger's does not."""
+@pytest.mark.long
+def test_rerun_of_an_archive_is_approved_by_an_allowed_key(tmp_path: Path) -> None:
+    """Under the policy `signature`, an unknown key is refused."""
     keys = make_keys(tmp_path)
     here = Place(tmp_path / "here")
     here.path.mkdir()
@@ -82,8 +85,8 @@ def test_a_key_agrees_to_compute_an_archive_again(tmp_path: Path) -> None:
     assert (record["status"], record["approved_by"]) == ("approved", "pi@example.org")
 
 
-def test_an_archive_that_has_no_text_as_its_name_is_refused(tmp_path: Path) -> None:
-    """By its key, as the other values of the configuration are."""
+def test_archive_name_that_is_not_a_string_is_refused(tmp_path: Path) -> None:
+    """The configuration error names the key `archive`."""
     place = made(tmp_path, STAGES[0], consent="trust")
     config = place.path / ".wfctl/config.toml"
     config.write_text(f"{config.read_text()}archive = 3\n")

@@ -1,6 +1,6 @@
-"""Over random histories of edits, what is called stale is what would be computed anew.
+"""For random edits, the stale stages are exactly those that would compute something else.
 
-The model knows the bytes that each stage read and left, and compares them itself.
+The model knows the bytes that each stage read and wrote, and compares them itself.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Files = dict[str, bytes | None]
 
 @dataclass
 class Stage:
-    """What a stage depends on, and what it read and left when it was computed; None: never."""
+    """A stage of the model; `read` is None if the stage was never computed."""
 
     id: str
     needs: list[str]
@@ -37,7 +37,7 @@ class Stage:
 
 
 class World:
-    """A workflow, its files, and what the model knows of them."""
+    """A workflow, its files, and the model of its contents."""
 
     def __init__(self, folder: Path, random: Random) -> None:
         self.place = Place(folder / "root")
@@ -72,7 +72,7 @@ class World:
         self.place.done("init", str(write_plan(folder, plan)), "--consent", "trust")
 
     def write(self, path: str, content: bytes) -> None:
-        """Put bytes at a path, in place or as another file, with a time of long ago or of now."""
+        """Write bytes to a path, in place or as a new file, with an old or current time."""
         place = self.place.path / path
         place.parent.mkdir(exist_ok=True)
         if self.random.random() < 0.5:
@@ -82,12 +82,12 @@ class World:
             os.utime(place, (1e9, 1e9))
 
     def now(self, path: str) -> bytes | None:
-        """Return what lies at a path."""
+        """Return the content of a path, or None."""
         place = self.place.path / path
         return place.read_bytes() if place.exists() else None
 
     def compute(self, id_: str) -> None:
-        """Compute a stage from what lies there, and record it as an executor would."""
+        """Compute a stage from the current files, and record the attempt like an executor."""
         stage = self.stages[id_]
         read = {path: self.now(path) for path in stage.inputs}
         stage.read = {path: content or b"0" for path, content in read.items()}
@@ -115,7 +115,7 @@ class World:
         self.place.done("append", type_, "--data", json.dumps(data))
 
     def edit(self) -> None:
-        """Do one thing that a person or a program might do."""
+        """Make one random change that a person or a program could make."""
         files = [f"in-{n}.txt" for n in (1, 2, 3)] + [f"{id_}/out.txt" for id_ in self.stages]
         path = self.random.choice(files)
         content = self.now(path)
@@ -132,7 +132,7 @@ class World:
                 self.write(path, self.random.choice([b"0", b"1", b"22"]))
 
     def amend(self, id_: str) -> None:
-        """Change a parameter, which a person agrees to, and compute all that it reaches."""
+        """Change a parameter by an approved amendment, and compute all affected stages."""
         value = self.random.random()
         words = ("--set", f"parameters.n={value}", "--reason", "other")
         proposed = self.place.done("amend", "propose", "--stage", id_, *words)
@@ -143,7 +143,7 @@ class World:
                 self.compute(one)
 
     def adopt(self, id_: str) -> None:
-        """Take what lies there as the stage's results, where it is there."""
+        """Adopt the current outputs of a stage as its results, if all exist."""
         stage = self.stages[id_]
         now = {path: self.now(path) for path in stage.left}
         if None not in now.values():
@@ -151,7 +151,7 @@ class World:
             stage.left = now
 
     def below(self, id_: str) -> set[str]:
-        """Return what rests on a stage."""
+        """Return all stages that depend on a stage."""
         found: set[str] = set()
         for stage in self.stages.values():
             if {id_, *found} & set(stage.needs):
@@ -159,18 +159,18 @@ class World:
         return found
 
     def own(self, id_: str) -> set[str]:
-        """Return the files that a stage would read otherwise now."""
+        """Return the inputs of a stage that differ from what the stage read."""
         return {
             path for path, was in (self.stages[id_].read or {}).items() if self.now(path) != was
         }
 
     def stale(self) -> set[str]:
-        """Return what a fresh computation would compute from something else."""
+        """Return the stages whose inputs, or whose dependencies' inputs, have changed."""
         own = {id_ for id_ in self.stages if self.own(id_)}
         return own | {below for id_ in own for below in self.below(id_)}
 
     def wrong(self, id_: str) -> set[str]:
-        """Return the results of a stage that are not what it left."""
+        """Return the results of a stage that differ from what the stage wrote."""
         return {path for path, was in self.stages[id_].left.items() if self.now(path) != was}
 
 
@@ -183,8 +183,8 @@ def _digests(files: Files) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("seed", [*range(2), *rounds(range(2, 40), few=18)])
-def test_stale_is_what_would_be_computed_from_something_else(tmp_path: Path, seed: int) -> None:
-    """By status and verify after each edit; and nothing that is stale passes its check."""
+def test_stale_stages_match_the_model_after_random_edits(tmp_path: Path, seed: int) -> None:
+    """Status and verify match the model after each edit, and no stale stage passes its check."""
     world = World(tmp_path, Random(seed))
     for _ in range(_EDITS):
         world.edit()

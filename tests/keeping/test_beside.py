@@ -1,4 +1,4 @@
-"""What somebody writes into a stage's folder before the dispatch is seen by its command."""
+"""Files in a stage's folder before the dispatch are visible to its command."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ OUT = ["stage-1/a.txt"]
 
 
 def with_scripts(folder: Path, **fields: Any) -> Place:
-    """Return a workflow whose command runs scripts that lie in its stage's folder."""
+    """Return a workflow whose command runs scripts in the folder of its stage."""
     command = "bash 'my run.sh' > a.txt"
     place = made(folder, stage(1, command, outputs=OUT, **fields))
     (place.path / "stage-1/lib").mkdir(parents=True)
@@ -26,8 +26,8 @@ def with_scripts(folder: Path, **fields: Any) -> Place:
     return place
 
 
-def test_scripts_in_the_stage_folder_are_seen_by_the_command(tmp_path: Path) -> None:
-    """With their subfolders; they are recorded as what the attempt computes from, not as left."""
+def test_files_in_the_stage_folder_are_sent_to_the_job(tmp_path: Path) -> None:
+    """Files of subfolders too are recorded as inputs of the attempt, not as leftovers."""
     place = with_scripts(tmp_path)
     assert place.call("run").code == 0
     assert (place.path / "stage-1/a.txt").read_text() == "lib\nin\n"
@@ -39,8 +39,9 @@ def test_scripts_in_the_stage_folder_are_seen_by_the_command(tmp_path: Path) -> 
     assert list(place.done("status")["stale"]) == ["stage-1"]
 
 
-def test_a_retry_sends_no_result_of_the_attempt_before_it(tmp_path: Path) -> None:
-    """What a job left is moved out of the way, and what somebody put there goes along."""
+@pytest.mark.long
+def test_retry_sends_no_result_of_an_earlier_attempt(tmp_path: Path) -> None:
+    """Files that the first job wrote are moved aside, but a file of the user is sent."""
     command = "cat extra; test ! -e made; r=$?; echo 1 > made; echo hi > a.txt; exit $r"
     command = f"test -e ../../../../../../go || {{ echo 1 > made; exit 3; }}; {command}"
     place = made(tmp_path, stage(1, command, outputs=OUT))
@@ -53,15 +54,15 @@ def test_a_retry_sends_no_result_of_the_attempt_before_it(tmp_path: Path) -> Non
     assert (place.path / "stage-1/log").read_text() == "x\n"
 
 
-def test_a_field_that_names_files_names_all_of_them(tmp_path: Path) -> None:
-    """An empty list sends none."""
+def test_empty_forward_files_sends_no_file(tmp_path: Path) -> None:
+    """With the field `forward_files`, wfctl sends only the files that the field lists."""
     place = with_scripts(tmp_path, parameters={"forward_files": []})
     assert place.call("run").code == 6
     assert "my run.sh" in (place.path / "stage-1/err").read_text()
 
 
-def test_too_much_is_refused_with_the_field_that_names_files(tmp_path: Path) -> None:
-    """Nobody sends a data set by leaving it there."""
+def test_large_file_in_the_stage_folder_is_refused(tmp_path: Path) -> None:
+    """The error names `forward_files`, so that nobody sends a data set by accident."""
     place = with_scripts(tmp_path)
     with (place.path / "stage-1/data").open("wb") as file:
         file.truncate(10**9)

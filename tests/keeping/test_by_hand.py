@@ -1,9 +1,10 @@
-"""A job that was launched by hand, as the published protocol says, is taken over, never doubled."""
+"""A job launched by hand, as the published protocol says, is taken over and not repeated."""
 
 from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import tempfile
@@ -26,9 +27,9 @@ SESSION = "dpdisp_stage-1"
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
-    """Make a workflow of one stage whose command leaves a trace, and a tmux of its own."""
+    """Make a workflow of one stage whose command writes a trace, with a separate tmux server."""
     need_programs("tmux")
-    # A socket's path may have a hundred letters.
+    # The path of a socket must be shorter than about 100 characters.
     sockets = tempfile.mkdtemp(prefix="wfctl-tmux-")
     monkeypatch.setenv("TMUX_TMPDIR", sockets)
     monkeypatch.delenv("TMUX", raising=False)
@@ -40,7 +41,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
 
 
 def launch(place: Place, code: int = 0, submission: dict[str, Any] | None = None) -> None:
-    """Launch the stage's job as the protocol says; it computes until it is let go."""
+    """Launch the job of the stage as the protocol says; the job waits for a file `go`."""
     folder = place.path / "stage-1"
     folder.mkdir(exist_ok=True)
     given = {"work_base": "."} if submission is None else submission
@@ -55,19 +56,19 @@ def launch(place: Place, code: int = 0, submission: dict[str, Any] | None = None
 
 
 def let_go(place: Place) -> None:
-    """Let the job end, and wait until it has."""
+    """Let the job end, and wait for its end."""
     (place.path / "go").touch()
     until((place.path / "stage-1/DPDISP_DONE").exists)
 
 
 def say_running(document: dict[str, Any]) -> None:
-    """Edit status and process as the protocol says."""
+    """Set status and process in the state file as the protocol says."""
     document["stages"][0]["status"] = "running"
     document["stages"][0]["running_process"] = {"tmux_session": SESSION}
 
 
 def check_once(place: Place) -> None:
-    """Check that the stage came to its end by the one attempt that was taken over."""
+    """Check that the stage was completed by the single attempt that was taken over."""
     found = place.done("show", "stage-1")
     assert (found["status"], len(found["attempts"])) == ("completed", 1)
     assert (place.path / "stage-1/a.txt").read_text() == "by hand\n"
@@ -78,10 +79,8 @@ def check_once(place: Place) -> None:
     "command",
     [("dispatch", "stage-1"), ("rehydrate",), ("reconcile",), ("stage", "launch", "stage-1")],
 )
-def test_a_job_that_was_launched_by_hand_is_taken_over(
-    place: Place, command: tuple[str, ...]
-) -> None:
-    """By its session and what lies in the stage's folder; judged by the rows that an import has."""
+def test_job_launched_by_hand_is_taken_over(place: Place, command: tuple[str, ...]) -> None:
+    """The tmux session and the files in the stage folder identify the job."""
     launch(place)
     place.done(*command)
     found = place.done("show", "stage-1")
@@ -94,8 +93,8 @@ def test_a_job_that_was_launched_by_hand_is_taken_over(
     check_once(place)
 
 
-def test_run_waits_for_a_job_that_was_launched_by_hand(place: Place) -> None:
-    """Ended or not, it is not computed a second time."""
+def test_run_collects_a_job_launched_by_hand(place: Place) -> None:
+    """The job has ended before the run and is not computed a second time."""
     launch(place)
     let_go(place)
     assert place.call("run").code == 0
@@ -104,8 +103,8 @@ def test_run_waits_for_a_job_that_was_launched_by_hand(place: Place) -> None:
     assert [event["data"]["taken_over"] for event in started] == [True]
 
 
-def test_a_job_that_failed_by_hand_has_failed_once(place: Place) -> None:
-    """Its markers speak for it alone: a retry is ours."""
+def test_failed_job_launched_by_hand_is_retried_by_wfctl(place: Place) -> None:
+    """The old marker files do not affect the retry."""
     launch(place, code=3)
     let_go(place)
     assert place.call("run").code == 6
@@ -117,8 +116,8 @@ def test_a_job_that_failed_by_hand_has_failed_once(place: Place) -> None:
 
 
 @pytest.mark.parametrize("ended", [False, True])
-def test_an_edit_that_the_evidence_bears_out_is_adopted(place: Place, ended: bool) -> None:
-    """Status and process follow from the attempt that was taken over."""
+def test_manual_status_edit_with_evidence_is_adopted(place: Place, ended: bool) -> None:
+    """The status and the process come from the attempt that was taken over."""
     launch(place)
     if ended:
         let_go(place)
@@ -132,8 +131,8 @@ def test_an_edit_that_the_evidence_bears_out_is_adopted(place: Place, ended: boo
     check_once(place)
 
 
-def test_an_edit_that_nothing_bears_out_is_refused(place: Place) -> None:
-    """It says what was expected, and the stage stays as the log has it."""
+def test_manual_status_edit_without_evidence_is_refused(place: Place) -> None:
+    """The error names the missing tmux session, and the stage keeps its status."""
     edit(place, say_running)
     answer = place.json("drift", "adopt")
     assert answer.code == 5
@@ -141,8 +140,8 @@ def test_an_edit_that_nothing_bears_out_is_refused(place: Place) -> None:
     assert place.done("show", "stage-1")["status"] == "ready"
 
 
-def test_a_session_of_another_root_is_nothing_to_this_one(place: Place, tmp_path: Path) -> None:
-    """Whatever it is called, it works elsewhere."""
+def test_session_of_another_root_is_ignored(place: Place, tmp_path: Path) -> None:
+    """The session has the expected name but works in another folder."""
     launch(place)
     other = made(tmp_path / "other", stage(1, "echo hi > a.txt", outputs=OUT))
     (other.path / "stage-1").mkdir()
@@ -153,8 +152,8 @@ def test_a_session_of_another_root_is_nothing_to_this_one(place: Place, tmp_path
     let_go(place)
 
 
-def test_a_deep_part_of_an_edit_is_adopted(place: Place) -> None:
-    """A key of an object that came as a whole, too."""
+def test_nested_key_of_a_new_object_can_be_adopted(place: Place) -> None:
+    """`--only` selects one key of an object that the edit added."""
 
     def change(document: dict[str, Any]) -> None:
         document["stages"][0]["parameters"]["new"] = {"x": 1, "y": 2}
@@ -166,13 +165,13 @@ def test_a_deep_part_of_an_edit_is_adopted(place: Place) -> None:
 
 
 def submission(command: str, **resources: Any) -> dict[str, Any]:
-    """Return a submission as somebody writes it by hand."""
+    """Return a submission as a person writes it by hand."""
     sent = {"command": command, "task_work_path": "stage-1", "forward_files": ["tool.sh"]}
     return {"work_base": ".", "resources": resources, "task_list": [sent]}
 
 
 def planned(folder: Path) -> tuple[Place, str]:
-    """Make a workflow of one stage with an input and a script, and resources that it names."""
+    """Make a workflow of one stage with an input, a script, and declared resources."""
     command = "bash tool.sh tol=1e-6 > a.txt"
     parameters = {"resource_overrides": {"cpu_per_node": 2}, "forward_files": ["tool.sh"]}
     one = stage(1, command, outputs=OUT, inputs=["in.txt"])
@@ -185,14 +184,14 @@ def planned(folder: Path) -> tuple[Place, str]:
 
 
 def by_hand(place: Place, given: dict[str, Any]) -> Place:
-    """Have the job launched by hand, and taken over by the next command."""
+    """Launch the job by hand, and let the next command take it over."""
     launch(place, submission=given)
     place.done("reconcile")
     return place
 
 
 def by_import(place: Place, given: dict[str, Any]) -> Place:
-    """Have the job launched by hand, and the files imported as if there had been no log."""
+    """Launch the job by hand, and import the files without the existing log."""
     launch(place, submission=given)
     edit(place, say_running)
     shutil.rmtree(place.path / ".wfctl")
@@ -215,27 +214,35 @@ ADOPTED = [by_hand, by_import]
         ),
     ],
 )
-def test_a_job_that_was_not_launched_as_defined_is_left_to_a_person(
+def test_job_launched_with_other_values_waits_for_a_person(
     place: Place,
     tmp_path: Path,
     adopted: Callable[[Place, dict[str, Any]], Place],
     given: dict[str, Any],
     field: str,
 ) -> None:
-    """It is told, its outputs are not taken, and the stage can be computed as defined instead."""
+    """Its outputs are not accepted, and the stage can be computed as defined instead."""
     place, command = planned(tmp_path / "planned")
     adopted(place, given)
     assert place.done("show", "stage-1")["launched_otherwise"] == {"att-0001": [field]}
     let_go(place)
     assert place.call("run").code == 6
-    assert f"something else in {field}" in place.call("show", "stage-1").out
+    assert (
+        f"was launched with values that differ from the plan: {field}"
+        in place.call("show", "stage-1").out
+    )
     for words in ((), ("--evidence", "It is good")):
         answer = place.json("stage", "complete", "stage-1", *words)
         assert (answer.code, answer.error["code"]) == (6, "submission_drift")
         assert answer.error["data"]["fields"] == [field]
+    answer = place.json("status")
+    actions = json.loads(answer.out)["next_actions"]
+    (action,) = (one for one in actions if "stage-1" in one["command"])
+    assert action["command"].startswith("wfctl stage fail stage-1 --error"), action
+    assert field in action["reason"]
     tried = place.json("audit", "bypasses").data
     assert {one["what"] for one in tried if one["kind"] == "refused"} == {"stage.completed"}
-    place.done("stage", "fail", "stage-1", "--error", "not as defined")
+    place.done(*shlex.split(action["command"])[1:])
     place.done("stage", "retry", "stage-1", "--fix", "as defined")
     (place.path / "stage-1/submission.json").unlink()
     place.done("run")
@@ -243,10 +250,10 @@ def test_a_job_that_was_not_launched_as_defined_is_left_to_a_person(
 
 
 @pytest.mark.parametrize("adopted", ADOPTED)
-def test_a_job_that_was_launched_as_defined_rests_on_what_it_read(
+def test_job_launched_by_hand_records_its_inputs(
     place: Place, tmp_path: Path, adopted: Callable[[Place, dict[str, Any]], Place]
 ) -> None:
-    """Its inputs, the files that it was sent and its scripts; a changed one makes it stale."""
+    """Inputs, sent files and scripts are recorded; if one changes, the stage becomes stale."""
     place, command = planned(tmp_path / "planned")
     adopted(place, submission(command, cpu_per_node=2, queue_name="fast"))
     let_go(place)
@@ -263,10 +270,10 @@ def test_a_job_that_was_launched_as_defined_rests_on_what_it_read(
 
 
 @pytest.mark.parametrize("adopted", ADOPTED)
-def test_a_submission_that_was_edited_once_it_was_taken_over_is_not_believed(
+def test_submission_edited_after_the_takeover_is_refused(
     place: Place, tmp_path: Path, adopted: Callable[[Place, dict[str, Any]], Place]
 ) -> None:
-    """What it was launched by is known by its digest."""
+    """The digest of the original submission is recorded at the takeover."""
     place, command = planned(tmp_path / "planned")
     adopted(place, submission("bash tool.sh tol=1e-4 > a.txt"))
     (place.path / "stage-1/submission.json").write_text(json.dumps(submission(command)))

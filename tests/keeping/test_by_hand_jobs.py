@@ -1,4 +1,4 @@
-"""A job that was launched by hand outlives its tmux session: its job decides, never the silence."""
+"""A job launched by hand outlives its tmux session, and the job alone decides the result."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ tmux = tmux_place
 
 @pytest.fixture
 def place(tmux: Place, tmp_path: Path) -> Place:
-    """Make a workflow of one stage whose command waits until it is let go."""
+    """Make a workflow of one stage whose command waits for a file `go`."""
     return made(tmp_path / "w", stage(1, COMMAND, outputs=OUT))
 
 
@@ -38,7 +38,7 @@ COMMAND = (
 
 
 def prepare(place: Place) -> None:
-    """Write submission and wrapper of the stage's job, as the protocol says."""
+    """Write the submission and the wrapper script of the job as the protocol says."""
     root = place.path
     (root / "stage-1").mkdir(exist_ok=True)
     task = {
@@ -96,7 +96,7 @@ def import_log(place: Place) -> None:
 
 
 def end_job(place: Place) -> None:
-    """Let the job end while nobody watches it."""
+    """Let the job end without a monitor."""
     (place.path / "go").touch()
     until(lambda: any(place.path.glob("scratch/*/*_job_tag_finished")) or is_flagged(place))
 
@@ -123,8 +123,8 @@ def check_collected(place: Place) -> None:
 
 
 @pytest.mark.parametrize("launched_in", ["import", "root", "unseen"])
-def test_a_job_that_outlives_its_session_gets_a_monitor(place: Place, launched_in: str) -> None:
-    """Its processes in DPDispatcher's folder say that it runs; the wrapper is launched again."""
+def test_job_that_outlives_its_session_gets_a_new_monitor(place: Place, launched_in: str) -> None:
+    """Processes in DPDispatcher's folder show that the job runs, so its wrapper starts again."""
     launch(place)
     if launched_in == "root":
         assert place.done("reconcile")["findings"][0]["verdict"]["name"] == "SESSION_ALIVE"
@@ -140,8 +140,8 @@ def test_a_job_that_outlives_its_session_gets_a_monitor(place: Place, launched_i
 
 
 @pytest.mark.parametrize("launched_in", ["import", "unseen"])
-def test_a_result_that_nobody_collected_is_collected(place: Place, launched_in: str) -> None:
-    """The job ended well after its session; stale markers of an earlier launch are ignored."""
+def test_result_of_an_unmonitored_job_is_collected(place: Place, launched_in: str) -> None:
+    """The job succeeded after its session ended; markers of an earlier launch are ignored."""
     launch(place)
     kill_session()
     end_job(place)
@@ -153,8 +153,8 @@ def test_a_result_that_nobody_collected_is_collected(place: Place, launched_in: 
     check_collected(place)
 
 
-def test_a_job_that_runs_keeps_running_though_its_wrapper_wrote_an_exit_code(place: Place) -> None:
-    """DPDispatcher alone was killed: the exit code of the wrapper is not the job's."""
+def test_exit_code_of_a_killed_monitor_does_not_end_the_job(place: Place) -> None:
+    """Only DPDispatcher was killed: the exit code of the wrapper is not that of the job."""
     launch(place)
     place.done("reconcile")
     found = subprocess.run(
@@ -173,8 +173,8 @@ def test_a_job_that_runs_keeps_running_though_its_wrapper_wrote_an_exit_code(pla
     check_collected(place)
 
 
-def test_nothing_is_started_while_a_job_that_was_called_failed_computes(place: Place) -> None:
-    """A person called it failed and retries: its process is named, and nothing is dispatched."""
+def test_retry_is_refused_while_the_failed_job_still_runs(place: Place) -> None:
+    """The error names the running process, and no second job is dispatched."""
     launch(place)
     place.done("reconcile")
     kill_session()
@@ -186,8 +186,8 @@ def test_nothing_is_started_while_a_job_that_was_called_failed_computes(place: P
     end_job(place)
 
 
-def test_a_job_that_failed_after_its_session_has_failed(place: Place) -> None:
-    """It is not submitted again, and a retry starts after it has ended."""
+def test_failure_after_the_session_ended_is_recorded(place: Place) -> None:
+    """The job is not submitted again."""
     launch(place)
     (place.path / "fail").touch()
     kill_session()
@@ -202,10 +202,8 @@ def test_a_job_that_failed_after_its_session_has_failed(place: Place) -> None:
 
 
 @pytest.mark.parametrize("watched", [True, False], ids=["session", "no session"])
-def test_the_failure_of_a_job_launched_by_hand_names_its_own_cause(
-    place: Place, watched: bool
-) -> None:
-    """Its `err` is read where DPDispatcher keeps it, and the exit code of its wrapper is told."""
+def test_failure_of_a_job_launched_by_hand_names_its_cause(place: Place, watched: bool) -> None:
+    """`err` is read from DPDispatcher's folder, and the wrapper's exit code is recorded."""
     launch(place)
     place.done("reconcile")
     if not watched:
@@ -221,6 +219,6 @@ def test_the_failure_of_a_job_launched_by_hand_names_its_own_cause(
     assert failed["data"]["because"] == "err: ERROR: it is cold"
     if watched:
         assert failed["data"]["exit_code"] == 1
-        assert "its wrapper ended with exit code 1" in found["last_error"]
+        assert "the wrapper script ended with exit code 1" in found["last_error"]
     told = place.call("stage", "diagnose", "stage-1").out
     assert "ERROR: it is cold" in told

@@ -1,4 +1,4 @@
-"""A simulation that was struck goes on from its restart file, and the log says from what."""
+"""A killed simulation continues from its restart file, and the log names that file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.reconciler.support import until
 
 pytestmark = pytest.mark.slow
 OUT = ["stage-1/end.txt"]
-#: Ten steps, each told to a trace outside; at the fifth it waits to be struck, unless it is let go.
+#: Ten steps, each written to a trace; at step 5 the job waits for a kill or for `go`.
 STEPS = """
 n=$(cat run.restart 2> /dev/null || echo 0)
 while [ "$n" -lt 10 ]; do
@@ -32,7 +32,7 @@ ALL = [str(n) for n in range(1, 11)]
 
 
 def simulation(folder: Path, **fields: Any) -> Place:
-    """Return a workflow whose one stage is such a simulation."""
+    """Return a workflow with one stage that runs the simulation."""
     parameters = {"carry": ["*.restart"], **fields.pop("parameters", {})}
     place = made(folder, stage(1, "bash steps.sh", outputs=OUT, parameters=parameters, **fields))
     (place.path / "stage-1").mkdir()
@@ -41,17 +41,17 @@ def simulation(folder: Path, **fields: Any) -> Place:
 
 
 def trace(place: Place) -> list[str]:
-    """Return the steps that were computed, in their order."""
+    """Return the computed steps in order."""
     return (place.path / "trace").read_text().split()
 
 
 def started(place: Place) -> list[dict[str, Any]]:
-    """Return the data of each attempt's start."""
+    """Return the data of the start of each attempt."""
     return [event["data"] for event in place.done("events", "--type", "attempt.started")]
 
 
-def test_a_simulation_that_was_killed_goes_on_from_its_restart_file(tmp_path: Path) -> None:
-    """No step is computed twice, and the log names file, digest and attempt."""
+def test_killed_simulation_continues_from_its_restart_file(tmp_path: Path) -> None:
+    """No step is computed twice, and the log names the file, its digest and its attempt."""
     place = simulation(tmp_path)
     (place.path / "on").touch()
     place.done("dispatch", "stage-1")
@@ -69,8 +69,9 @@ def test_a_simulation_that_was_killed_goes_on_from_its_restart_file(tmp_path: Pa
     assert [one["path"] for one in second["inputs"]] == ["stage-1/steps.sh"]
 
 
-def test_a_retry_goes_on_from_what_a_failure_left(tmp_path: Path) -> None:
-    """Each time from the newest, and the stage's folder ends with the last one."""
+@pytest.mark.long
+def test_retry_continues_from_the_files_of_a_failed_attempt(tmp_path: Path) -> None:
+    """Each attempt starts from the newest restart file; the stage folder has the last one."""
     place = simulation(tmp_path)
     (place.path / "go").touch()
     assert place.call("run").code == 6
@@ -82,8 +83,9 @@ def test_a_retry_goes_on_from_what_a_failure_left(tmp_path: Path) -> None:
     assert list(place.path.glob("stage-1/.attempts/*/work/*/stage-1/.attempts")) == []
 
 
-def test_what_was_computed_from_something_else_is_not_carried_on(tmp_path: Path) -> None:
-    """An input that changed since begins anew, and that is said."""
+@pytest.mark.long
+def test_restart_file_of_other_inputs_is_not_used(tmp_path: Path) -> None:
+    """After an input changed, the job starts from the beginning, with a message."""
     place = simulation(tmp_path, inputs=["in.txt"])
     (place.path / "in.txt").write_text("1\n")
     (place.path / "go").touch()
@@ -93,12 +95,16 @@ def test_what_was_computed_from_something_else_is_not_carried_on(tmp_path: Path)
     place.done("stage", "retry", "stage-1", "--fix", "another input")
     answer = place.call("run")
     assert answer.code == 0
-    assert "nothing is carried on from att-0001: in.txt has changed since" in answer.err
+    assert (
+        "the new attempt does not continue from att-0001, because in.txt has changed since"
+        in answer.err
+    )
     assert trace(place) == [*ALL[:7], *ALL]
 
 
-def test_a_file_that_somebody_edited_is_not_carried_on(tmp_path: Path) -> None:
-    """It is not what the attempt left."""
+@pytest.mark.long
+def test_edited_restart_file_is_not_used(tmp_path: Path) -> None:
+    """The file is not the one that the attempt wrote, so the job starts from the beginning."""
     place = simulation(tmp_path)
     (place.path / "go").touch()
     assert place.call("run").code == 6

@@ -1,4 +1,4 @@
-"""What somebody says or edits is held to the evidence, and nothing runs over an open question."""
+"""Claims and edits are compared with the evidence, and an undecided edit stops every run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Document = dict[str, Any]
 
 
 def edit(place: Place, change: Callable[[Document], object]) -> None:
-    """Edit the state file as a script does, which touches ``updated`` too."""
+    """Edit the state file like a script, which also changes ``updated``."""
     path = place.path / "workflow-state.json"
     document = json.loads(path.read_text("utf-8"))
     change(document)
@@ -29,7 +29,7 @@ def edit(place: Place, change: Callable[[Document], object]) -> None:
 
 
 def set_tolerance(document: Document) -> None:
-    """Make the first stage's tolerance a smaller one."""
+    """Set a smaller tolerance for the first stage."""
     document["stages"][0]["parameters"]["tol"] = "1e-6"
 
 
@@ -52,10 +52,8 @@ def tolerant(folder: Path) -> Place:
         ),
     ],
 )
-def test_a_living_job_is_not_over_by_being_called_so(
-    tmp_path: Path, claim: tuple[str, ...]
-) -> None:
-    """The claim is refused with what the evidence says, and the job goes on."""
+def test_claim_that_a_running_job_ended_is_refused(tmp_path: Path, claim: tuple[str, ...]) -> None:
+    """The refusal states the verdict of the evidence, and the job continues."""
     gate = "while [ ! -e ../../../../../../go ]; do sleep 0.05; done; echo hi > a.txt"
     place = made(tmp_path, stage(1, gate, outputs=OUT))
     place.done("dispatch", "stage-1")
@@ -68,7 +66,7 @@ def test_a_living_job_is_not_over_by_being_called_so(
 
 
 def running(folder: Path, consent: str) -> Place:
-    """Return a workflow whose job has left its output and goes on."""
+    """Return a workflow whose job has written its output and still runs."""
     gate = (
         "echo hi > ../../../../../a.txt; while [ ! -e ../../../../../../go ]; do sleep 0.05; done"
     )
@@ -84,8 +82,8 @@ def running(folder: Path, consent: str) -> Place:
     return place
 
 
-def test_a_person_may_overrule_the_evidence_and_the_audit_lists_it(tmp_path: Path) -> None:
-    """With a proof, for each claim that the evidence denies; nothing else is taken as one."""
+def test_overruled_evidence_is_listed_by_the_audit(tmp_path: Path) -> None:
+    """A person needs a proof to overrule, once for each claim that the evidence denies."""
     place = running(tmp_path, "trust")
     assert place.json("stage", "compute", "stage-1").error["code"] == "claim_denied"
     words = ("stage", "compute", "stage-1", "--overrule", "the node is gone", "--command-id", "k")
@@ -107,8 +105,8 @@ def test_a_person_may_overrule_the_evidence_and_the_audit_lists_it(tmp_path: Pat
     until((place.path / "stage-1/DPDISP_DONE").exists)
 
 
-def test_an_agent_overrules_nothing(tmp_path: Path) -> None:
-    """Where a person is wanted; neither does a proof that somebody makes up."""
+def test_agent_cannot_overrule_the_evidence(tmp_path: Path) -> None:
+    """If a person must decide, an invented proof in a raw event is refused too."""
     place = running(tmp_path, "terminal")
     answer = place.json("stage", "compute", "stage-1", "--overrule", "trust me")
     assert (answer.code, answer.error["code"]) == (6, "needs_consent")
@@ -121,8 +119,8 @@ def test_an_agent_overrules_nothing(tmp_path: Path) -> None:
     until((place.path / "stage-1/DPDISP_DONE").exists)
 
 
-def test_a_claim_of_a_job_that_failed_is_denied(tmp_path: Path) -> None:
-    """Its own record says so."""
+def test_claim_that_a_failed_job_computed_is_refused(tmp_path: Path) -> None:
+    """The job's own exit record shows the failure."""
     place = made(tmp_path, stage(1, "exit 3", outputs=OUT))
     place.done("dispatch", "stage-1")
     until((place.path / "stage-1/DPDISP_DONE").exists)
@@ -130,8 +128,8 @@ def test_a_claim_of_a_job_that_failed_is_denied(tmp_path: Path) -> None:
     assert (answer.code, answer.error["data"]["verdict"]) == (5, "TASK_FAILED")
 
 
-def test_a_definitional_hand_edit_is_not_run_over(tmp_path: Path) -> None:
-    """Run, dispatch and the runner name field, old and new; the command told proposes it."""
+def test_manual_edit_of_the_definition_stops_the_run(tmp_path: Path) -> None:
+    """Run, dispatch and runner name the field with both values; `drift adopt` proposes it."""
     place = tolerant(tmp_path)
     edit(place, set_tolerance)
     for command in (("run",), ("dispatch", "stage-1"), ("run", "--autonomous")):
@@ -144,8 +142,8 @@ def test_a_definitional_hand_edit_is_not_run_over(tmp_path: Path) -> None:
     assert "amendment.proposed" in place.types()
 
 
-def test_a_hand_edit_that_was_dismissed_holds_nothing_up(tmp_path: Path) -> None:
-    """The workflow goes on with what the log has."""
+def test_run_continues_after_a_manual_edit_is_reverted(tmp_path: Path) -> None:
+    """The workflow continues with the values in the log."""
     place = tolerant(tmp_path)
     edit(place, set_tolerance)
     assert place.call("run").code == 6
@@ -154,10 +152,10 @@ def test_a_hand_edit_that_was_dismissed_holds_nothing_up(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(("field", "value"), [("autonomous", False), ("session_budget", 1)])
-def test_a_protective_edit_holds_until_somebody_decides(
+def test_protective_edit_stops_the_run_until_a_decision(
     tmp_path: Path, field: str, value: object
 ) -> None:
-    """Autonomy or budget taken away by hand, as the published protocol means it."""
+    """A manual edit that reduces autonomy or budget is respected, as in the published protocol."""
     place = made(
         tmp_path,
         stage(1, "echo hi > a.txt", outputs=OUT),
@@ -169,8 +167,8 @@ def test_a_protective_edit_holds_until_somebody_decides(
     assert answer.error["data"]["edits"][0]["field"] == f"session_config.{field}"
 
 
-def test_one_key_of_an_edit_can_be_adopted(tmp_path: Path) -> None:
-    """A path goes as deep as a field goes, and nothing else comes with it."""
+def test_single_field_of_an_edit_can_be_adopted(tmp_path: Path) -> None:
+    """`--only` accepts the path of a nested field, and the other changes are not adopted."""
     place = tolerant(tmp_path)
 
     def change(document: Document) -> None:

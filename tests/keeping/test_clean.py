@@ -1,4 +1,4 @@
-"""What is freed is said before, asked for, named by the log, and nobody else's."""
+"""`wfctl clean` deletes only files of wfctl, after a confirmation, and the log names them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ OUT = ["stage-1/a.txt"]
 
 @built_once
 def retried(folder: Path) -> Place:
-    """Return a workflow whose stage failed once, left much, and is completed since."""
+    """Return a completed workflow whose first attempt failed and left large files."""
     command = "echo so; head -c 100000 /dev/urandom > big; echo 1 > a.txt; ln -s big link"
     gate = "test -e ../../../../../../go"
     place = made(folder, stage(1, f"{command}; {gate}", outputs=OUT))
@@ -30,7 +30,7 @@ def retried(folder: Path) -> Place:
 
 
 def files(place: Place) -> dict[str, str]:
-    """Return every file but those of wfctl's own folder and the log's projections."""
+    """Return all files except the folder of wfctl and the projections of the log."""
     return {
         path: digest
         for path, digest in tree(place.path).items()
@@ -38,8 +38,9 @@ def files(place: Place) -> dict[str, str]:
     }
 
 
-def test_leftovers_before_the_last_good_attempt_are_freed(tmp_path: Path) -> None:
-    """The last good attempt, the outputs and everybody's files stay; a second time nothing is."""
+@pytest.mark.long
+def test_clean_deletes_leftovers_of_superseded_attempts(tmp_path: Path) -> None:
+    """The last good attempt, the outputs and other files stay; a second call deletes nothing."""
     place = retried(tmp_path)
     (kept,) = place.path.glob("stage-1/.attempts/att-0001-*/kept/stage-1")
     (kept / "strange").write_text("nobody knows\n")
@@ -61,8 +62,8 @@ def test_leftovers_before_the_last_good_attempt_are_freed(tmp_path: Path) -> Non
     assert place.json("replay", "--check").code == 0
 
 
-def test_the_log_says_what_was_freed(tmp_path: Path) -> None:
-    """Each path, before it is removed."""
+def test_log_names_deleted_leftovers(tmp_path: Path) -> None:
+    """The event is written before the files are removed."""
     place = retried(tmp_path)
     assert "stage-1/big" in recorded(place)
     paths = place.done("clean", "--yes")["freed"][0]["paths"]
@@ -73,8 +74,8 @@ def test_the_log_says_what_was_freed(tmp_path: Path) -> None:
     assert not any((place.path / path).exists() for path in paths)
 
 
-def test_without_a_terminal_nothing_is_freed_unless_it_is_said(tmp_path: Path) -> None:
-    """What would be, and the flag, are named."""
+def test_clean_without_a_terminal_requires_yes(tmp_path: Path) -> None:
+    """The error lists the files that would be deleted and names the flag `--yes`."""
     place = retried(tmp_path)
     before = files(place)
     answer = place.json("clean")
@@ -85,8 +86,8 @@ def test_without_a_terminal_nothing_is_freed_unless_it_is_said(tmp_path: Path) -
     assert "leftovers.freed" not in place.types()
 
 
-def test_age_size_and_stage_limit_what_is_freed(tmp_path: Path) -> None:
-    """And a stage that is not completed keeps all it has."""
+def test_age_size_and_stage_limit_clean(tmp_path: Path) -> None:
+    """The leftovers of a stage that is not completed are never deleted."""
     place = retried(tmp_path)
     assert place.done("clean", "--yes", "--older-than", "1h")["freed"] == []
     assert place.done("clean", "--yes", "--larger-than", "1 GB")["freed"] == []

@@ -1,4 +1,4 @@
-"""An attempt records the commit of git that its files are of, and whether they are as it says."""
+"""An attempt records the git commit of its files, and whether the files match the commit."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["by_hand"]
 
 
 def git(place: Place, *words: str) -> str:
-    """Run git in the root as its owner does."""
+    """Run git in the root with a fixed user name."""
     need_programs("git")
     who = ["-c", "user.name=A", "-c", "user.email=a@example.org"]
     line = ["git", "-C", str(place.path), *who, *words]
@@ -31,7 +31,7 @@ def git(place: Place, *words: str) -> str:
 
 @pytest.fixture
 def place(tmp_path: Path) -> Place:
-    """A workflow whose stage runs a script, in no repository yet."""
+    """Create a workflow whose stage runs a script, outside any git repository."""
     one = stage(1, "python3 ../run.py > a.txt", inputs=["run.py"], outputs=["stage-1/a.txt"])
     found = made(tmp_path, one, consent="trust")
     (found.path / "run.py").write_text(SCRIPT)
@@ -39,7 +39,7 @@ def place(tmp_path: Path) -> Place:
 
 
 def committed(place: Place, *files: str) -> str:
-    """Put files under version control; return the commit."""
+    """Commit files and return the commit."""
     git(place, "init", "-q")
     git(place, "add", "-f", *files)
     git(place, "commit", "-qm", "one")
@@ -47,14 +47,15 @@ def committed(place: Place, *files: str) -> str:
 
 
 def code(place: Place) -> Any:
-    """Return what the newest attempt records, once it has run."""
+    """Run the workflow and return the commit data of its newest attempt."""
     assert place.call("run").code == 0
     return place.done("show", "stage-1")["attempts"][-1]["code"]
 
 
-def test_an_attempt_of_committed_files_names_their_commit(place: Place) -> None:
-    """The report, `show` and `compare` tell it."""
-    commit = committed(place, ".")  # the state that wfctl writes is of the commit too
+@pytest.mark.long
+def test_attempt_records_the_commit_of_its_files(place: Place) -> None:
+    """`report`, `show` and `compare` print the commit."""
+    commit = committed(place, ".")  # The commit includes the state that wfctl writes.
     assert code(place) == {"commit": commit, "dirty": False, "files": []}
     assert f"commit {commit}\n" in place.call("show", "stage-1").out
     assert commit in place.call("report").out
@@ -66,8 +67,9 @@ def test_an_attempt_of_committed_files_names_their_commit(place: Place) -> None:
     assert found == {"commit": [commit, commit], "not committed": ["nothing", "run.py"]}
 
 
-def test_what_the_commit_does_not_hold_makes_an_attempt_dirty(place: Place) -> None:
-    """A script that nobody added; another file that differs, which the attempt does not name."""
+@pytest.mark.long
+def test_uncommitted_files_make_an_attempt_dirty(place: Place) -> None:
+    """An attempt is dirty if a script is untracked or another file of the repository differs."""
     (place.path / "lib.txt").write_text("a\n")
     commit = committed(place, "lib.txt")
     assert code(place) == {"commit": commit, "dirty": True, "files": ["run.py"]}
@@ -77,11 +79,12 @@ def test_what_the_commit_does_not_hold_makes_an_attempt_dirty(place: Place) -> N
     place.done("rerun", "stage-1", "--reason", "more")
     found = code(place)
     assert (found["commit"] != commit, found["dirty"], found["files"]) == (True, True, [])
-    assert "not as it is there: other files of the repository" in place.call("show", "stage-1").out
+    shown = place.call("show", "stage-1").out
+    assert "but with local changes: other files of the repository" in shown
 
 
-def test_a_root_below_the_top_of_its_repository_has_paths_of_its_own(place: Place) -> None:
-    """As all paths of the log are."""
+def test_paths_are_relative_to_the_root_not_the_repository(place: Place) -> None:
+    """The root may be a subfolder of the repository; all paths in the log start at the root."""
     above = Place(place.path.parent)
     commit = committed(above, "root/run.py")
     (place.path / "run.py").write_text(SCRIPT + SCRIPT)
@@ -117,24 +120,23 @@ def _program(path: Path, line: str) -> None:
     path.chmod(0o755)
 
 
-@pytest.mark.parametrize("lay", [_no_repository, _no_commit, _broken, _failing, _slow])
-def test_an_attempt_starts_where_git_names_no_commit(
+@pytest.mark.few(2)
+@pytest.mark.parametrize("lay", [_no_repository, _no_commit, _broken, _slow, _failing])
+def test_attempt_starts_without_a_commit(
     place: Place,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     lay: Callable[[Place, Path], None],
 ) -> None:
-    """No repository, one without a commit, a broken one, a git that fails or does not answer."""
+    """Git has no repository, no commit, a broken index, or it fails or hangs."""
     lay(place, tmp_path)
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
     assert code(place) is None
     assert "commit" not in place.call("show", "stage-1").out
 
 
-def test_an_attempt_starts_where_there_is_no_git(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """All else is on the PATH."""
+def test_attempt_starts_without_git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All programs except git are on PATH."""
     folder = tmp_path / "bin"
     folder.mkdir()
     for entry in os.environ["PATH"].split(":"):
@@ -155,10 +157,10 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("way", HOSTILE)
-def test_no_program_of_the_repository_is_run_at_a_start(
+def test_programs_configured_in_the_repository_are_not_run(
     place: Place, tmp_path: Path, way: str
 ) -> None:
-    """Neither what watches its files nor what filters their content."""
+    """Neither a file monitor nor a content filter of the git configuration runs."""
     committed(place, "run.py")
     evil, trace = tmp_path / "evil", tmp_path / "trace"
     _program(evil, f"echo ran >> {trace}")
@@ -167,18 +169,18 @@ def test_no_program_of_the_repository_is_run_at_a_start(
     driver = "evil=a" if way == "named" else "evil"
     (place.path / ".git/info").mkdir(exist_ok=True)
     (place.path / ".git/info/attributes").write_text(f"run.py filter={driver}\n")
-    # Git looks into a file that is as long as before.
+    # Git reads the content of a file whose size has not changed.
     (place.path / "run.py").write_text(SCRIPT.replace("hi", "ho"))
     subprocess.run(["git", "-C", str(place.path), "status"], capture_output=True, check=False)
-    assert trace.exists()  # the attack works on git itself
+    assert trace.exists()  # The attack works on git itself.
     trace.unlink()
     found = code(place)
     assert not trace.exists()
     assert found is None if way == "named" else found["files"] == ["run.py"]
 
 
-def test_a_job_that_was_launched_by_hand_names_its_commit(by_hand: Place) -> None:
-    """As it was when the job was taken over."""
+def test_job_launched_by_hand_records_its_commit(by_hand: Place) -> None:
+    """The commit is that of the time when wfctl took over the job."""
     (by_hand.path / "x").touch()
     commit = committed(by_hand, "x")
     launch(by_hand)

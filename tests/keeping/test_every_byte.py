@@ -1,4 +1,4 @@
-"""Every byte that a job wrote and did not delete itself is here afterwards, and can be found."""
+"""Every byte that a job wrote and did not delete is kept and can be found."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from tests.keeping.writers import job_of, lying, written
 from tests.rounds import rounds
 
 pytestmark = pytest.mark.slow
-#: Rounds of `make test`, of `make crash`, and all of them.
+#: The number of random jobs in `make test`, in `make crash`, and in total.
 _SOME, _MORE, _ALL = 4, 30, 300
 
 
 def check_kept(root: Path, manifest: Path, events: Iterable[Mapping[str, Any]]) -> None:
-    """Check that each file of each attempt lies where it was written, or where the log says.
+    """Check that each file of each attempt is where it was written, or where the log says.
 
-    ``events`` are those by which the log tells what attempts left.
+    ``events`` are the events that list leftover files of attempts.
     """
     named = places_named(events)
     there = lying(root)
@@ -33,13 +33,13 @@ def check_kept(root: Path, manifest: Path, events: Iterable[Mapping[str, Any]]) 
             known = {own, *named.get(own, ())}
             places = there.get(digest, set()) | {one for one in known if lies_at(one, digest)}
             assert places, f"{attempt}: {own} is lost"
-            # What was moved out of a later attempt's way keeps its path below the attempt's folder.
+            # A file moved aside for a later attempt keeps its path below the attempt folder.
             aside = any(one.endswith(f"/kept/{own}") for one in places)
             assert places & known or aside, f"{attempt}: {own} lies in {places}, the log: {known}"
 
 
 def places_named(events: Iterable[Mapping[str, Any]]) -> dict[str, list[str]]:
-    """Return where the log says that files lie, by the path that each was written at."""
+    """Return the locations that the log gives for each file, by the original path."""
     named: dict[str, list[str]] = {}
     for event in events:
         for file in event["data"]["files"]:
@@ -48,7 +48,7 @@ def places_named(events: Iterable[Mapping[str, Any]]) -> dict[str, list[str]]:
 
 
 def lies_at(path: str, digest: str) -> bool:
-    """Whether the file of a digest lies at an absolute path, where the log names one."""
+    """Return whether an absolute path from the log has a file with the given digest."""
     place = Path(path)
     if not place.is_absolute() or not os.path.lexists(place):
         return False
@@ -56,7 +56,7 @@ def lies_at(path: str, digest: str) -> bool:
 
 
 def check(place: Place, seed: int) -> None:
-    """Run the random job of a seed to its end, and look for what it wrote."""
+    """Run the random job of a seed to its end, and check that its files are kept."""
     job_of(seed).put(place.path / "stage-1")
     assert place.call("run").code in (0, 6)
     events = place.done("events", "--type", "attempt.left")
@@ -65,18 +65,18 @@ def check(place: Place, seed: int) -> None:
 
 
 def of_seed(folder: Path, seed: int) -> Place:
-    """Return a workflow of the random job of a seed."""
+    """Return a workflow with the random job of a seed."""
     return made(folder, job_of(seed).stage(folder / "manifest"))
 
 
 @pytest.mark.few(1)
 @pytest.mark.parametrize("seed", range(_SOME))
-def test_every_byte_that_a_job_wrote_is_kept(tmp_path: Path, seed: int) -> None:
-    """In its place, or where the log says; whatever it is called and however the job ended."""
+def test_every_file_of_a_random_job_is_kept(tmp_path: Path, seed: int) -> None:
+    """The file is in place or where the log says, whatever its name and the end of the job."""
     check(of_seed(tmp_path, seed), seed)
 
 
 @pytest.mark.parametrize("seed", rounds(range(_SOME, _ALL), _MORE))
-def test_every_byte_that_more_jobs_wrote_is_kept(tmp_path: Path, seed: int) -> None:
-    """The same of more of them."""
+def test_every_file_of_more_random_jobs_is_kept(tmp_path: Path, seed: int) -> None:
+    """The long test run checks more random jobs in the same way."""
     check(of_seed(tmp_path, seed), seed)

@@ -1,4 +1,4 @@
-"""What changed after it was computed is seen, named, and never built upon in silence."""
+"""Files that change after a computation are noticed and named before anything uses them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 
 
 def _new_chain(folder: Path, *more: dict[str, Any], **plan: Any) -> Place:
-    """Return a workflow of two completed stages, the first of which read an input."""
+    """Return a workflow of two completed stages; the first stage reads an input file."""
     first = stage(1, "cat ../in.txt > a.txt", inputs=["in.txt"], outputs=["stage-1/a.txt"])
     second = stage(
         2,
@@ -34,12 +34,12 @@ def _new_chain(folder: Path, *more: dict[str, Any], **plan: Any) -> Place:
     return place
 
 
-#: For tests that do not care when the workflow ran.
+#: This workflow is built once, for tests that ignore the time of its run.
 chain = built_once(_new_chain)
 
 
-def test_what_nobody_touched_is_as_recorded(tmp_path: Path) -> None:
-    """By a quick look and by a deep one, and neither writes anything."""
+def test_verify_finds_nothing_in_unchanged_files(tmp_path: Path) -> None:
+    """Neither `verify` nor `verify --deep` writes anything."""
     place = chain(tmp_path)
     before = tree(place.path)
     for flags in ((), ("--deep",)):
@@ -48,8 +48,8 @@ def test_what_nobody_touched_is_as_recorded(tmp_path: Path) -> None:
     assert tree(place.path) == before
 
 
-def test_a_touched_file_with_the_same_bytes_is_as_recorded(tmp_path: Path) -> None:
-    """As where it was restored from a backup."""
+def test_rewritten_file_with_the_same_content_is_unchanged(tmp_path: Path) -> None:
+    """A file that was restored from a backup is not a finding."""
     place = chain(tmp_path)
     for name in ("in.txt", "stage-1/a.txt"):
         content = (place.path / name).read_bytes()
@@ -59,10 +59,8 @@ def test_a_touched_file_with_the_same_bytes_is_as_recorded(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("kind", ["changed", "missing"])
-def test_a_changed_result_is_told_and_marks_what_was_computed_from_it(
-    tmp_path: Path, kind: str
-) -> None:
-    """By verify, status and run, each by name."""
+def test_changed_result_makes_later_stages_stale(tmp_path: Path, kind: str) -> None:
+    """Verify, status and run name the changed or missing file and the stale stage."""
     place = chain(tmp_path)
     result = place.path / "stage-1/a.txt"
     result.unlink() if kind == "missing" else result.write_text("2\n")
@@ -77,14 +75,14 @@ def test_a_changed_result_is_told_and_marks_what_was_computed_from_it(
     assert "stale: stage-2" in place.call("run").out
 
 
-def test_a_stale_stage_is_told_with_the_reason_and_what_rests_on_it(tmp_path: Path) -> None:
-    """A workflow is not called completed over it in silence."""
+def test_stale_stage_is_reported_with_its_reason_and_dependents(tmp_path: Path) -> None:
+    """A completed workflow with a stale stage is not reported without that remark."""
     place = chain(tmp_path)
     (place.path / "in.txt").write_text("2\n")
     stale = place.done("status")["stale"]
     assert list(stale) == ["stage-1", "stage-2"]
     assert re.match(r"in\.txt changed \d+ s after att-0001 read it \(", stale["stage-1"][0])
-    assert stale["stage-2"] == ["stage-1, which it rests on, is stale"]
+    assert stale["stage-2"] == ["stage-1, on which the stage depends, is stale"]
     answer = place.call("run")
     assert answer.code == 0
     assert "stale: stage-1 (in.txt changed" in answer.out
@@ -93,8 +91,8 @@ def test_a_stale_stage_is_told_with_the_reason_and_what_rests_on_it(tmp_path: Pa
 
 
 @pytest.mark.parametrize(("policy", "proposed"), [("stop", 0), ("rerun", 1)])
-def test_a_policy_stops_over_a_stale_stage(tmp_path: Path, policy: str, proposed: int) -> None:
-    """With exit 6; a rerun is only proposed, as it takes a person."""
+def test_stale_policy_stops_the_run(tmp_path: Path, policy: str, proposed: int) -> None:
+    """The run exits with 6, and the policy `rerun` proposes a rerun for a person to approve."""
     place = chain(tmp_path, session_config={"stale": policy})
     (place.path / "in.txt").write_text("2\n")
     answer = place.json("run")
@@ -102,8 +100,8 @@ def test_a_policy_stops_over_a_stale_stage(tmp_path: Path, policy: str, proposed
     assert place.types().count("amendment.proposed") == proposed
 
 
-def test_nothing_is_built_on_a_changed_result_until_somebody_decides(tmp_path: Path) -> None:
-    """Put back or adopted with a reason, it is built upon."""
+def test_changed_result_blocks_dependent_stages_until_a_decision(tmp_path: Path) -> None:
+    """After the result is adopted with a reason, the dependent stage runs."""
     third = stage(
         3,
         "test -e ../../../../../../go && echo 3 > c.txt",
@@ -128,8 +126,8 @@ def test_nothing_is_built_on_a_changed_result_until_somebody_decides(tmp_path: P
 
 
 @pytest.mark.long
-def test_stale_stages_are_computed_again_in_one_step(tmp_path: Path) -> None:
-    """One proposal for all of them, its impact first; the reason is what made them stale."""
+def test_rerun_from_here_reruns_all_stale_stages(tmp_path: Path) -> None:
+    """One proposal covers all stale stages, and its reason is the change that made them stale."""
     place = chain(tmp_path, consent="trust")
     (place.path / "in.txt").write_text("2\n")
     shown = place.done("rerun", "stage-1", "--from-here", "--dry-run")
@@ -137,7 +135,7 @@ def test_stale_stages_are_computed_again_in_one_step(tmp_path: Path) -> None:
     assert place.types().count("amendment.proposed") == 0
     answer = place.call("rerun", "stage-1", "--from-here")
     assert answer.code == 0
-    assert "amend-1 is proposed; invalidates stage-1, stage-2; keeps stage-1/" in answer.err
+    assert "amend-1 is proposed; invalidates stage-1, stage-2; moves stage-1/" in answer.err
     (record,) = place.done("amend", "list")
     assert (record["stage"], record["also"]) == ("stage-1", ["stage-2"])
     assert record["reason"].startswith("stage-1: in.txt ")
@@ -146,33 +144,33 @@ def test_stale_stages_are_computed_again_in_one_step(tmp_path: Path) -> None:
     assert place.done("status")["stale"] == {}
 
 
-def test_a_rerun_waits_for_a_person(tmp_path: Path) -> None:
-    """Without one it is proposed, exit 6, and says which command agrees to it."""
+def test_rerun_waits_for_an_approval(tmp_path: Path) -> None:
+    """The rerun is proposed with exit code 6, and the message names the command to approve it."""
     place = chain(tmp_path)
     assert place.json("rerun", "stage-1").code == 2
     answer = place.json("rerun", "stage-1", "stage-2", "--reason", "unsure")
     assert (answer.code, answer.error["code"]) == (6, "needs_consent")
-    assert "`wfctl amend approve amend-1` agrees to it" in answer.err
+    assert "`wfctl amend approve amend-1` approves it" in answer.err
     (amendment,) = place.done("status")["pending_amendments"]
     assert place.done("amend", "show", amendment)["impact"]["invalidated"] == ["stage-1", "stage-2"]
 
 
-def test_a_stage_that_was_never_begun_is_not_run_again(tmp_path: Path) -> None:
-    """Nothing of it is there to be computed again."""
+def test_rerun_of_a_stage_that_never_ran_is_refused(tmp_path: Path) -> None:
+    """The stage has no computation to repeat."""
     place = made(tmp_path, stage(1, "true"), consent="trust")
     answer = place.json("rerun", "stage-1", "--reason", "so")
     assert (answer.code, answer.error["code"]) == (5, "invalid_amendment")
 
 
 def _changed(folder: Path) -> Place:
-    """Return a workflow of which the first result was edited by hand."""
+    """Return a workflow whose first result was edited by hand."""
     place = chain(folder)
     (place.path / "stage-1/a.txt").write_text("2\n")
     return place
 
 
-def test_a_changed_result_fails_the_check_of_its_stage(tmp_path: Path) -> None:
-    """And the stage that read it fails it for its input; a result put back passes."""
+def test_changed_result_fails_verification(tmp_path: Path) -> None:
+    """The stage that read the file fails too; after the file is restored, both pass."""
     place = _changed(tmp_path)
     for number, name in ((1, "result stage-1/a.txt"), (2, "input stage-1/a.txt")):
         answer = place.json("stage", "verify", f"stage-{number}")
@@ -184,10 +182,8 @@ def test_a_changed_result_fails_the_check_of_its_stage(tmp_path: Path) -> None:
 
 @pytest.mark.few(1)
 @pytest.mark.parametrize("command", [("rehydrate",), ("session", "start"), ("run",)])
-def test_a_changed_result_is_recorded_once_by_whoever_looks(
-    tmp_path: Path, command: tuple[str, ...]
-) -> None:
-    """With its digest; put back, it is recorded that it is as it was."""
+def test_changed_result_is_recorded_once(tmp_path: Path, command: tuple[str, ...]) -> None:
+    """The event has the new digest; when the file is restored, another event says so."""
     place = _changed(tmp_path)
     for _ in range(2):
         assert place.call(*command).code in (0, 4)
@@ -205,8 +201,8 @@ def test_a_changed_result_is_recorded_once_by_whoever_looks(
     assert place.done("events", "--type", "results.changed")[-1]["data"]["files"] == []
 
 
-def test_a_briefing_names_what_changed_and_what_is_stale(tmp_path: Path) -> None:
-    """By rehydrate and by the start of a session."""
+def test_briefing_names_changed_results_and_stale_stages(tmp_path: Path) -> None:
+    """Both `rehydrate` and the start of a session name them."""
     place = _changed(tmp_path)
     named = [("changed result", "stage-1/a.txt"), ("stale", "stage-2")]
     for briefing in (
@@ -217,8 +213,8 @@ def test_a_briefing_names_what_changed_and_what_is_stale(tmp_path: Path) -> None
         assert found == named
 
 
-def test_audit_and_report_tell_of_a_changed_result(tmp_path: Path) -> None:
-    """The audit ends with 7 until somebody decided, and keeps the decision."""
+def test_audit_and_report_show_changed_results(tmp_path: Path) -> None:
+    """The audit exits with 7 until a person decides, and keeps the decision."""
     place = _changed(tmp_path)
     place.done("rehydrate")
     answer = place.json("audit", "drift")
@@ -233,27 +229,27 @@ def test_audit_and_report_tell_of_a_changed_result(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", [("replay", "--check"), ("fsck",)])
-def test_what_looks_at_the_log_alone_says_so(tmp_path: Path, command: tuple[str, ...]) -> None:
-    """A clean log is no word on the results."""
+def test_log_checks_refer_to_verify_for_results(tmp_path: Path, command: tuple[str, ...]) -> None:
+    """`replay --check` and `fsck` pass, but they do not read results."""
     place = _changed(tmp_path)
     answer = place.call(*command)
     assert answer.code == 0
-    assert "results and inputs of stages are looked at by `wfctl verify`" in answer.out
+    assert "`wfctl verify` checks the results and inputs of stages" in answer.out
 
 
-def test_why_explains_what_is_stale(tmp_path: Path) -> None:
-    """By the name of the file, what read it, and when it changed."""
+def test_why_explains_a_stale_stage(tmp_path: Path) -> None:
+    """The reason names the file, the attempt that read it, and when it changed."""
     place = _new_chain(tmp_path)
     assert place.done("why", "stage-1")["stale"] == []
     (place.path / "in.txt").write_text("2\n")
     (reason,) = place.done("why", "stage-1")["stale"]
     assert re.match(r"in\.txt changed \d+ s after att-0001 read it", reason)
     assert f"stale: {reason}; `wfctl rerun stage-1`" in place.call("why", "stage-1").out
-    assert "stage-1, which it rests on, is stale" in place.call("why", "stage-2").out
+    assert "stage-1, on which the stage depends, is stale" in place.call("why", "stage-2").out
 
 
-def test_a_changed_result_is_adopted_by_a_person(tmp_path: Path) -> None:
-    """Not by an agent, by whatever way."""
+def test_only_a_person_adopts_a_changed_result(tmp_path: Path) -> None:
+    """An agent is refused, by `verify --adopt` as by a raw event."""
     place = _changed(tmp_path)
     agent = ("--actor", "agent:helper")
     answer = place.json("verify", "stage-1", "--adopt", "--reason", "fine", *agent)
@@ -265,10 +261,99 @@ def test_a_changed_result_is_adopted_by_a_person(tmp_path: Path) -> None:
     agreed_to(place.path, "verify", "stage-1", "--adopt", "--reason", "fine")
 
 
-def test_only_results_of_completed_stages_are_adopted(tmp_path: Path) -> None:
-    """And never without a reason."""
+def test_adoption_requires_a_completed_stage_and_a_reason(tmp_path: Path) -> None:
+    """Without a reason or for a failed stage, the adoption is refused."""
     place = made(tmp_path, stage(1, "exit 1", outputs=["stage-1/a.txt"]))
     assert place.json("verify", "stage-1", "--adopt").code == 2
     data = '{"stage": "stage-1", "outputs": [], "reason": "so"}'
     answer = place.json("append", "results.adopted", "--data", data)
     assert (answer.code, answer.error["code"]) == (5, "missing_evidence")
+
+
+def _deleted(folder: Path, *more: dict[str, Any], **plan: Any) -> Place:
+    """Return a workflow whose first result a person deleted and recorded as deleted."""
+    place = chain(folder, *more, **plan)
+    (place.path / "stage-1/a.txt").unlink()
+    assert "stage-1 --adopt" in place.call("verify").out
+    shown = agreed_to(place.path, "verify", "stage-1", "--adopt", "--reason", "no room")
+    is_asked = plan.get("consent") != "trust"
+    assert (sha256(b"1\n").hexdigest() in shown) == is_asked
+    return place
+
+
+def test_deleted_result_is_recorded_with_its_digest(tmp_path: Path) -> None:
+    """Status, results, report and log say that the file was deleted; later stages are not stale."""
+    place = _deleted(tmp_path, results=["stage-1/a.txt"])
+    assert place.done("verify", "--deep") == {"deep": True, "found": [], "stale": {}}
+    (event,) = place.done("events", "--type", "results.adopted")
+    recorded = {"path": "stage-1/a.txt", "size": 2, "sha256": sha256(b"1\n").hexdigest()}
+    assert (event["data"]["outputs"], event["data"]["deleted"]) == ([], [recorded])
+    said = f"stage-1/a.txt: recorded as deleted on {event['occurred_at'][:10]}"
+    digest = f"SHA-256 {recorded['sha256']}"
+    for words in (("status",), ("results",), ("report", "-")):
+        text = place.call(*words).out
+        assert said in text, words
+        assert digest in text, words
+    assert "deleted, with the recorded digest still valid: stage-1/a.txt (no room)" in place.log()
+    status = place.done("status")
+    assert (status["stale"], status["changed"]) == ({}, [])
+    for _ in range(2):
+        place.done("rehydrate")
+    assert "results.changed" not in place.types()
+    answer = place.json("audit", "drift")
+    assert (answer.code, [one["kind"] for one in answer.data]) == (0, ["deleted result"])
+    assert place.call("replay", "--check").code == place.call("fsck", "--protocol").code == 0
+
+
+def test_restored_result_is_compared_with_its_digest(tmp_path: Path) -> None:
+    """A restored file passes with the recorded content; other content is a changed result."""
+    place = _deleted(tmp_path)
+    (place.path / "stage-1/a.txt").write_text("1\n")
+    assert place.done("verify", "--deep")["found"] == []
+    (place.path / "stage-1/a.txt").write_text("2\n")
+    found = place.json("verify").data["found"]
+    assert {(one["path"], one["kind"]) for one in found} == {("stage-1/a.txt", "changed")}
+
+
+@pytest.mark.long
+def test_stage_that_reads_a_deleted_result_is_not_dispatched(tmp_path: Path) -> None:
+    """The message states the reason; after the file is computed again, the stage runs."""
+    place = _deleted(tmp_path, consent="trust")
+    place.done("rerun", "stage-2", "--reason", "again")
+    answer = place.json("dispatch", "stage-2")
+    assert (answer.code, answer.error["code"]) == (6, "changed_result")
+    assert "stage-1/a.txt was recorded as deleted on 2" in answer.error["message"]
+    assert "--adopt" not in answer.error["message"]
+    run = place.json("run")
+    assert (run.code, "stage-1/a.txt was recorded as deleted" in run.data["message"]) == (6, True)
+    place.done("rerun", "stage-1", "--reason", "needed again")
+    assert place.call("run").code == 0
+    assert (place.path / "stage-2/b.txt").read_text() == "1\n"
+    assert "recorded as deleted" not in place.call("status").out
+
+
+def test_deleted_result_keeps_its_metric(tmp_path: Path) -> None:
+    """The metric of a changed file is read again; the metric of a deleted file stays."""
+    numbers = {"metrics": {"a": "a.json#/n", "b": "b.json#/n"}}
+    both = ["stage-1/a.json", "stage-1/b.json"]
+    command = "echo '{\"n\": 1}' > a.json; echo '{\"n\": 2}' > b.json"
+    first = stage(1, command, outputs=both)
+    first["parameters"] |= numbers
+    place = made(tmp_path, first)
+    assert place.call("run").code == 0
+    (place.path / both[0]).unlink()
+    (place.path / both[1]).write_text('{"n": 3}')
+    agreed_to(place.path, "verify", "stage-1", "--adopt", "--reason", "so")
+    (event,) = place.done("events", "--type", "results.adopted")
+    found = {one["name"]: one["value"] for one in event["data"]["metrics"]}
+    assert found == {"a": 1, "b": 3}
+
+
+def test_only_recorded_results_can_be_recorded_as_deleted(tmp_path: Path) -> None:
+    """Another file or another digest is refused."""
+    place = chain(tmp_path, consent="trust")
+    for path, digest in (("stage-1/a.txt", "0" * 64), ("in.txt", sha256(b"1\n").hexdigest())):
+        gone = [{"path": path, "size": 2, "sha256": digest}]
+        data = json.dumps({"stage": "stage-1", "outputs": [], "deleted": gone, "reason": "so"})
+        answer = place.json("append", "results.adopted", "--data", data)
+        assert (answer.code, answer.error["code"]) == (5, "missing_evidence")

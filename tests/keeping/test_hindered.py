@@ -1,4 +1,4 @@
-"""What the operating system refuses says nothing of a stage."""
+"""An error of the operating system is not a failure of a stage."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from tests.keeping.support import made, run_as_ordinary_user, stage
 pytestmark = pytest.mark.slow
 
 
-def test_a_check_that_a_closed_home_prevents_costs_no_retry(tmp_path: Path) -> None:
-    """DPDispatcher cannot start there, and has said nothing of the submission."""
+def test_unwritable_home_folder_uses_no_retry(tmp_path: Path) -> None:
+    """DPDispatcher cannot start in such a home folder, so it has not refused the submission."""
     place = made(tmp_path, stage(1, "echo hi > a.txt", outputs=["stage-1/a.txt"]))
     home = tmp_path / "home"
     home.mkdir()

@@ -1,4 +1,4 @@
-"""Every file that a job wrote is there afterwards, whatever its end, and the log names it."""
+"""Every file that a job wrote is kept after success or failure, and the log names the file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.files.leftovers import size_of
+from reconciler.files.leftovers import parse_size
 from reconciler.host import processes
 from tests.cli.support import Place
 from tests.keeping.support import made, recorded, run_as_ordinary_user, stage
@@ -21,8 +21,8 @@ pytestmark = pytest.mark.slow
 OUT = ["stage-1/a.txt"]
 
 
-def test_what_no_outputs_name_comes_into_the_stage_folder(tmp_path: Path) -> None:
-    """With its subfolders, links and blanks; the log holds path, size and digest."""
+def test_leftover_files_are_moved_to_the_stage_folder(tmp_path: Path) -> None:
+    """Subfolders, links and names with blanks are kept; the log has path, size and digest."""
     command = "echo hi > a.txt; mkdir 'sub d'; echo r > 'sub d/re start'; ln -s a.txt link"
     place = made(tmp_path, stage(1, command, outputs=OUT))
     assert place.call("run").code == 0
@@ -35,8 +35,8 @@ def test_what_no_outputs_name_comes_into_the_stage_folder(tmp_path: Path) -> Non
     assert "stage-1: att-0001 left stage-1/link, stage-1/sub d/re start" in place.log()
 
 
-def test_without_declared_outputs_what_was_left_becomes_them(tmp_path: Path) -> None:
-    """The stage is completed on it, and a run that comes later declares nothing."""
+def test_leftover_files_become_undeclared_outputs(tmp_path: Path) -> None:
+    """A stage that declares no outputs is completed with the files of its job."""
     place = made(tmp_path, stage(1, "echo hi > a.txt; echo r > b.bin"))
     assert place.call("run").code == 0
     found = place.done("show", "stage-1")
@@ -44,23 +44,23 @@ def test_without_declared_outputs_what_was_left_becomes_them(tmp_path: Path) -> 
     assert found["outputs"] == ["stage-1/a.txt", "stage-1/b.bin"]
 
 
-def test_a_stage_that_only_prints_has_its_log_as_output(tmp_path: Path) -> None:
-    """There is nothing else that it could have computed."""
+def test_log_is_the_output_of_a_job_that_only_prints(tmp_path: Path) -> None:
+    """A job without files has its `log` as its only output."""
     place = made(tmp_path, stage(1, "echo 42"))
     assert place.call("run").code == 0
     assert place.done("show", "stage-1")["outputs"] == ["stage-1/log"]
 
 
-def test_what_was_left_can_be_declared_afterwards(tmp_path: Path) -> None:
-    """As an output like any other."""
+def test_leftover_file_can_be_declared_as_output(tmp_path: Path) -> None:
+    """`stage outputs` adds a leftover file to the outputs of a completed stage."""
     place = made(tmp_path, stage(1, "echo hi > a.txt; echo r > b.bin", outputs=OUT))
     assert place.call("run").code == 0
     place.done("stage", "outputs", "stage-1", "stage-1/a.txt", "stage-1/b.bin")
     assert place.done("show", "stage-1")["outputs"] == ["stage-1/a.txt", "stage-1/b.bin"]
 
 
-def test_log_and_err_are_there_after_a_failure(tmp_path: Path) -> None:
-    """And so is what the job had written until then."""
+def test_log_and_err_are_kept_after_a_failure(tmp_path: Path) -> None:
+    """Files that the job wrote before it failed are kept too."""
     command = "echo part > a.txt; echo so far; echo boom >&2; exit 3"
     place = made(tmp_path, stage(1, command, outputs=OUT))
     assert place.call("run").code == 6
@@ -70,8 +70,8 @@ def test_log_and_err_are_there_after_a_failure(tmp_path: Path) -> None:
     assert set(recorded(place)) == {f"stage-1/{name}" for name in texts}
 
 
-def test_no_file_of_anybody_is_overwritten(tmp_path: Path) -> None:
-    """What the job changed of its inputs stays in the attempt's folder, which the log names."""
+def test_job_does_not_overwrite_files_of_the_user(tmp_path: Path) -> None:
+    """The job's changed copy stays in the attempt folder, which the log names."""
     command = "echo changed > ../in.txt; echo mine > own.py; echo hi > a.txt"
     place = made(tmp_path, stage(1, command, inputs=["in.txt"], outputs=OUT))
     (place.path / "in.txt").write_text("given\n")
@@ -85,7 +85,7 @@ def test_no_file_of_anybody_is_overwritten(tmp_path: Path) -> None:
     assert (place.path / found["stage-1/own.py"]["at"]).read_text() == "mine\n"
 
 
-#: Ends the job that it stands in, each shell of it.
+#: This command kills the job that runs it, with all its shells.
 KILLED = (
     'p=$$ k=; while [ "$p" -gt 1 ] && grep -qx bash /proc/$p/comm; do k="$p $k"; '
     "p=$(cut -d' ' -f4 /proc/$p/stat); done; kill -9 $k"
@@ -93,16 +93,16 @@ KILLED = (
 MAP = {"map": {"points": [{"T": 1}]}, "task_outputs": ["out"]}
 
 
-@pytest.mark.few(2)
+@pytest.mark.long
 @pytest.mark.parametrize("end", ["exit 3", KILLED])
 @pytest.mark.parametrize(
     ("change", "parameters", "outputs"),
     [("../in.txt", {}, OUT), ("../../../in.txt", MAP, ["stage-1/tasks.csv"])],
 )
-def test_what_a_job_changed_in_place_outlives_its_failure(
+def test_input_changed_by_a_failed_job_is_kept_with_the_attempt(
     tmp_path: Path, end: str, change: str, parameters: dict[str, object], outputs: list[str]
 ) -> None:
-    """The file as the job left it is kept by its attempt and named; as it was given, it stays."""
+    """The original input stays unchanged, and the log names the changed copy."""
     command = f"echo 'step 1' >> {change}; {end}"
     one = stage(1, command, inputs=["in.txt"], outputs=outputs, parameters=parameters)
     place = made(tmp_path, one)
@@ -115,8 +115,8 @@ def test_what_a_job_changed_in_place_outlives_its_failure(
     assert "in.txt" in place.log()
 
 
-def test_an_input_that_did_not_change_is_no_result(tmp_path: Path) -> None:
-    """The job works in a copy, and the copy goes."""
+def test_unchanged_input_is_not_a_leftover(tmp_path: Path) -> None:
+    """The job works in a copy, which is removed."""
     place = made(tmp_path, stage(1, "cat ../in.txt > a.txt", inputs=["in.txt"], outputs=OUT))
     (place.path / "in.txt").write_text("given\n")
     assert place.call("run").code == 0
@@ -124,8 +124,8 @@ def test_an_input_that_did_not_change_is_no_result(tmp_path: Path) -> None:
     assert list(place.path.glob("stage-1/.attempts/*/left")) == []
 
 
-def test_beyond_the_limit_a_file_stays_in_the_attempts_folder(tmp_path: Path) -> None:
-    """A line names it and where it lies."""
+def test_file_over_the_size_limit_stays_in_the_attempt_folder(tmp_path: Path) -> None:
+    """The log names the file and its location."""
     command = "echo hi > a.txt; echo s > small; head -c 5000 /dev/zero > big"
     limited = stage(1, command, outputs=OUT, parameters={"bring_back_limit": "1 KB"})
     place = made(tmp_path, limited)
@@ -137,8 +137,9 @@ def test_beyond_the_limit_a_file_stays_in_the_attempts_folder(tmp_path: Path) ->
     assert f"1 kept elsewhere, as {big['at']}" in place.log()
 
 
-def test_a_retry_moves_what_was_left_out_of_its_way(tmp_path: Path) -> None:
-    """So that nothing of the first attempt passes for the second's, and nothing is gone."""
+@pytest.mark.long
+def test_retry_moves_leftover_files_aside(tmp_path: Path) -> None:
+    """Files of the first attempt are kept, but not taken for files of the second."""
     command = "echo $WFCTL_ATTEMPT > note; test -e ../../../../../../go && echo hi > a.txt"
     place = made(tmp_path, stage(1, command, outputs=OUT))
     assert place.call("run").code == 6
@@ -151,7 +152,7 @@ def test_a_retry_moves_what_was_left_out_of_its_way(tmp_path: Path) -> None:
 
 
 def _at_work(folder: Path) -> Place:
-    """Return a workflow of which the job has written a file and goes on."""
+    """Return a workflow whose job has written a file and still runs."""
     one = stage(1, "echo part > part.txt; sleep 600", outputs=OUT)
     place = made(folder, one, consent="trust")
     place.done("dispatch", "stage-1")
@@ -160,21 +161,21 @@ def _at_work(folder: Path) -> Place:
 
 
 def _is_kept(place: Place) -> bool:
-    """Whether the file is where the log says."""
+    """Return whether the file is at the location in the log."""
     named = recorded(place)["stage-1/part.txt"]
     return bool((place.path / (named["at"] or named["path"])).read_text() == "part\n")
 
 
-def test_what_a_cancelled_attempt_left_is_recorded(tmp_path: Path) -> None:
-    """It comes into the stage's folder like that of any failure."""
+def test_leftover_files_of_a_cancelled_attempt_are_recorded(tmp_path: Path) -> None:
+    """The files are moved to the stage folder, as after any failure."""
     place = _at_work(tmp_path)
     place.done("stage", "cancel", "stage-1", "--reason", "enough")
     assert _is_kept(place)
     assert (place.path / "stage-1/part.txt").exists()
 
 
-def test_what_a_superseded_attempt_left_is_recorded(tmp_path: Path) -> None:
-    """It stays in the attempt's folder, out of the way of the next."""
+def test_leftover_files_of_a_superseded_attempt_are_recorded(tmp_path: Path) -> None:
+    """The files stay in the attempt folder, so that the next attempt does not meet them."""
     place = _at_work(tmp_path)
     change = ("--set", "parameters.n=2", "--reason", "other")
     place.done("amend", "propose", "--stage", "stage-1", *change)
@@ -183,11 +184,11 @@ def test_what_a_superseded_attempt_left_is_recorded(tmp_path: Path) -> None:
     assert not (place.path / "stage-1/part.txt").exists()
 
 
-def test_what_an_attempt_left_before_the_root_was_moved_is_recorded(tmp_path: Path) -> None:
-    """Its job ended meanwhile, and what it wrote moved with the root."""
+def test_leftover_files_are_recorded_after_the_root_moved(tmp_path: Path) -> None:
+    """The job was killed before the move, and its files moved with the root."""
     place = _at_work(tmp_path)
     # A shell may start its next program between the listing and the kill.
-    while found := processes.below(processes.census(), place.path):
+    while found := processes.find_tenants_below(processes.list_tenants(), place.path):
         for process in found:
             with suppress(ProcessLookupError):
                 os.kill(process.pid, signal.SIGKILL)
@@ -199,8 +200,8 @@ def test_what_an_attempt_left_before_the_root_was_moved_is_recorded(tmp_path: Pa
     moved.done("stage", "cancel", "stage-1", "--reason", "enough")
 
 
-def test_a_failure_is_told_by_its_exit_code_and_its_words(tmp_path: Path) -> None:
-    """In each place that tells of it, and behind no hash."""
+def test_failure_shows_its_exit_code_and_error_message(tmp_path: Path) -> None:
+    """Run, log, status, show and diagnose print both."""
     place = made(tmp_path, stage(1, "echo boom >&2; exit 3", outputs=OUT))
     answer = place.call("run")
     (failed,) = place.done("events", "--type", "stage.failed")
@@ -212,13 +213,13 @@ def test_a_failure_is_told_by_its_exit_code_and_its_words(tmp_path: Path) -> Non
         assert "boom" in text
     diagnosed = place.call("stage", "diagnose", "stage-1").out
     assert "boom" in diagnosed
-    assert "nothing that the job wrote" not in diagnosed
+    assert "no output of the job is on this machine" not in diagnosed
 
 
 @pytest.mark.few(1)
 @pytest.mark.parametrize("command", ["kill -SEGV $$", "sh -c 'kill -SEGV $$'"])
-def test_a_segmentation_fault_is_no_kill_from_outside(tmp_path: Path, command: str) -> None:
-    """It counts as a failure of the program, and nothing is computed again by itself."""
+def test_segmentation_fault_is_a_failure_of_the_program(tmp_path: Path, command: str) -> None:
+    """The job is not started again, unlike after a kill from outside."""
     place = made(tmp_path, stage(1, command, outputs=OUT))
     assert place.call("run").code == 6
     found = place.done("show", "stage-1")
@@ -230,12 +231,12 @@ def test_a_segmentation_fault_is_no_kill_from_outside(tmp_path: Path, command: s
     ("given", "size"),
     [(7, 7), ("2 GB", 2 * 10**9), ("1.5KB", 1500), ("9", 9), ("big", None), (-1, None), ("", None)],
 )
-def test_a_size_is_bytes_or_words(given: object, size: int | None) -> None:
-    """As people write it."""
-    assert size_of(given) == size
+def test_size_is_parsed_from_bytes_or_units(given: object, size: int | None) -> None:
+    """A size is a number of bytes or a string such as "2 GB"."""
+    assert parse_size(given) == size
 
 
-#: A job command or an input of each kind that closes files for their owner, and the outputs.
+#: For each kind of read-only file, the job command, the outputs and the parameters.
 CLOSED = {
     "a leftover folder": ("mkdir c; echo x > c/f; chmod a-w c; echo hi > a.txt", OUT, {}),
     "unreadable leftovers": (
@@ -249,9 +250,10 @@ CLOSED = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("closed", CLOSED)
-def test_closed_files_of_a_job_stop_nothing(tmp_path: Path, closed: str) -> None:
-    """The stage is completed, nothing is lost, and what cannot be read is named once."""
+def test_read_only_files_do_not_stop_the_workflow(tmp_path: Path, closed: str) -> None:
+    """The stage is completed, all files are kept, and unreadable files are named once."""
     command, outputs, parameters = CLOSED[closed]
     data = tmp_path / "root/data"
     one = stage(1, command, inputs=["data"], outputs=outputs, parameters=parameters)
@@ -269,3 +271,27 @@ def test_closed_files_of_a_job_stop_nothing(tmp_path: Path, closed: str) -> None
         assert (place.path / "stage-1/d/g").read_text() == "x\n"
         assert place.log().count("leftover files that cannot be read") == 1
         assert [path.stat().st_size for path in place.path.glob("stage-1/.attempts/*/left/*/f")]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("code", [0, 3])
+def test_leftover_name_that_is_not_utf_8_does_not_stop_the_workflow(
+    tmp_path: Path, code: int
+) -> None:
+    """The file stays in the attempt folder, and the log names it once, with an escape."""
+    command = "echo x > \"$(printf 'bad\\377')\"; ln -s \"$(printf '\\376')\" l; echo y > good"
+    one = stage(1, f"{command}; echo hi > a.txt; exit {code}", outputs=OUT)
+    place = made(tmp_path, one)
+    assert place.call("run").code == (6 if code else 0)
+    assert place.call("rehydrate").code == 0
+    assert place.call("run").code == (6 if code else 0)
+    assert place.done("show", "stage-1")["status"] == ("failed" if code else "completed")
+    assert "stage-1/good" in recorded(place)
+    assert place.log().count(r"stage-1/bad\xff") == 1
+    assert place.log().count("is not UTF-8 were left in place") == 1
+    kept = list((place.path / "stage-1/.attempts").glob("*/left/stage-1/bad*"))
+    assert [path.read_text() for path in kept] == ["x\n"]
+    if code:
+        assert place.call("stage", "retry", "stage-1", "--fix", "none").code == 0
+        assert place.call("run").code == 6
+        assert place.call("clean").code == 0

@@ -1,4 +1,4 @@
-"""What a job says is heard while it runs, after it ended, and of earlier attempts."""
+"""`wfctl logs` prints the output of a job while it runs, after it ends, and of earlier attempts."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ GATE = "while [ ! -e ../../../../../../go ]; do sleep 0.05; done"
 
 
 def logs(place: Place, *words: str) -> Answer:
-    """Listen to the first stage."""
+    """Return the answer of `wfctl logs` for the first stage."""
     return wfctl("--root", str(place.path), "logs", "stage-1", *words)
 
 
 @contextmanager
 def following(place: Place, *words: str) -> Iterator[subprocess.Popen[str]]:
-    """Start a follower of the first stage; kill it in the end."""
+    """Start `wfctl logs -f` for the first stage, and kill the process at the end."""
     command = [sys.executable, "-m", "cli.main", "--root", str(place.path), "logs", "stage-1", "-f"]
     environ = {**os.environ, "PYTHONPATH": str(HERE)}
     with subprocess.Popen(
@@ -41,13 +41,13 @@ def following(place: Place, *words: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def ended(place: Place) -> Place:
-    """Wait until the monitor of the first stage is through."""
+    """Wait until the monitor of the first stage has ended."""
     until((place.path / "stage-1/DPDISP_DONE").exists)
     return place
 
 
-def test_a_job_is_heard_while_it_runs_and_afterwards(tmp_path: Path) -> None:
-    """Stdout, stderr and the last lines; a look writes nothing."""
+def test_logs_prints_output_during_and_after_a_job(tmp_path: Path) -> None:
+    """Stdout, stderr and the last lines are printed, and the command writes nothing."""
     words = "echo one; echo two; printf three; echo bad >&2"
     place = made(tmp_path, stage(1, f"{words}; {GATE}; echo hi > a.txt", outputs=OUT))
     place.done("dispatch", "stage-1")
@@ -66,8 +66,9 @@ def test_a_job_is_heard_while_it_runs_and_afterwards(tmp_path: Path) -> None:
     assert found["files"] == [{"path": "stage-1/err", "text": "bad\n"}]
 
 
-def test_a_follower_leaves_when_the_job_has_ended(tmp_path: Path) -> None:
-    """It prints what comes, and not a byte twice or too few."""
+@pytest.mark.long
+def test_following_logs_ends_with_the_job(tmp_path: Path) -> None:
+    """The follower prints new output completely and without repetition."""
     command = f"echo one; {GATE}; for n in $(seq 2000); do echo $n; done; echo hi > a.txt; exit 3"
     place = made(tmp_path, stage(1, command, outputs=OUT))
     place.done("dispatch", "stage-1")
@@ -77,14 +78,14 @@ def test_a_follower_leaves_when_the_job_has_ended(tmp_path: Path) -> None:
         (place.path / "go").touch()
         rest = "".join(f"{n}\n" for n in range(1, 2001))
         assert all_.communicate(timeout=60)[0] == rest
-        # It begins where the job was when it looked first, and misses nothing from there on.
+        # The follower starts at the position of its first read, and prints all later output.
         assert f"one\n{rest}".endswith(news.communicate(timeout=60)[0])
         assert (all_.returncode, news.returncode) == (0, 0)
     ended(place)
 
 
-def test_a_follower_of_what_is_over_prints_it_and_leaves(tmp_path: Path) -> None:
-    """As records of whole lines too."""
+def test_following_logs_of_an_ended_job_exits(tmp_path: Path) -> None:
+    """The output is printed as text or as JSON lines."""
     place = made(tmp_path, stage(1, "echo one; echo hi > a.txt", outputs=OUT))
     assert place.call("run").code == 0
     assert logs(place, "--follow").out == "one\n"
@@ -93,8 +94,8 @@ def test_a_follower_of_what_is_over_prints_it_and_leaves(tmp_path: Path) -> None
 
 
 @pytest.mark.long
-def test_each_attempt_is_heard_of(tmp_path: Path) -> None:
-    """What a retry or an amendment moved aside is found."""
+def test_logs_of_earlier_attempts_are_found(tmp_path: Path) -> None:
+    """The logs are found after a retry or a renamed stage folder moved them."""
     command = "echo $WFCTL_ATTEMPT; test -e ../../../../../../go && echo hi > a.txt"
     place = made(tmp_path, stage(1, command, outputs=OUT))
     assert place.call("run").code == 6
@@ -111,8 +112,8 @@ def test_each_attempt_is_heard_of(tmp_path: Path) -> None:
     assert logs(place).out.startswith("w/stage-1/att-0002-")
 
 
-def test_several_tasks_are_told_apart(tmp_path: Path) -> None:
-    """As `tail` tells files apart."""
+def test_logs_of_several_tasks_have_headers(tmp_path: Path) -> None:
+    """The headers have the form that `tail` prints for several files."""
     tasks = [
         {"command": f"echo {n}", "task_work_path": f"stage-1/{n}", "outlog": "said"} for n in "ab"
     ]
@@ -133,8 +134,8 @@ def test_several_tasks_are_told_apart(tmp_path: Path) -> None:
     assert text == "==> stage-1/a/said <==\na\n\n==> stage-1/b/said <==\nb\n"
 
 
-def test_what_is_not_there_is_said(tmp_path: Path) -> None:
-    """No attempt, another attempt, and a job without a word."""
+def test_logs_reports_missing_attempts_and_empty_output(tmp_path: Path) -> None:
+    """A missing attempt gives exit code 3; a job without output gives a message."""
     place = made(tmp_path, stage(1, "echo hi > a.txt", outputs=OUT))
     answer = place.json("logs", "stage-1")
     assert (answer.code, answer.error["code"]) == (3, "not_found")
@@ -143,4 +144,4 @@ def test_what_is_not_there_is_said(tmp_path: Path) -> None:
     assert place.json("logs", "stage-1", "--attempt", "att-0009").code == 3
     answer = logs(place)
     assert (answer.code, answer.out) == (0, "")
-    assert "att-0001 has printed nothing here: --err shows stderr" in answer.err
+    assert "att-0001 has printed no output on this machine: --err shows stderr" in answer.err

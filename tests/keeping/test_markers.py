@@ -1,4 +1,4 @@
-"""What others read of an attempt's end is as the published protocol has it."""
+"""The marker files at the end of an attempt follow the published protocol."""
 
 from __future__ import annotations
 
@@ -13,10 +13,8 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize(("command", "code"), [("echo hi > a.txt", 0), ("exit 3", 1)])
-def test_the_published_reader_of_the_exit_code_is_right(
-    tmp_path: Path, command: str, code: int
-) -> None:
-    """It compares the whole file with a number; whose number it is stands beside it."""
+def test_exit_code_file_contains_only_the_number(tmp_path: Path, command: str, code: int) -> None:
+    """Published scripts compare the whole file; the name of the attempt is in another file."""
     place = made(tmp_path, stage(1, command, outputs=["stage-1/a.txt"]))
     place.call("run")
     reader = '[ "$(cat stage-1/DPDISP_EXIT_CODE)" = 0 ]'

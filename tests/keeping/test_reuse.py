@@ -1,4 +1,4 @@
-"""Kept outputs are verified, offered and taken instead of being computed again."""
+"""Kept outputs are verified and reused instead of being computed again."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 
 @built_once
 def counted(folder: Path, **plan: Any) -> Place:
-    """Return a workflow whose first stage has run once; each computation leaves a line outside."""
+    """Return a workflow whose first stage ran once; each computation adds a line to a file."""
     count = folder / "count"
     command = f"echo x >> {count}; cat ../in.txt > a.txt"
     parameters = {"verify": "test $(cat stage-1/a.txt) -gt 0", **plan.pop("parameters", {})}
@@ -39,7 +39,7 @@ def runs(place: Place) -> int:
 
 
 def amended(place: Place, *settings: str) -> None:
-    """Change the first stage by an amendment."""
+    """Change the first stage by an approved amendment."""
     sets = [word for one in settings for word in ("--set", one)]
     place.done("amend", "propose", "--stage", "stage-1", *sets, "--reason", "to see")
     newest = place.done("events", "--type", "amendment.proposed")[-1]
@@ -48,10 +48,10 @@ def amended(place: Place, *settings: str) -> None:
 
 @pytest.mark.few(1)
 @pytest.mark.parametrize(("least", "computed"), [(4, 1), (6, 2)])
-def test_an_amendment_of_verify_alone_looks_at_the_kept_outputs_first(
+def test_amended_verify_command_checks_kept_outputs_first(
     tmp_path: Path, least: int, computed: int
 ) -> None:
-    """They are computed again only where they do not hold."""
+    """The outputs are computed again only if they fail the new check."""
     place = counted(tmp_path)
     amended(place, f"parameters.verify=test $(cat stage-1/a.txt) -gt {least}")
     answer = place.json("run")
@@ -62,16 +62,16 @@ def test_an_amendment_of_verify_alone_looks_at_the_kept_outputs_first(
         assert (place.path / "stage-1.v1/a.txt").read_text() == "5\n"
         assert place.types().count("attempt.started") == 2
     else:
-        assert "kept outputs of att-0001 do not hold: verify" in place.log()
+        assert "the kept outputs of att-0001 do not pass the checks: verify" in place.log()
     assert place.call("fsck").code == 0
     assert place.call("replay", "--check").code == 0
 
 
-def test_a_rerun_from_the_same_offers_the_kept_outputs(tmp_path: Path) -> None:
-    """Taken by a command they are verified like any others; where inputs differ it is refused."""
+def test_rerun_with_the_same_inputs_offers_kept_outputs(tmp_path: Path) -> None:
+    """`stage reuse` verifies the outputs like any others, and refuses if the inputs differ."""
     place = counted(tmp_path)
     place.done("rerun", "stage-1", "--reason", "once more")
-    assert "`wfctl stage reuse stage-1` takes its outputs" in place.call("status").out
+    assert "`wfctl stage reuse stage-1` takes the outputs" in place.call("status").out
     (place.path / "in.txt").write_text("6\n")
     answer = place.json("stage", "reuse", "stage-1")
     assert (answer.code, answer.error["code"]) == (5, "nothing_to_reuse")
@@ -86,14 +86,14 @@ def test_a_rerun_from_the_same_offers_the_kept_outputs(tmp_path: Path) -> None:
     assert place.done("status")["stale"] == {}
     assert "the outputs of att-0001" in place.call("show", "stage-1").out
     assert "nothing was run" in place.call("report", "-").out
-    assert "reused, which computed from the same" in place.call("why", "stage-1").out
+    assert "reused, because it had the same inputs" in place.call("why", "stage-1").out
     (place.path / "in.txt").write_text("6\n")
     assert "stage-1" in place.done("status")["stale"]
 
 
 @pytest.mark.long
-def test_a_kept_output_that_was_changed_is_not_reused(tmp_path: Path) -> None:
-    """Its digest tells, and it stays where it lies."""
+def test_changed_kept_output_is_not_reused(tmp_path: Path) -> None:
+    """The digest shows the change, and the file stays in place."""
     place = counted(tmp_path)
     place.done("rerun", "stage-1", "--reason", "once more")
     (place.path / "stage-1/a.txt").write_text("7\n")
@@ -104,13 +104,14 @@ def test_a_kept_output_that_was_changed_is_not_reused(tmp_path: Path) -> None:
     assert (place.path / "stage-1.v1/a.txt").read_text() == "7\n"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("policy", "computed"), first([("offer", 2), ("take", 1), ("never", 2)], 2)
 )
-def test_a_policy_says_whether_kept_outputs_are_taken(
+def test_reuse_policy_decides_about_kept_outputs(
     tmp_path: Path, policy: str, computed: int
 ) -> None:
-    """An offer is told, and it is computed."""
+    """`take` reuses them; `offer` prints the command and computes, like `never`."""
     place = counted(tmp_path, session_config={"reuse": policy})
     place.done("rerun", "stage-1", "--reason", "once more")
     answer = place.call("run")
@@ -120,8 +121,8 @@ def test_a_policy_says_whether_kept_outputs_are_taken(
 
 
 @pytest.mark.long
-def test_an_earlier_definition_brings_its_outputs_back(tmp_path: Path) -> None:
-    """A parameter that is set back computes nothing again, of several kept attempts."""
+def test_restored_definition_reuses_the_outputs_of_its_attempt(tmp_path: Path) -> None:
+    """A parameter that is set back needs no computation; the matching attempt is reused."""
     place = counted(tmp_path, parameters={"x": 1}, session_config={"reuse": "take"})
     for value in (2, 1):
         amended(place, f"parameters.x={value}")

@@ -1,6 +1,6 @@
-"""Random jobs that write, overwrite, link and delete files, and a list of all they did.
+"""Random jobs that write, overwrite, link and delete files, and list every action.
 
-What a job did stands in a manifest outside of the root: a line for each file once it is written.
+The list is a manifest outside the root; the job adds a line after each file.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-#: Runs the steps that lie beside it; told in the manifest, which is the argument.
+#: The script of the job. It runs steps.json and writes to the manifest in its argument.
 SCRIPT = """
 import hashlib, json, os, signal, sys
 manifest, attempt = sys.argv[1], os.environ["WFCTL_ATTEMPT"]
@@ -60,27 +60,27 @@ _NAMES = (
     "../out side.txt",
     "../other/x",
 )
-#: Those that can be named as an output.
+#: Names that can be declared as outputs.
 _OUTPUTS = ("a.txt", "re start", "sub d/x y.bin", "ümlaut")
 
 
 @dataclass(frozen=True)
 class Job:
-    """A random job: what it does, and what its stage says of it."""
+    """A random job: its steps, and the outputs and parameters of its stage."""
 
     steps: list[dict[str, Any]]
     outputs: list[str]
     parameters: dict[str, Any] = field(default_factory=dict)
 
     def stage(self, manifest: Path) -> dict[str, Any]:
-        """Return the stage that runs it."""
+        """Return the stage that runs the job."""
         command = f"python3 job.py {manifest}"
         parameters = {"command": command, "expected_seconds": 1, **self.parameters}
         outputs = [f"stage-1/{name}" for name in self.outputs]
         return {"id": "stage-1", "name": "Write", "outputs": outputs, "parameters": parameters}
 
     def put(self, folder: Path) -> None:
-        """Write its script and its steps into the stage's folder."""
+        """Write the script and the steps of the job into the folder of its stage."""
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "job.py").write_text(SCRIPT)
         (folder / "steps.json").write_text(json.dumps(self.steps))
@@ -115,7 +115,7 @@ def job_of(seed: int) -> Job:
 
 
 def written(manifest: Path) -> dict[str, dict[str, str]]:
-    """Return by attempt what it wrote and did not delete: path → digest, or ``-> target``."""
+    """Return the files that each attempt wrote and kept, as path → digest or ``-> target``."""
     found: dict[str, dict[str, str]] = {}
     for line in manifest.read_text().splitlines() if manifest.exists() else ():
         attempt, path, digest = json.loads(line)
@@ -128,7 +128,7 @@ def written(manifest: Path) -> dict[str, dict[str, str]]:
 
 
 def lying(root: Path) -> dict[str, set[str]]:
-    """Return every file and link below a root by its digest, or by ``-> target``."""
+    """Return the paths of all files and links below a root, by digest or ``-> target``."""
     found: dict[str, set[str]] = {}
     for place, folders, names in os.walk(root):
         for name in [*names, *folders]:

@@ -1,4 +1,4 @@
-"""Given events, when a command, then events: the words of the rules' tests."""
+"""Helpers that build workflow states from events and decide commands on them."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from lifecycle.event import Fact
 from lifecycle.fold.evolve import evolve
 from lifecycle.payload import models as p
 from lifecycle.payload.models import Payload
-from lifecycle.plan.document import create
-from lifecycle.rules.decide import after, decide
+from lifecycle.plan.document import build_creation_payload
+from lifecycle.rules.decide import decide, state_after
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Workflow
 
@@ -60,7 +60,7 @@ def failed(stage: str) -> p.StageFailed:
 
 
 def through(stage: str, status: Status) -> list[Payload]:
-    """Return the commands that take a ready stage to ``status`` along the usual way."""
+    """Return the commands that take a ready stage to ``status``."""
     way: list[tuple[Status, Payload]] = [
         (Status.PREPARING, attempt(stage)),
         (Status.RUNNING, launched(stage)),
@@ -75,18 +75,18 @@ def through(stage: str, status: Status) -> list[Payload]:
 
 
 def given(*commands: Payload, plan: dict[str, Any] | None = None) -> Workflow:
-    """Return the state after the plan was created and the commands were carried out."""
-    created = create(plan or PLAN, created=AT, consent="trust")
-    state = after(None, decide(None, created, AT), AT)
+    """Return the state after the creation of the plan and the given commands."""
+    created = build_creation_payload(plan or PLAN, created=AT, consent="trust")
+    state = state_after(None, decide(None, created, AT), AT)
     for command in commands:
-        state = after(state, decide(state, command, AT), AT)
+        state = state_after(state, decide(state, command, AT), AT)
     return state
 
 
 def recorded(
     state: Workflow, *payloads: Payload, accepted: Container[str] = frozenset({ACCEPTED})
 ) -> Workflow:
-    """Return the state once the payloads are folded in as they are, past the rules."""
+    """Return the state after the payloads are folded without applying the rules."""
     facts = [
         Fact(payload.type, payload.model_dump(mode="json"), AT, state.head + number, ACCEPTED)
         for number, payload in enumerate(payloads, 1)
@@ -110,8 +110,8 @@ def types(decision: Sequence[Payload]) -> list[str]:
 
 
 def given_document() -> dict[str, Any]:
-    """Return the document that the plan becomes."""
-    return create(PLAN, created=AT).document
+    """Return the workflow document that is created from the plan."""
+    return build_creation_payload(PLAN, created=AT).document
 
 
 def observed(stage: str, id_: str, action: str) -> p.AttemptObserved:

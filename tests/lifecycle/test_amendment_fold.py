@@ -1,4 +1,4 @@
-"""The fold of amendments: what takes effect, and what does not without consent."""
+"""Folding of amendments: what an approval changes, and what needs a proof of consent."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from tests.lifecycle import support as s
 CHANGE = {"parameters": {"tolerance": {"old": 1e-4, "new": 1e-6}, "seed": {"old": 3}}}
 
 
-def test_an_approved_change_is_applied_and_recorded() -> None:
-    """Given a change of parameters, when a person agreed, then fields, version and record."""
+def test_approved_change_updates_parameters_and_version() -> None:
+    """The amendment gets the status approved, and the version of the plan increases."""
     plan = {**s.PLAN, "stages": [{"id": "stage-1", "name": "A", "parameters": _parameters()}]}
     state = s.recorded(
         s.given(plan=plan), *s.approved("parameter_change", "stage-1", changes=CHANGE)
@@ -24,8 +24,8 @@ def _parameters() -> dict[str, object]:
     return {"tolerance": 1e-4, "seed": 3}
 
 
-def test_an_approval_without_an_accepted_proof_changes_nothing() -> None:
-    """Given an approval row that nobody vouches for, the state is as before, and says so."""
+def test_approval_without_an_accepted_proof_changes_nothing() -> None:
+    """The stage keeps its status, and the amendment stays proposed."""
     skipped = p.StageSkipped(stage="stage-1", amendment="amend-1")
     before = s.given()
     state = s.recorded(before, *s.approved("stage_skip", "stage-1"), skipped, accepted=frozenset())
@@ -34,23 +34,23 @@ def test_an_approval_without_an_accepted_proof_changes_nothing() -> None:
     assert state.amendments["amend-1"].status == "proposed"
 
 
-def test_a_rejected_amendment_cannot_be_approved_later() -> None:
-    """Given a rejection, when an approval follows, then nothing changes."""
+def test_rejected_amendment_cannot_be_approved_later() -> None:
+    """An approval after the rejection has no effect."""
     proposal, approval = s.approved("stage_skip", "stage-1")
     state = s.recorded(s.given(), proposal, p.AmendmentRejected(amendment="amend-1"), approval)
     assert state.amendments["amend-1"].status == "rejected"
     assert state.version == 1
 
 
-def test_an_inserted_stage_takes_its_place_in_the_array() -> None:
-    """Given an insert at place 1, the new stage stands there with the next number."""
+def test_inserted_stage_takes_the_given_position() -> None:
+    """A stage inserted at position 1 becomes the second stage."""
     new = {"id": "stage-4", "name": "Check", "depends_on": ["stage-1"]}
     state = s.recorded(s.given(), *s.approved("stage_insert", insert=new, place=1))
     assert list(state.stages) == ["stage-1", "stage-4", "stage-2", "stage-3"]
 
 
-def test_an_invalidated_stage_is_readied_with_a_clean_slate() -> None:
-    """Given an invalidation and its readying, times and retry count start from nothing."""
+def test_invalidated_stage_is_reset_when_it_becomes_ready() -> None:
+    """Its times and its number of retries are cleared."""
     done = s.given(*s.through("stage-1", Status.COMPLETED))
     state = s.recorded(
         done,
@@ -63,8 +63,8 @@ def test_an_invalidated_stage_is_readied_with_a_clean_slate() -> None:
     assert (stage.retry_count, stage.running_process) == (0, None)
 
 
-def test_a_superseded_attempt_is_not_counted_as_a_retry() -> None:
-    """Given a running stage, when an amendment supersedes it, then it is ready, not retried."""
+def test_superseded_attempt_is_no_retry() -> None:
+    """If an amendment stops a running attempt, the stage is ready again without a retry."""
     running = s.given(*s.through("stage-1", Status.RUNNING))
     state = s.recorded(
         running,
@@ -77,8 +77,8 @@ def test_a_superseded_attempt_is_not_counted_as_a_retry() -> None:
     assert stage.attempts[-1].outcome == "superseded"
 
 
-def test_the_fold_leaves_the_state_it_started_from_alone() -> None:
-    """Given a state, when events are folded onto it, then the old one is what it was."""
+def test_fold_does_not_modify_its_input_state() -> None:
+    """The original state is unchanged after events were folded onto it."""
     before = s.given()
     copy = s.given()
     s.recorded(before, *s.approved("stage_skip", "stage-1"), s.attempt("stage-1"))

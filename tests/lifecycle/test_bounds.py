@@ -1,4 +1,4 @@
-"""How large the values of an event may be, wherever it comes from."""
+"""Limits of the values of an event, which also apply to forged events."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from lifecycle.words.values import excess
+from lifecycle.words.values import find_excess
 
 SEEN = {"total": 5, "points": "a", "done": "0-1,3", "failed": "2", "running": "4", "ended": 4}
 
 
 @pytest.mark.parametrize("done", ["", "0", "0-4", "0,2,4", "0-1,3-4"])
-def test_places_below_the_total_and_in_order_are_taken(done: str) -> None:
-    """As the ranges of a look are written."""
-    assert excess("tasks.observed", {**SEEN, "done": done}) is None
+def test_ordered_ranges_below_the_total_are_accepted(done: str) -> None:
+    """Ranges of task numbers have the form that wfctl writes."""
+    assert find_excess("tasks.observed", {**SEEN, "done": done}) is None
 
 
 @pytest.mark.parametrize(
@@ -29,10 +29,10 @@ def test_places_below_the_total_and_in_order_are_taken(done: str) -> None:
     ],
     ids=str,
 )
-def test_a_task_that_there_is_not_or_one_named_twice_is_out_of_bounds(
+def test_unknown_or_repeated_task_is_out_of_bounds(
     wrong: dict[str, Any],
 ) -> None:
-    """A forged row could else claim more than all, or fill the memory of who spells it out."""
-    why = excess("tasks.observed", {**SEEN, **wrong})
+    """Otherwise a forged event could count too many tasks or fill the memory."""
+    why = find_excess("tasks.observed", {**SEEN, **wrong})
     assert why is not None
     assert next(iter(wrong)) in why

@@ -1,10 +1,10 @@
-"""The line that tells what went wrong, of all that was written."""
+"""Finding the line that names the cause of a failure in the output of a job."""
 
 from __future__ import annotations
 
 import pytest
 
-from lifecycle.words.values import cause_of, in_one_line
+from lifecycle.words.values import find_cause, get_cause_and_full_text
 
 TRACEBACK = 'Traceback (most recent call last):\n  File "a.py", line 1, in <module>\n    f()\n'
 CASES = {
@@ -32,19 +32,19 @@ CASES = {
 
 
 @pytest.mark.parametrize("text", CASES)
-def test_the_cause_is_the_line_that_says_it(text: str) -> None:
-    """An exception, an ERROR: of a solver, else the last line."""
-    assert cause_of(text) == CASES[text]
+def test_cause_is_the_line_with_the_error(text: str) -> None:
+    """The line has an exception or the error of a solver; otherwise the last line is used."""
+    assert find_cause(text) == CASES[text]
 
 
-def test_a_statement_anywhere_comes_before_a_last_line() -> None:
-    """What a solver says in its log says more than the last warning on stderr."""
-    assert cause_of("a warning\n", "ERROR: Lost atoms\nbye\n") == "ERROR: Lost atoms"
-    assert cause_of("", "bye\n") == "bye"
+def test_error_in_the_log_comes_before_the_last_line_of_stderr() -> None:
+    """An error message of a solver says more than a final warning."""
+    assert find_cause("a warning\n", "ERROR: Lost atoms\nbye\n") == "ERROR: Lost atoms"
+    assert find_cause("", "bye\n") == "bye"
 
 
-def test_what_a_person_pastes_is_one_line_and_the_whole() -> None:
-    """A traceback given to `stage fail` is kept below its last line."""
+def test_pasted_traceback_is_split_into_cause_and_full_text() -> None:
+    """The last line becomes the error, and the whole text is kept."""
     text = f"{TRACEBACK}ValueError: no column T"
-    assert in_one_line(text) == ("ValueError: no column T", text)
-    assert in_one_line("bad mesh") == ("bad mesh", None)
+    assert get_cause_and_full_text(text) == ("ValueError: no column T", text)
+    assert get_cause_and_full_text("bad mesh") == ("bad mesh", None)

@@ -1,4 +1,4 @@
-"""An event is declared once: its model and the quick check accept and refuse the same data."""
+"""The model of an event and the quick check accept and refuse the same data."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from lifecycle.payload.event_types import misfit
+from lifecycle.payload.event_types import find_misfit
 from lifecycle.words.values import (
     DRIFT_PATTERN,
     MAX_ID,
@@ -25,17 +25,17 @@ Data = dict[str, Any]
 Path = tuple[str | int, ...]
 
 SHAPE: dict[str, Any] = {type_: model.model_json_schema() for type_, model in EVERY.items()}
-#: An example of each type with every field, as it is written today.
+#: An example of the current version of each type, with every field.
 SEEDS = {one.type: one.data for one in examples() if one.version == EVERY[one.type].schema_version}
 
 
 def _scattered(length: int) -> str:
-    """Return as many numbers of tasks as fit into a text of this length."""
+    """Return a list of task numbers that fits into a string of this length."""
     text = ",".join(str(2 * n) for n in range(min(length // 2 + 1, MAX_TASKS // 2)))
     return text[:length].rstrip(",")
 
 
-#: Pattern without a limit of its own → a text of a length that it matches.
+#: A pattern without its own length limit, and a function that makes a match of a length.
 LONG: Mapping[str, Callable[[int], str]] = {
     r"^att-[0-9]{4,}$": lambda length: "att-" + "1" * (length - 4),
     r"^amend-[1-9][0-9]*$": lambda length: "amend-" + "1" * (length - 6),
@@ -45,7 +45,7 @@ LONG: Mapping[str, Callable[[int], str]] = {
     REPORT_PATTERN: lambda length: "a" * (length - 3) + ".md",
     DRIFT_PATTERN: lambda length: ".wfctl/drift/" + "a" * (length - 13),
 }
-#: Texts that some pattern refuses, and those of one letter more than another allows.
+#: Strings that some patterns refuse, and strings at the length limit of others.
 ODD = ["", " ", "a\n", "a" * 64, "a" * 65, "a" * 128, "a" * 129, "a/b.md", "/a.md", "a/../b.md",
        "a/.b.md", ".md", "a.MD", "a.sh", ".wfctl/drift/.", ".wfctl/drift/..", ".wfctl/drift/...a",
        ".wfctl/drift/a/b", "a\x07.md", "a\u2028.md", "0-", "1,", "-1", "stage-1", "x.v1",
@@ -54,7 +54,7 @@ WRONG: list[Any] = [None, True, 0, 1, -1, 0.5, "", "x", [], {}, [None], {"a": No
 
 
 def accepted_by_model(type_: str, data: Data) -> bool:
-    """Whether the model of a type takes data."""
+    """Return whether the model of the type accepts the data."""
     try:
         EVERY[type_].of(copy.deepcopy(data))
     except ValidationError:
@@ -63,7 +63,7 @@ def accepted_by_model(type_: str, data: Data) -> bool:
 
 
 def leaves(value: Any, schema: Any, defs: Data, at: Path = ()) -> Iterator[tuple[Path, Data]]:
-    """Yield the place of each value that a schema says something of, with that schema."""
+    """Yield the path of each value that the schema describes, with the schema of the value."""
     if "$ref" in schema:
         schema = defs[schema["$ref"].rpartition("/")[2]]
     for one in schema.get("anyOf", ()):
@@ -82,7 +82,7 @@ def leaves(value: Any, schema: Any, defs: Data, at: Path = ()) -> Iterator[tuple
 
 
 def values_of(schema: Data) -> Iterator[Any]:
-    """Yield values at the limits of a schema, just beyond them, and of other kinds."""
+    """Yield values at and beyond the limits of a schema, and values of other types."""
     yield from WRONG
     for limit in ("minimum", "maximum", "exclusiveMaximum"):
         if limit in schema:
@@ -102,7 +102,7 @@ def _around(limit: int | None, pattern: str | None) -> Iterator[str]:
 
 
 def replaced(data: Data, at: Path, value: Any) -> Any:
-    """Return data with another value at a place."""
+    """Return a copy of the data with another value at the path."""
     if not at:
         return value
     found = copy.deepcopy(data)
@@ -114,7 +114,7 @@ def replaced(data: Data, at: Path, value: Any) -> Any:
 
 
 def cases(type_: str) -> Iterator[Data]:
-    """Yield the data of a type with one thing changed each time."""
+    """Yield the example of a type, each time with one change."""
     seed, shape = SEEDS[type_], SHAPE[type_]
     yield seed
     yield {**seed, "unknown": 1}
@@ -134,18 +134,18 @@ def _at(data: Data, at: Path) -> Any:
 
 
 @pytest.mark.parametrize("type_", sorted(EVERY))
-def test_the_model_and_the_quick_check_accept_the_same(type_: str) -> None:
-    """At each limit of each field, one beyond it, and with values of other kinds."""
+def test_model_and_quick_check_accept_the_same_data(type_: str) -> None:
+    """Values at each limit, beyond each limit and of wrong types are tried."""
     asked = 0
     for data in cases(type_):
-        why = misfit(type_, copy.deepcopy(data))
+        why = find_misfit(type_, copy.deepcopy(data))
         assert accepted_by_model(type_, data) == (why is None), (why, str(data)[:500])
         asked += 1
     assert asked > 10
 
 
-def test_a_pattern_without_a_limit_comes_with_one() -> None:
-    """A text that matches it could otherwise be as long as it likes."""
+def test_every_open_pattern_has_a_length_limit() -> None:
+    """Otherwise a matching string could have any length."""
     found = set(_strings(SHAPE))
     unbounded = {p for p, most in found if p is not None and re.search(r"[*+]|,\}", p)}
     assert unbounded == set(LONG)

@@ -1,4 +1,4 @@
-"""The graph of stages, on random graphs too."""
+"""Functions on the dependency graph of stages, tested with random graphs."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ def acyclic(draw: st.DrawFn) -> dict[str, list[str]]:
 
 
 @given(acyclic())
-def test_a_graph_that_only_looks_back_has_no_cycle(graph: dict[str, list[str]]) -> None:
-    """Whatever the order of edges, no circle is seen in a graph without circles."""
+def test_acyclic_graph_has_no_cycle(graph: dict[str, list[str]]) -> None:
+    """No cycle is found, whatever the order of the dependencies."""
     assert find_cycle(graph) is None
 
 
 @given(acyclic(), st.data())
-def test_one_edge_back_is_found_as_a_cycle(
+def test_added_back_edge_is_found_as_a_cycle(
     graph: dict[str, list[str]], data: st.DataObject
 ) -> None:
-    """Closing a circle is seen, and what is shown is one."""
+    """The returned path is a cycle of the graph."""
     start = data.draw(st.sampled_from(list(graph)))
     end = data.draw(st.sampled_from(sorted(downstream(graph, [start]) | {start})))
     cyclic = {**graph, start: [*graph[start], end]}
@@ -42,10 +42,10 @@ def test_one_edge_back_is_found_as_a_cycle(
 
 
 @given(acyclic(), st.data())
-def test_downstream_is_what_reaches_a_root(
+def test_downstream_stages_depend_on_the_root(
     graph: dict[str, list[str]], data: st.DataObject
 ) -> None:
-    """A stage is downstream exactly if one of its dependencies is the root or downstream."""
+    """A stage is downstream if it depends on the root or on a downstream stage."""
     root = data.draw(st.sampled_from(list(graph)))
     found = downstream(graph, [root])
     for stage, needs in graph.items():

@@ -1,4 +1,4 @@
-"""The table of event types says what their models say of themselves."""
+"""The table of event types agrees with the models of the events."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from importlib import import_module
 
 import pytest
 
+from extensions.machines.rules import payload as of_machines
+from extensions.protocol_check.behaviour import _RULES as RULES
 from lifecycle.fold import stages
 from lifecycle.fold.evolve import _APPLY as FOLDED
-from lifecycle.machines import payload as of_machines
 from lifecycle.payload import models as payload
 from lifecycle.payload.base import AttemptPayload, Payload, StagePayload
-from lifecycle.payload.event_types import OF_MACHINES, STAGED, VERSIONS
-from lifecycle.protocol.behaviour import _RULES as RULES
-from lifecycle.rules.decide import model_of
+from lifecycle.payload.event_types import MACHINE_TYPES, STAGED, VERSIONS
+from projections.files.event_models import find_event_model
 
 FAMILIES = ("stage", "workflow")
 BASES = (Payload, StagePayload, AttemptPayload)
 
 
 def defined_in(name: str) -> dict[str, type[Payload]]:
-    """Return the payloads that a module defines, by the names of their classes."""
+    """Return the payload classes that a module defines, by name."""
     module = import_module(name)
     return {
         name: found
@@ -33,45 +33,45 @@ def defined_in(name: str) -> dict[str, type[Payload]]:
 
 
 @pytest.mark.parametrize("type_", sorted(VERSIONS))
-def test_an_event_type_is_in_the_table_as_its_model_says(type_: str) -> None:
-    """Its name and the schema version that is written."""
-    model = model_of(type_)
+def test_table_agrees_with_the_model_of_each_type(type_: str) -> None:
+    """The name of the type and its schema version are compared."""
+    model = find_event_model(type_)
     assert (model.type, model.schema_version) == (type_, VERSIONS[type_])
 
 
 def test_every_model_is_in_the_table() -> None:
-    """One that is not could be written and never read."""
+    """An event of a missing model could be written but never read."""
     staged = [model for name in FAMILIES for model in defined_in(f"lifecycle.payload.{name}")]
     assert sorted(staged) == sorted(known.model for known in STAGED.values())
     machines = list(defined_in(of_machines.__name__))
-    assert sorted(machines) == sorted(known.model for known in OF_MACHINES.values())
+    assert sorted(machines) == sorted(known.model for known in MACHINE_TYPES.values())
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_what_a_family_defines_is_found_among_the_payloads(family: str) -> None:
-    """Under the name that it has there."""
+def test_payload_module_exports_the_models_of_each_family(family: str) -> None:
+    """Each class is available under its own name."""
     for name, found in defined_in(f"lifecycle.payload.{family}").items():
         assert getattr(payload, name) is found
 
 
-def test_what_nobody_defines_is_not_found_among_the_payloads() -> None:
-    """As in any other module."""
+def test_unknown_name_in_the_payload_module_raises() -> None:
+    """The module raises AttributeError, like any other module."""
     with pytest.raises(AttributeError, match="has no attribute 'Nothing'"):
         _ = payload.Nothing  # type: ignore[attr-defined]
 
 
-#: Recorded for people and for the checks alone: nothing of the state follows from them.
+#: Events for people and for checks, which do not change the state.
 NOT_FOLDED = {"claim.overruled", "note.logged"}
-#: What an import takes over stands before the protocol begins.
+#: Events of an import, which describe the time before the protocol.
 BEFORE_THE_PROTOCOL = {"line.imported", "state.imported"}
 
 
-def test_every_event_type_is_folded_or_said_to_change_nothing() -> None:
-    """A new type fails here until somebody says which."""
+def test_every_event_type_is_folded_or_listed_as_not_folded() -> None:
+    """This test fails for a new type until one of the two is added."""
     begins = {"workflow.created", "workflow.imported", "amendment.approved"}
     assert set(STAGED) - set(FOLDED) - set(stages.APPLY) - begins == NOT_FOLDED
 
 
-def test_every_event_type_has_its_rule_in_the_protocol() -> None:
-    """`wfctl fsck --protocol` would call a log with a new type no behaviour."""
+def test_every_event_type_has_a_protocol_rule() -> None:
+    """Without a rule, `wfctl fsck --protocol` would reject the log."""
     assert set(STAGED) - set(RULES) == BEFORE_THE_PROTOCOL

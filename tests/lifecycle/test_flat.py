@@ -1,4 +1,4 @@
-"""Commands that are read by the shapes of events alone."""
+"""Commands that are parsed without their model, by a list of fields."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from lifecycle.errors import InvalidPayload
-from lifecycle.rules.decide import FIELDS, flat, model_of, payload_of
+from lifecycle.rules.decide import FIELDS, build_flat_command, model_of, payload_of
 
 _VALUES = st.one_of(
     st.none(),
@@ -31,18 +31,18 @@ def _data(type_: str) -> st.SearchStrategy[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("type_", FIELDS)
-def test_the_fields_are_those_of_the_model_in_its_order(type_: str) -> None:
-    """What is written by a shape has every field that the model has."""
+def test_flat_fields_equal_the_fields_of_the_model(type_: str) -> None:
+    """The order of the fields is the same too."""
     assert tuple(model_of(type_).model_fields) == FIELDS[type_]
 
 
 @pytest.mark.parametrize("type_", FIELDS)
 @given(data=st.data())
-def test_what_a_shape_takes_is_the_same_to_the_model(type_: str, data: st.DataObject) -> None:
-    """Nothing is recorded without a model that the model would refuse or change."""
+def test_flat_command_equals_the_command_of_its_model(type_: str, data: st.DataObject) -> None:
+    """Data that the model would refuse or change is never parsed as a flat command."""
     given_ = data.draw(_data(type_))
     before = dict(given_)
-    found = flat(type_, given_)
+    found = build_flat_command(type_, given_)
     assert given_ == before or any(value != value for value in before.values())
     if found is None:
         return
@@ -60,21 +60,21 @@ def test_what_a_shape_takes_is_the_same_to_the_model(type_: str, data: st.DataOb
         {"text": "e\N{COMBINING ACUTE ACCENT}", "kind": "note", "after": None},
     ],
 )
-def test_a_plain_note_needs_no_model(data: dict[str, Any]) -> None:
-    """The property above would hold as well if no shape took anything."""
-    assert flat("note.logged", data) is not None
+def test_plain_note_is_parsed_as_a_flat_command(data: dict[str, Any]) -> None:
+    """Without this test, the previous one could pass because nothing is parsed."""
+    assert build_flat_command("note.logged", data) is not None
 
 
-def test_what_a_shape_does_not_take_is_refused_in_the_words_of_the_model() -> None:
-    """There is one wording of each mistake."""
+def test_refused_flat_command_gets_the_error_of_the_model() -> None:
+    """The same mistake has one error message."""
     with pytest.raises(ValidationError):
         model_of("note.logged").of({"text": ""})
     with pytest.raises(InvalidPayload, match="text"):
         payload_of("note.logged", {"text": ""})
 
 
-def test_a_flat_command_answers_what_else_a_model_is_asked() -> None:
-    """A dry run shows fields that were given; a rule may change a copy."""
+def test_flat_command_has_the_methods_of_a_model() -> None:
+    """A dry run shows only the given fields, and a rule may change a copy."""
     command = payload_of("stage.prepared", {"stage": "stage-1"})
     assert command.model_dump(exclude_defaults=True) == {"stage": "stage-1"}
     assert command.model_copy(update={"detail": "so"}).as_json() == {

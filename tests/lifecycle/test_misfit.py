@@ -1,4 +1,4 @@
-"""What a model refuses is told in our words: expected, found."""
+"""Validation errors state what was expected and what was found, in plain words."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Annotated, Any
 import pytest
 from pydantic import BaseModel, Field, JsonValue, StringConstraints, TypeAdapter, ValidationError
 
-from lifecycle.machines.definition import Definition
+from extensions.machines.rules.definition import Definition
 from lifecycle.plan.document import Plan
-from lifecycle.words.values import misfit, problem
+from lifecycle.words.values import explain_misfit, explain_problem
 from tests.golden.events_on_file import EVERY
 
 MODELS: list[type[BaseModel]] = [*EVERY.values(), Plan, Definition]
@@ -25,7 +25,7 @@ PATTERNS = {
 
 
 class Sample(BaseModel, strict=True, extra="forbid"):
-    """One field of each kind."""
+    """A model with one field of each kind."""
 
     text: Annotated[str, StringConstraints(min_length=2, max_length=3)] = ""
     number: Annotated[int, Field(ge=1, le=3)] = 1
@@ -37,17 +37,17 @@ class Sample(BaseModel, strict=True, extra="forbid"):
 
 
 class Whole(BaseModel):
-    """A field that must be there."""
+    """A model with a required field."""
 
     part: Sample
 
 
 def told(kind: Any, value: Any) -> str:
-    """Return the one problem of a value."""
+    """Return the explanation of the only error of a value."""
     with pytest.raises(ValidationError) as refused:
         TypeAdapter(kind).validate_python(value)
     (error,) = refused.value.errors()
-    return problem(error)
+    return explain_problem(error)
 
 
 @pytest.mark.parametrize(
@@ -73,19 +73,19 @@ def told(kind: Any, value: Any) -> str:
         ("other", 1, "expected no field of this name, found 1"),
     ],
 )
-def test_what_was_expected_and_what_was_found(field: str, value: Any, said: str) -> None:
-    """With the place before it, and no word of the library that looked."""
+def test_error_states_expected_and_found_value(field: str, value: Any, said: str) -> None:
+    """The message has the path of the field and no term of the validation library."""
     assert told(Sample, {field: value}) == f"{field}: {said}"
 
 
-def test_what_is_not_there_is_missing() -> None:
-    """Nothing was found, so nothing is shown."""
+def test_missing_field_is_named() -> None:
+    """The message shows no found value."""
     assert told(Whole, {}) == "part: this field is missing"
 
 
 @pytest.mark.parametrize("pattern", sorted(PATTERNS))
-def test_every_pattern_has_words(pattern: str) -> None:
-    """A person is not asked to read an expression."""
+def test_every_pattern_has_an_explanation(pattern: str) -> None:
+    """The message does not show a regular expression."""
     with pytest.raises(ValidationError) as refused:
         TypeAdapter(Annotated[str, StringConstraints(pattern=pattern)]).validate_python("\n\n")
-    assert "matches" not in misfit(refused.value.errors()[0])
+    assert "matches" not in explain_misfit(refused.value.errors()[0])

@@ -1,4 +1,4 @@
-"""Random loops: their proposers die, change their mind, and propose what they may not."""
+"""Random optimization loops compared with a simple model."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 from lifecycle.errors import InvalidPlan, LifecycleError, OutsideEnvelope
 from lifecycle.payload import models as p
 from lifecycle.payload.models import Payload
-from lifecycle.plan.document import create
-from lifecycle.rules.decide import after, decide
+from lifecycle.plan.document import build_creation_payload
+from lifecycle.rules.decide import decide, state_after
 from lifecycle.state.effort import Used, cost_problems
 from lifecycle.state.loops import Round
 from lifecycle.state.status import Status
@@ -53,20 +53,20 @@ PLAN: dict[str, Any] = {
     ],
 }
 PLAN["stages"][1]["outputs"].append("next/f.json")
-#: Values of a point: most may be proposed.
+#: Possible values of a point, of which most are valid.
 XS: list[Any] = [*range(41), -1, 41, 0.5, "3", True, None, 1e9]
 KINDS: list[Any] = ["a", "a", "b", "b", "c", "", 1]
 
 
 def plan(**more: Any) -> dict[str, Any]:
-    """Return the plan with another loop."""
+    """Return the plan with changes of its loop."""
     found = deepcopy(PLAN)
     found["rounds"]["search"] |= more
     return found
 
 
 class Life:
-    """A loop, and what a model says of it."""
+    """A loop, and the expected state of the loop."""
 
     def __init__(self, seed: int, ask: str) -> None:
         self.choose = random.Random(seed)
@@ -80,25 +80,25 @@ class Life:
         self.is_stopped = False
 
     def record(self, *commands: Payload) -> None:
-        """Fold what commands yield by the rules, through a state that was kept and read again."""
+        """Decide and fold commands, and then save and load the state."""
         for command in commands:
-            self.state = after(self.state, decide(self.state, command, AT), AT)
+            self.state = state_after(self.state, decide(self.state, command, AT), AT)
         self.state = from_bytes(to_bytes(self.state))
 
     @property
     def is_over(self) -> bool:
-        """Whether the model says that no round follows."""
+        """Return whether no further round is expected."""
         met = self.value is not None and self.value < 0
         return self.has_ended and (met or self.rounds >= self.at_most or self.is_stopped)
 
     @property
     def has_ended(self) -> bool:
-        """Whether both stages of the round are completed."""
+        """Return whether both stages of the round are completed."""
         stages = (self.state.stages[id_] for id_ in ("run", "next"))
         return all(one.status is Status.COMPLETED for one in stages)
 
     def compute(self) -> None:
-        """Take the stage that is ready to its end; it may fail once on the way."""
+        """Run the ready stage to its end; it may fail and be retried."""
         every = self.state.stages.values()
         ready = (one for one in every if one.status is Status.READY and not self.state.unmet(one))
         for stage in [*ready][:1]:
@@ -112,7 +112,7 @@ class Life:
             self.complete(stage.id)
 
     def complete(self, id_: str) -> None:
-        """Complete a stage; the one that is asked leaves points and a number."""
+        """Complete a stage; the stage `next` also records points and a number."""
         known: dict[str, Any] = {}
         if id_ == "next":
             self.digest = f"{self.choose.getrandbits(256):064x}"
@@ -125,7 +125,7 @@ class Life:
         self.record(p.StageCompleted(stage=id_, evidence="looked at it", **known))
 
     def propose(self) -> None:
-        """Propose points of any kind; what the rules say is what the model says."""
+        """Propose valid or invalid points, and compare the decision with the expectation."""
         count = self.choose.choice([0, 1, 1, 1, 2, 2, 3, 4])
         asked = [
             {"x": self.choose.choice(XS), "kind": self.choose.choice(KINDS)} for _ in range(count)
@@ -150,7 +150,7 @@ class Life:
         self.points += [(one["x"], one["kind"]) for one in asked]
 
     def may_begin(self, asked: list[dict[str, Any]], number: int | None) -> bool:
-        """Whether the model lets a round begin."""
+        """Return whether a round with these points is expected to start."""
         new = [(one.get("x"), one.get("kind")) for one in asked]
         fit = all(
             set(one) == {"x", "kind"}
@@ -164,7 +164,7 @@ class Life:
         return due and fit and is_new and 1 <= len(asked) <= 3
 
     def stop(self) -> None:
-        """Stop the loop, at any moment."""
+        """Stop the loop, if this is expected to be allowed."""
         may = not self.is_over and not self.is_stopped
         try:
             self.record(p.LoopStopped(loop="search", reason="enough"))
@@ -175,7 +175,7 @@ class Life:
         self.is_stopped = True
 
     def again(self) -> None:
-        """Let a stage be computed again: the round is open until it has ended anew."""
+        """Approve a rerun of a completed stage, which reopens the round."""
         done = [i for i in ("run", "next") if self.state.stages[i].status is Status.COMPLETED]
         if not done or self.state.stages["tell"].status is Status.COMPLETED:
             return
@@ -185,7 +185,7 @@ class Life:
         self.record(p.AmendmentApproved(amendment=last, proof={"policy": "trust"}))
 
     def widen(self) -> None:
-        """Let there be more rounds, or fewer."""
+        """Change the maximum number of rounds."""
         self.at_most = self.choose.choice([max(1, self.rounds - 1), self.rounds, self.rounds + 2])
         if self.state.rounds["search"]["at_most"] == self.at_most:
             return
@@ -198,7 +198,7 @@ class Life:
         self.record(p.AmendmentApproved(amendment=last, proof={"policy": "trust"}))
 
     def check(self) -> None:
-        """Hold the state to the model."""
+        """Compare the state with the expectation."""
         loop = self.state.loops["search"]
         assert [one.number for one in loop.rounds] == [*range(1, self.rounds + 1)]
         assert [(one["x"], one["kind"]) for one in loop.added] == self.points[1:]
@@ -216,8 +216,8 @@ class Life:
 @pytest.mark.slow
 @pytest.mark.parametrize("ask", [OUTPUT, "agent"])
 @pytest.mark.parametrize("seed", range(20))
-def test_a_loop_does_what_its_model_says(seed: int, ask: str) -> None:
-    """Rounds without a gap, each point once and within, over if and only if the criterion says."""
+def test_random_loop_agrees_with_its_model(seed: int, ask: str) -> None:
+    """Rounds have no gap, points are unique and valid, and the loop ends by its criterion."""
     life = Life(seed, ask)
     steps = [life.compute] * 6 + [life.propose] * 6 + [life.again, life.widen]
     for number in range(120):
@@ -228,8 +228,11 @@ def test_a_loop_does_what_its_model_says(seed: int, ask: str) -> None:
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "no end": ({"at_most": None}, "expected a whole number"),
     "a stage that there is not": ({"stages": ["run", "next", "z"]}, "no stage 'z'"),
-    "stages that are not connected": ({"stages": ["run", "tell"]}, "belongs to the loop too"),
-    "points of a stage without a map": ({"points": "next"}, "with a map of points"),
+    "stages that are not connected": (
+        {"stages": ["run", "tell"]},
+        "lies between stages of the loop",
+    ),
+    "points of a stage without a map": ({"points": "next"}, "whose map has points"),
     "an output of nobody": ({"ask": "next/other.csv"}, "expected an output of one of its stages"),
     "no bounds": ({"within": {}}, "expected bounds for each value"),
     "bounds of another value": ({"within": {"y": [1]}}, "expected bounds for"),
@@ -250,16 +253,16 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_a_loop_that_cannot_be_is_refused_by_name(name: str) -> None:
-    """With the plan, before anything is recorded."""
+def test_invalid_loop_is_refused_with_its_problem(name: str) -> None:
+    """The plan is refused before anything is recorded."""
     change, message = WRONG[name]
     with pytest.raises(InvalidPlan) as error:
-        create(plan(**change), created=AT)
+        build_creation_payload(plan(**change), created=AT)
     assert message in str(error.value.data["problems"])
 
 
-def test_the_numbers_of_each_round_stay() -> None:
-    """Those of the rounds before are what a criterion and a reader look back to."""
+def test_numbers_of_earlier_rounds_are_kept() -> None:
+    """Criteria and reports use the numbers of all rounds."""
     life = Life(3, "agent")
     life.at_most = 9
     life.state = given(plan=plan(ask="agent", at_most=9))
@@ -279,8 +282,8 @@ def test_the_numbers_of_each_round_stay() -> None:
     assert isinstance(life.state.loops["search"].round, Round)
 
 
-def test_a_round_begins_only_if_its_last_stage_can_be_computed_too() -> None:
-    """Its tasks are counted over all stages of the loop, not over its points alone."""
+def test_round_starts_only_if_all_its_stages_are_within_the_limits() -> None:
+    """The tasks of all stages of the loop count, and not only the points."""
     life = Life(3, "agent")
     until = {"metric": "next.f", "below": -9}
     life.state = given(plan=plan(ask="agent", tasks=4, until=until))
@@ -304,10 +307,10 @@ def test_a_round_begins_only_if_its_last_stage_can_be_computed_too() -> None:
         (3, -1, "3 tasks may be computed, and 0 of its 4 are left"),
     ],
 )
-def test_what_is_left_of_an_envelope_is_counted_in_plain_words(
+def test_remaining_tasks_are_reported_with_correct_grammar(
     tasks: int, left: int, said: str
 ) -> None:
-    """One task is no tasks; a limit that was lowered since leaves nothing, and not less."""
+    """Singular and plural differ, and a negative rest is shown as 0."""
     envelope = given(plan=plan(tasks=4)).mandate("rounds.search")
     assert envelope is not None
     assert [*cost_problems(envelope, Used(tasks=4 - left), tasks, 0.0)] == [said]

@@ -1,4 +1,4 @@
-"""The rules beyond the table: attempts, evidence, retries, consequences, consent."""
+"""Rules in addition to the table: attempts, evidence, retries, consequences, consent."""
 
 from __future__ import annotations
 
@@ -17,53 +17,53 @@ from lifecycle.errors import (
     UnknownStage,
 )
 from lifecycle.payload import models as p
-from lifecycle.rules.decide import after, decide
+from lifecycle.rules.decide import decide, state_after
 from lifecycle.state.status import Status
 from tests.lifecycle import support as s
 
 
-def test_a_first_command_must_create_the_workflow() -> None:
-    """Given nothing, when a stage is prepared, then there is no workflow to do it in."""
+def test_first_command_must_create_the_workflow() -> None:
+    """Preparing a stage without a workflow raises NoWorkflow."""
     with pytest.raises(NoWorkflow):
         decide(None, p.StagePrepared(stage="stage-1"), s.AT)
 
 
-def test_a_stage_without_dependencies_is_readied_with_the_creation() -> None:
-    """Given nothing, when the workflow is created, then its first stage is ready in one append."""
+def test_creation_readies_stages_without_dependencies() -> None:
+    """Both events are in the same append."""
     created = p.WorkflowCreated(document=s.given_document())
     assert s.types(decide(None, created, s.AT)) == ["workflow.created", "stage.readied"]
 
 
-def test_a_second_creation_is_refused() -> None:
-    """Given a workflow, when another is created in its stream, then it exists already."""
+def test_second_creation_is_refused() -> None:
+    """A stream can have only one workflow."""
     state = s.given()
     with pytest.raises(AlreadyExists):
         decide(state, p.WorkflowCreated(document=s.given_document()), s.AT)
 
 
-def test_dispatching_a_ready_stage_prepares_it_and_numbers_the_attempt() -> None:
-    """Given a ready stage, when an attempt starts, it is prepared and att-0001 is under way."""
+def test_attempt_prepares_a_ready_stage_and_gets_a_number() -> None:
+    """The first attempt is att-0001."""
     decision = decide(s.given(), s.attempt("stage-1"), s.AT)
     assert s.types(decision) == ["stage.prepared", "attempt.started"]
     assert decision[1].model_dump()["attempt"] == "att-0001"
 
 
-def test_a_pending_stage_is_not_dispatched() -> None:
-    """Given a stage that waits for another, when an attempt starts, then it is refused."""
-    with pytest.raises(AttemptMismatch, match="while it is pending"):
+def test_pending_stage_cannot_be_dispatched() -> None:
+    """An attempt of a stage with open dependencies is refused."""
+    with pytest.raises(AttemptMismatch, match="while the stage is pending"):
         decide(s.given(), s.attempt("stage-2"), s.AT)
 
 
-def test_one_attempt_at_a_time() -> None:
-    """Given an attempt under way, when another starts, then it is refused with its id."""
+def test_second_attempt_is_refused_while_one_is_open() -> None:
+    """The refusal has the id of the open attempt."""
     state = s.given(s.attempt("stage-1"))
     with pytest.raises(AttemptMismatch) as refusal:
         decide(state, s.attempt("stage-1"), s.AT)
     assert refusal.value.data["expected"] == "att-0001"
 
 
-def test_nothing_is_dispatched_while_an_amendment_waits() -> None:
-    """Given a proposal, when a stage is dispatched, then a person must decide first."""
+def test_pending_amendment_blocks_the_dispatch() -> None:
+    """A person must decide about the amendment first."""
     proposal = p.AmendmentProposed(
         amendment="amend-1", kind="criteria_change", stage="stage-1", description="too strict"
     )
@@ -71,43 +71,43 @@ def test_nothing_is_dispatched_while_an_amendment_waits() -> None:
         decide(s.recorded(s.given(), proposal), s.attempt("stage-1"), s.AT)
 
 
-def test_post_processing_needs_the_attempt_that_is_under_way() -> None:
-    """Given att-0001, when the end of another attempt is recorded, then it is refused."""
+def test_post_processing_requires_the_current_attempt() -> None:
+    """The end of another attempt is refused."""
     state = s.given(*s.through("stage-1", Status.RUNNING))
     with pytest.raises(AttemptMismatch):
         decide(state, s.computed("stage-1", "att-0007"), s.AT)
 
 
-def test_a_stage_that_was_prepared_by_hand_has_computed_nothing() -> None:
-    """Given preparing without an attempt, when post_processing is claimed, then it is refused."""
+def test_stage_without_an_attempt_cannot_be_computed() -> None:
+    """A stage that was prepared by hand has no result."""
     state = s.given(p.StagePrepared(stage="stage-1"))
     with pytest.raises(AttemptMismatch):
         decide(state, s.computed("stage-1"), s.AT)
 
 
-def test_only_a_synchronous_attempt_passes_over_running() -> None:
-    """Given a tmux attempt not launched yet, when it is said to be computed, then it is refused."""
+def test_only_a_synchronous_attempt_may_skip_running() -> None:
+    """An attempt in tmux must be launched before it can end."""
     state = s.given(s.attempt("stage-1"))
     with pytest.raises(IllegalTransition, match="synchronous"):
         decide(state, s.computed("stage-1"), s.AT)
 
 
-def test_an_exit_code_other_than_0_is_a_failure() -> None:
-    """Given a running stage, when it is computed with exit code 1, then it is refused."""
+def test_nonzero_exit_code_is_not_computed() -> None:
+    """A computation with exit code 1 must be recorded as a failure."""
     state = s.given(*s.through("stage-1", Status.RUNNING))
-    with pytest.raises(MissingEvidence, match="found 1"):
+    with pytest.raises(MissingEvidence, match="exit code 1"):
         decide(state, s.computed("stage-1", exit_code=1), s.AT)
 
 
-def test_completed_needs_something_that_shows_it() -> None:
-    """Given post_processing, when completed comes with no check and no evidence: refused."""
+def test_completion_requires_a_check_or_evidence() -> None:
+    """Without both, the command is refused."""
     state = s.given(*s.through("stage-1", Status.POST_PROCESSING))
-    with pytest.raises(MissingEvidence, match="found neither"):
+    with pytest.raises(MissingEvidence, match="No check or evidence was given"):
         decide(state, p.StageCompleted(stage="stage-1"), s.AT)
 
 
-def test_completed_is_refused_where_a_check_failed() -> None:
-    """Given post_processing, when a failed check comes along, then evidence does not help."""
+def test_failed_check_prevents_completion() -> None:
+    """Additional evidence does not help."""
     state = s.given(*s.through("stage-1", Status.POST_PROCESSING))
     broken = p.Check(name="output stage-1/x", passed=False, detail="it is missing")
     with pytest.raises(MissingEvidence) as refusal:
@@ -115,8 +115,8 @@ def test_completed_is_refused_where_a_check_failed() -> None:
     assert refusal.value.data["failed_checks"] == ["output stage-1/x"]
 
 
-def test_completing_readies_what_waited_for_it() -> None:
-    """Given stage-1 checked, when it completes, then stage-2 is readied in the same append."""
+def test_completion_readies_the_dependent_stage() -> None:
+    """Both events are in the same append."""
     state = s.given(*s.through("stage-1", Status.POST_PROCESSING))
     assert s.types(decide(state, s.completed("stage-1"), s.AT)) == [
         "stage.completed",
@@ -124,8 +124,8 @@ def test_completing_readies_what_waited_for_it() -> None:
     ]
 
 
-def test_the_last_stage_completes_the_workflow() -> None:
-    """Given all but one completed, when it completes, then so does the workflow."""
+def test_last_completed_stage_completes_the_workflow() -> None:
+    """The completion of the workflow is in the same append."""
     stages = ("stage-1", "stage-2", "stage-3")
     commands = [c for stage in stages for c in s.through(stage, Status.COMPLETED)]
     decision = decide(s.given(*commands[:-1]), commands[-1], s.AT)
@@ -133,32 +133,32 @@ def test_the_last_stage_completes_the_workflow() -> None:
     assert s.given(*commands).workflow_status == "completed"
 
 
-def test_a_failure_is_said_to_block_once() -> None:
-    """Given a failure, its dependent is called blocked then, and not again by the next event."""
+def test_blocked_dependent_is_reported_once() -> None:
+    """The event after the failure does not report the dependent stage again."""
     running = s.given(*s.through("stage-1", Status.RUNNING))
     decision = decide(running, s.failed("stage-1"), s.AT)
     assert s.types(decision) == ["stage.failed", "stage.blocked"]
-    later = after(running, decision, s.AT)
+    later = state_after(running, decision, s.AT)
     assert s.types(decide(later, p.NoteLogged(text="hm"), s.AT)) == ["note.logged"]
 
 
-def test_a_dependency_that_fails_again_is_not_said_to_block_again() -> None:
-    """Given a warning and a retry, when it fails again, then once was enough."""
+def test_second_failure_does_not_report_the_dependent_again() -> None:
+    """The first report still holds after a retry."""
     state = s.given(*s.through("stage-1", Status.FAILED), p.StageRetried(stage="stage-1", fix="x"))
     for command in (s.attempt("stage-1"), s.launched("stage-1", "att-0002")):
-        state = after(state, decide(state, command, s.AT), s.AT)
+        state = state_after(state, decide(state, command, s.AT), s.AT)
     assert s.types(decide(state, s.failed("stage-1"), s.AT)) == ["stage.failed"]
 
 
 @pytest.mark.parametrize(("kind", "limit"), [("local", 3), ("remote", 5)])
-def test_the_retry_limit_goes_by_the_backend(kind: str, limit: int) -> None:
-    """Given a stage that keeps failing, its retries end at the limit of its backend."""
+def test_retry_limit_depends_on_the_backend(kind: str, limit: int) -> None:
+    """A local stage has 3 retries, and a remote stage has 5."""
     plan = {**s.PLAN, "default_backend": "b", "backend_profiles": {"b": {"type": kind}}}
     state = s.given(*s.through("stage-1", Status.FAILED), plan=plan)
     for number in range(1, limit + 1):
         decision = decide(state, p.StageRetried(stage="stage-1", fix="again"), s.AT)
         assert decision[0].model_dump()["retry"] == number
-        state = after(state, decision, s.AT)
+        state = state_after(state, decision, s.AT)
         state = s.recorded(state, p.StagePrepared(stage="stage-1"), s.failed("stage-1"))
     with pytest.raises(RetryLimitReached) as refusal:
         decide(state, p.StageRetried(stage="stage-1", fix="again"), s.AT)
@@ -166,13 +166,13 @@ def test_the_retry_limit_goes_by_the_backend(kind: str, limit: int) -> None:
     assert state.stage("stage-1").last_error == "it broke"
 
 
-def test_a_lost_attempt_is_replaced_once_without_counting() -> None:
-    """Given an attempt seen to be lost, one new attempt takes its place; the next loss does not."""
+def test_lost_attempt_is_replaced_once() -> None:
+    """The replacement is no retry, and a second loss is not replaced."""
     state = s.given(
         *s.through("stage-1", Status.RUNNING), s.observed("stage-1", "att-0001", "lost")
     )
     recovery = s.attempt("stage-1", recovers="att-0001")
-    state = after(state, decide(state, recovery, s.AT), s.AT)
+    state = state_after(state, decide(state, recovery, s.AT), s.AT)
     stage = state.stage("stage-1")
     assert (stage.status, stage.retry_count, stage.attempts[-1].id) == ("running", 0, "att-0002")
     assert stage.attempts[0].outcome == "lost"
@@ -183,34 +183,34 @@ def test_a_lost_attempt_is_replaced_once_without_counting() -> None:
         decide(lost_again, s.attempt("stage-1", recovers="att-0002"), s.AT)
 
 
-def test_an_attempt_that_was_not_seen_to_be_lost_is_not_replaced() -> None:
-    """Given a running attempt, when somebody recovers it, then it is refused."""
+def test_attempt_must_be_lost_before_it_is_replaced() -> None:
+    """A running attempt cannot be recovered."""
     state = s.given(*s.through("stage-1", Status.RUNNING))
     with pytest.raises(AttemptMismatch, match="not as lost"):
         decide(state, s.attempt("stage-1", recovers="att-0001"), s.AT)
 
 
-def test_a_synchronous_attempt_is_launched_while_its_stage_is_preparing() -> None:
-    """Given one, when its launch is recorded, then it has its jobs and never shows running."""
+def test_launch_of_a_synchronous_attempt_keeps_the_stage_preparing() -> None:
+    """The attempt gets its job ids, and a second launch is refused."""
     state = s.given(s.attempt("stage-1", "sync"))
     told = s.launched("stage-1").model_copy(update={"mode": "sync", "job_ids": ["12"]})
     state = s.recorded(state, *decide(state, told, s.AT))
     found = state.stage("stage-1")
     assert (found.status, found.attempts[-1].job_ids) == (Status.PREPARING, ["12"])
-    with pytest.raises(IllegalTransition, match="recorded as launched"):
+    with pytest.raises(IllegalTransition, match="is already recorded"):
         decide(state, told, s.AT)
 
 
-def test_an_attempt_that_others_wait_for_is_not_launched_as_a_synchronous_one() -> None:
-    """Given a tmux attempt, when it is said to be launched synchronously, then it is refused."""
+def test_launch_must_have_the_mode_of_the_attempt() -> None:
+    """An attempt in tmux cannot be launched as synchronous."""
     state = s.given(s.attempt("stage-1"))
     told = s.launched("stage-1").model_copy(update={"mode": "sync"})
-    with pytest.raises(IllegalTransition, match="att-0001 was started tmux, not sync"):
+    with pytest.raises(IllegalTransition, match="att-0001 was started in the mode tmux, not sync"):
         decide(state, told, s.AT)
 
 
-def test_a_recovered_attempt_is_launched_while_the_stage_stays_running() -> None:
-    """Given a recovery, when its launch is recorded, then the stage is running as before."""
+def test_launch_of_a_recovered_attempt_keeps_the_stage_running() -> None:
+    """A second launch is refused."""
     state = s.given(
         *s.through("stage-1", Status.RUNNING),
         s.observed("stage-1", "att-0001", "lost"),
@@ -222,42 +222,42 @@ def test_a_recovered_attempt_is_launched_while_the_stage_stays_running() -> None
         decide(state, s.launched("stage-1", "att-0002"), s.AT)
 
 
-def test_jobs_that_are_others_since_are_recorded_and_move_no_time() -> None:
-    """Given a launch, when other jobs are told, then they count, and its time stays the first."""
+def test_changed_job_ids_are_recorded_without_a_new_launch_time() -> None:
+    """The attempt has the new ids and its first launch time."""
     state = s.given(*s.through("stage-1", Status.RUNNING))
     told = s.launched("stage-1").model_copy(update={"job_ids": ["12"]})
     decision = decide(state, told, s.AT)
     assert [payload.model_dump()["again"] for payload in decision] == [True]
-    found = after(state, decision, "2026-03-31T11:00:00.000000Z").stage("stage-1")
+    found = state_after(state, decision, "2026-03-31T11:00:00.000000Z").stage("stage-1")
     assert (found.attempts[-1].job_ids, found.attempts[-1].launched_at) == (["12"], s.AT)
     assert found.running_process is not None
     assert found.running_process["launched_at"] == s.AT
 
 
-def test_an_attempt_is_to_be_stopped_until_it_is_seen_to_be() -> None:
-    """Given a failure that asks for it, when it is said to be stopped, then once and for all."""
+def test_failed_attempt_is_stopped_once() -> None:
+    """After a failure with a stop request, repeating the stop appends nothing."""
     stopped = p.AttemptStopped(
         stage="stage-1", attempt="att-0001", ended=["job 12"], reason="asked for"
     )
     running = s.given(*s.through("stage-1", Status.RUNNING))
-    with pytest.raises(AttemptMismatch, match="over"):
+    with pytest.raises(AttemptMismatch, match="ended"):
         decide(running, stopped, s.AT)
     failed = s.recorded(running, s.failed("stage-1").model_copy(update={"stop": True}))
     assert failed.stage("stage-1").attempts[-1].is_to_stop
-    seen = after(failed, decide(failed, stopped, s.AT), s.AT)
+    seen = state_after(failed, decide(failed, stopped, s.AT), s.AT)
     assert not seen.stage("stage-1").attempts[-1].is_to_stop
     assert decide(seen, stopped, s.AT) == []
 
 
-def test_what_is_over_needs_no_stopping() -> None:
-    """Given a computed stage, when it fails and is to be stopped, then nothing is left to stop."""
+def test_ended_attempt_needs_no_stop() -> None:
+    """If the computation has ended, a failure does not request a stop."""
     state = s.given(*s.through("stage-1", Status.POST_PROCESSING))
     decision = decide(state, s.failed("stage-1").model_copy(update={"stop": True}), s.AT)
     assert decision[0].model_dump()["stop"] is False
 
 
-def test_an_observation_that_says_nothing_new_yields_nothing() -> None:
-    """Given a verdict, when the same comes again, then no event; when another, then one."""
+def test_repeated_observation_appends_nothing() -> None:
+    """Only a different verdict becomes an event."""
     state = s.given(
         *s.through("stage-1", Status.RUNNING), s.observed("stage-1", "att-0001", "wait")
     )
@@ -265,8 +265,8 @@ def test_an_observation_that_says_nothing_new_yields_nothing() -> None:
     assert decide(state, s.observed("stage-1", "att-0001", "lost"), s.AT) != []
 
 
-def test_a_skipped_dependency_does_not_satisfy() -> None:
-    """Given stage-1 skipped, when stage-2 is readied by hand, then it waits for stage-1."""
+def test_skipped_dependency_is_not_satisfied() -> None:
+    """The dependent stage cannot become ready."""
     skipped = p.StageSkipped(stage="stage-1", amendment="amend-1")
     state = s.recorded(s.given(), *s.approved("stage_skip", "stage-1"), skipped)
     with pytest.raises(DependenciesNotMet) as refusal:
@@ -282,8 +282,8 @@ def test_a_skipped_dependency_does_not_satisfy() -> None:
     ],
     ids=lambda command: command.type,
 )
-def test_append_never_gives_consent(command: p.Payload) -> None:
-    """Given a proposal, when somebody appends its approval, then a person is needed."""
+def test_append_cannot_give_consent(command: p.Payload) -> None:
+    """An approval and its consequences can only be recorded with a proof of a person."""
     proposal = p.AmendmentProposed(
         amendment="amend-1", kind="stage_skip", stage="stage-1", description="not needed"
     )
@@ -291,30 +291,30 @@ def test_append_never_gives_consent(command: p.Payload) -> None:
         decide(s.recorded(s.given(), proposal), command, s.AT)
 
 
-def test_a_consequence_is_no_command() -> None:
-    """Given a workflow, when its completion is claimed, then it follows from others only."""
+def test_consequence_cannot_be_a_command() -> None:
+    """The completion of a workflow follows only from its stages."""
     with pytest.raises(NoCommand):
         decide(s.given(), p.WorkflowCompleted(stages=3), s.AT)
 
 
-def test_a_stage_that_is_not_there_is_named_with_those_that_are() -> None:
-    """Given three stages, when stage-9 is prepared, then the error lists the three."""
+def test_unknown_stage_is_named_with_the_known_stages() -> None:
+    """The error lists all stages of the workflow."""
     with pytest.raises(UnknownStage, match="stage-1, stage-2, stage-3"):
         decide(s.given(), p.StagePrepared(stage="stage-9"), s.AT)
 
 
 def test_sessions_are_numbered_by_the_log() -> None:
-    """Given no session, when two start, then they are 1 and 2; none ends that did not start."""
+    """Sessions start with 1, and a session that did not start cannot end."""
     state = s.given()
     with pytest.raises(NoCommand):
         decide(state, p.SessionEnded(reason="completed"), s.AT)
     for number in (1, 2):
-        state = after(state, decide(state, p.SessionStarted(), s.AT), s.AT)
+        state = state_after(state, decide(state, p.SessionStarted(), s.AT), s.AT)
         assert (state.session.count, state.session.cost) == (number, 0)
 
 
-def test_a_diagnostic_run_counts_as_a_retry_and_cannot_compute() -> None:
-    """It follows a failure, and whatever its exit code is, it ends in failed."""
+def test_diagnostic_run_is_a_retry_and_always_fails() -> None:
+    """Its end cannot be recorded as computed."""
     state = s.given(*s.through("stage-1", Status.FAILED))
     decision = decide(state, s.attempt("stage-1", diagnostic=True), s.AT)
     assert s.types(decision) == ["stage.retried", "stage.prepared", "attempt.started"]
@@ -330,7 +330,7 @@ def test_a_diagnostic_run_counts_as_a_retry_and_cannot_compute() -> None:
 
 
 @pytest.mark.parametrize("status", [Status.READY, Status.RUNNING, Status.COMPLETED])
-def test_a_diagnostic_run_needs_a_failure(status: Status) -> None:
-    """There is nothing to be diagnosed before one."""
+def test_diagnostic_run_requires_a_failure(status: Status) -> None:
+    """A stage with another status cannot be diagnosed."""
     with pytest.raises(IllegalTransition):
         decide(s.given(*s.through("stage-1", status)), s.attempt("stage-1", diagnostic=True), s.AT)

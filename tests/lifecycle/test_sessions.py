@@ -1,4 +1,4 @@
-"""The published rules of sessions, each as a test named after it."""
+"""The published rules of sessions, each with its own test."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from lifecycle.errors import InvalidPayload, NoCommand, NotFinished, RetryLimitReached
 from lifecycle.payload import models as p
 from lifecycle.payload.models import Payload
-from lifecycle.rules.decide import after, decide, payload_of
+from lifecycle.rules.decide import decide, payload_of, state_after
 from lifecycle.state.conditions import (
     affords,
     budget_of,
@@ -32,7 +32,7 @@ LOCAL = {"local": {"type": "local", "config": {"batch_type": "Shell"}}}
 
 
 def plan(**config: Any) -> dict[str, Any]:
-    """Return a plan of a local stage, a remote one, and one after both."""
+    """Return a plan of a local stage, a remote stage, and a stage that depends on both."""
     stages = [
         {"id": "stage-1", "name": "Near", "parameters": {"expected_seconds": 1}},
         {"id": "stage-2", "name": "Far", "backend": "far"},
@@ -44,45 +44,45 @@ def plan(**config: Any) -> dict[str, Any]:
 
 
 def carried_out(state: Workflow, *commands: Payload) -> tuple[Workflow, list[Payload]]:
-    """Return the state after the commands, and all that they yielded."""
+    """Return the state after the commands, and all resulting events."""
     found: list[Payload] = []
     for command in commands:
         events = decide(state, command, s.AT)
-        state, found = after(state, events, s.AT), found + events
+        state, found = state_after(state, events, s.AT), found + events
     return state, found
 
 
 def synchronous(stage: str) -> list[Payload]:
-    """Return the commands that compute a stage synchronously and complete it."""
+    """Return the commands that run a stage synchronously and complete it."""
     return [s.attempt(stage, "sync"), s.computed(stage), s.completed(stage)]
 
 
 def charged(events: list[Payload]) -> list[tuple[str, float, str]]:
-    """Return the charges among events."""
+    """Return the charges among the events."""
     return [(e.stage, e.weight, e.work_class) for e in events if isinstance(e, p.CostCharged)]
 
 
 def opened(*commands: Payload, **config: Any) -> Workflow:
-    """Return the state with a session open."""
+    """Return the state with an open session."""
     return s.given(p.SessionStarted(), *commands, plan=plan(**config))
 
 
-def test_a_local_stage_in_one_attempt_without_an_error_is_sync() -> None:
-    """It costs 1."""
+def test_local_synchronous_stage_costs_1() -> None:
+    """The class of this work is sync."""
     _, events = carried_out(opened(), *synchronous("stage-1"))
     assert charged(events) == [("stage-1", 1, "sync")]
 
 
-def test_a_stage_that_is_remote_or_waited_for_is_async() -> None:
-    """It costs 1.5, wherever it ran."""
+def test_remote_or_asynchronous_stage_costs_1_5() -> None:
+    """The class of this work is async."""
     _, events = carried_out(opened(), *s.through("stage-1", Status.COMPLETED))
     assert charged(events) == [("stage-1", 1.5, "async")]
     _, events = carried_out(opened(), *synchronous("stage-2"))
     assert charged(events) == [("stage-2", 1.5, "async")]
 
 
-def test_any_retry_is_an_error_cycle() -> None:
-    """The failure costs 2, and so does the run that follows it."""
+def test_retried_stage_costs_2_for_each_attempt() -> None:
+    """Both the failure and the repeated run have the class error_cycle."""
     again = [
         s.attempt("stage-1", "sync"),
         s.failed("stage-1"),
@@ -96,31 +96,31 @@ def test_any_retry_is_an_error_cycle() -> None:
     assert state.session.cost == 4
 
 
-def test_a_diagnostic_run_is_diagnostic() -> None:
-    """It always ends in failed; of two classes of one weight, it is named so."""
+def test_diagnostic_run_has_its_own_class() -> None:
+    """Its weight equals that of an error cycle, but the charge is named diagnostic."""
     state, _ = carried_out(opened(), *s.through("stage-1", Status.FAILED))
     _, events = carried_out(state, s.attempt("stage-1", diagnostic=True), s.failed("stage-1"))
     assert charged(events) == [("stage-1", 2, "diagnostic")]
 
 
-def test_of_several_classes_the_heaviest_counts() -> None:
-    """Whichever that is by the workflow's own weights."""
+def test_heaviest_matching_class_is_charged() -> None:
+    """The weights of the workflow decide which class is the heaviest."""
     weights = {"sync": 1, "async": 9, "error_cycle": 2, "diagnostic": 3}
     state = opened(stage_weights=weights)
     _, events = carried_out(state, *s.through("stage-1", Status.RUNNING), s.failed("stage-1"))
     assert charged(events) == [("stage-1", 9, "async")]
 
 
-def test_a_charge_is_in_the_append_of_the_end_that_it_pays_for() -> None:
-    """So no crash comes between them, and nothing that follows is decided before it."""
+def test_charge_is_in_the_same_append_as_its_completion() -> None:
+    """No crash can separate the two events."""
     state, _ = carried_out(opened(), s.attempt("stage-1", "sync"), s.computed("stage-1"))
     events = decide(state, s.completed("stage-1"), s.AT)
     assert s.types(events) == ["stage.completed", "cost.charged"]
-    assert charges(after(state, events, s.AT)) == []
+    assert charges(state_after(state, events, s.AT)) == []
 
 
-def test_what_an_amendment_stops_is_not_charged() -> None:
-    """Its work is not over: it begins anew."""
+def test_superseded_attempt_is_not_charged() -> None:
+    """Its stage starts again after the amendment."""
     state = opened(*s.through("stage-1", Status.RUNNING))
     assert charges(s.recorded(state, superseded())) == []
 
@@ -130,8 +130,8 @@ def superseded() -> p.StageFailed:
     return p.StageFailed(stage="stage-1", error="superseded", superseded_by="amend-1")
 
 
-def test_what_ends_without_a_session_is_charged_to_the_next() -> None:
-    """In the append that starts it, and once."""
+def test_work_without_a_session_is_charged_to_the_next_session() -> None:
+    """The charge is in the append that starts the session."""
     state = s.given(*synchronous("stage-1"), plan=plan())
     state, events = carried_out(state, p.SessionStarted(), p.NoteLogged(text="on"))
     assert charged(events) == [("stage-1", 1.0, "sync")]
@@ -140,8 +140,10 @@ def test_what_ends_without_a_session_is_charged_to_the_next() -> None:
 
 @settings(max_examples=60)
 @given(st.lists(st.sampled_from([1, 1.5, 2, 0.25]), max_size=8), st.sampled_from([3, 6, 6.5]))
-def test_budget_arithmetic(weights: list[float], budget: float) -> None:
-    """The cost is the sum of the weights; a stage is begun while its estimate still fits in."""
+def test_stage_starts_only_if_its_estimate_fits_the_budget(
+    weights: list[float], budget: float
+) -> None:
+    """The cost of a session is the sum of all its charges."""
     state = opened(session_budget=budget)
     paid = [p.CostCharged(stage="stage-3", weight=w, work_class="sync") for w in weights]
     state = s.recorded(state, *paid)
@@ -151,8 +153,8 @@ def test_budget_arithmetic(weights: list[float], budget: float) -> None:
         assert affords(state, state.stages[stage]) == fits
 
 
-def test_the_estimate_of_a_stage_is_what_its_end_will_charge() -> None:
-    """Short and local: sync; waited for: async; retried: an error cycle."""
+def test_estimate_of_a_stage_equals_its_later_charge() -> None:
+    """Short local stages are sync, others are async, and retried stages are error cycles."""
     state = opened(session_budget=2)
     near, far = state.stages["stage-1"], state.stages["stage-2"]
     assert (estimate(state, near), estimate(state, far)) == (1, 1.5)
@@ -164,8 +166,8 @@ def test_the_estimate_of_a_stage_is_what_its_end_will_charge() -> None:
     assert estimate(state, near) == 2
 
 
-def test_weights_and_budget_are_as_usual_where_a_file_says_nothing_usable() -> None:
-    """An imported session_config may hold anything."""
+def test_invalid_imported_settings_fall_back_to_the_defaults() -> None:
+    """An imported session_config may contain any values."""
     state = s.given(plan=plan())
     state.session_config = {"session_budget": "six", "stage_weights": {"sync": None, "async": 3}}
     assert (budget_of(state), weight_of(state, "sync"), weight_of(state, "async")) == (6, 1, 3)
@@ -174,8 +176,8 @@ def test_weights_and_budget_are_as_usual_where_a_file_says_nothing_usable() -> N
 
 
 @pytest.mark.parametrize("reason", ["budget_exhausted", "blocked", "waiting"])
-def test_the_previous_exit_reason_is_logged_and_cleared(reason: Any) -> None:
-    """A session that waited for a job has none."""
+def test_exit_reason_is_logged_and_cleared_by_the_next_session(reason: Any) -> None:
+    """A session that waited for a job has no exit reason."""
     budget = 1 if reason == "budget_exhausted" else 6
     end = p.SessionEnded(reason=reason, next="ask Ada")
     state, _ = carried_out(opened(session_budget=budget), end)
@@ -189,8 +191,8 @@ def test_the_previous_exit_reason_is_logged_and_cleared(reason: Any) -> None:
     assert len(events) == 2
 
 
-def test_a_session_that_died_is_recognised_by_its_missing_end() -> None:
-    """Its exit reason is null, and the log says why."""
+def test_killed_session_is_recognized_by_its_missing_end() -> None:
+    """The log has a warning and the exit reason null."""
     _, events = carried_out(opened(), p.SessionStarted())
     texts = [event.text for event in events if isinstance(event, p.NoteLogged)]
     assert texts == [
@@ -199,21 +201,21 @@ def test_a_session_that_died_is_recognised_by_its_missing_end() -> None:
     ]
 
 
-def test_the_first_session_has_none_before_it() -> None:
-    """Nothing is said of one."""
+def test_first_session_has_no_previous_session() -> None:
+    """The log does not mention an earlier session."""
     assert s.types(decide(s.given(), p.SessionStarted(), s.AT)) == ["session.started"]
 
 
-def test_session_numbers_come_only_from_the_log() -> None:
-    """Whatever the caller says."""
+def test_session_number_comes_from_the_log() -> None:
+    """A number given by the caller is ignored."""
     state = opened()
     started = decide(state, p.SessionStarted(number=40), s.AT)[-1]
     assert isinstance(started, p.SessionStarted)
     assert started.number == 2
 
 
-def test_a_budget_that_is_exhausted_is_said_as_readers_expect_it() -> None:
-    """Before the session's end."""
+def test_exhausted_budget_is_logged_before_the_session_end() -> None:
+    """The line has the wording of the protocol."""
     paid = p.CostCharged(stage="stage-1", weight=5.5, work_class="async")
     end = p.SessionEnded(reason="budget_exhausted", next="wfctl run")
     events = decide(opened(paid), end, s.AT)
@@ -223,8 +225,8 @@ def test_a_budget_that_is_exhausted_is_said_as_readers_expect_it() -> None:
     assert s.types(events) == ["note.logged", "session.ended"]
 
 
-def test_a_session_ends_as_completed_only_when_the_workflow_is() -> None:
-    """And only once."""
+def test_session_ends_as_completed_only_with_the_workflow() -> None:
+    """The refusal names the open stages, and a session ends only once."""
     with pytest.raises(NotFinished, match="stage-1, stage-2, stage-3"):
         decide(opened(), p.SessionEnded(reason="completed"), s.AT)
     state, _ = carried_out(opened(), p.SessionEnded(reason="waiting"))
@@ -233,8 +235,8 @@ def test_a_session_ends_as_completed_only_when_the_workflow_is() -> None:
 
 
 @pytest.mark.parametrize(("stage", "limit"), [("stage-1", 3), ("stage-2", 5)])
-def test_retry_limits_by_backend_type(stage: str, limit: int) -> None:
-    """Local 3, remote 5; at the limit the stage stays failed and a person is named."""
+def test_retry_limit_depends_on_the_backend_type(stage: str, limit: int) -> None:
+    """At the limit, the hindrance suggests a rerun approved by a person."""
     state = opened(s.attempt(stage), s.failed(stage))
     for number in range(1, limit + 1):
         retried = p.StageRetried(stage=stage, fix="f")
@@ -246,8 +248,8 @@ def test_retry_limits_by_backend_type(stage: str, limit: int) -> None:
     assert "--type stage_rerun" in hindrance.unblock
 
 
-def test_skipped_does_not_satisfy_a_dependency() -> None:
-    """What depends on it stays pending, and is named as what waits for somebody."""
+def test_skipped_dependency_blocks_its_dependent_stage() -> None:
+    """The dependent stage is reported as a hindrance."""
     state = s.recorded(
         s.given(*synchronous("stage-1"), plan=plan()),
         *s.approved("stage_skip", "stage-2"),
@@ -258,25 +260,25 @@ def test_skipped_does_not_satisfy_a_dependency() -> None:
     assert [h.stage for h in hindrances(state)] == ["stage-3"]
 
 
-def test_a_block_says_which_stage_why_and_what_would_unblock_it() -> None:
-    """A line for each."""
+def test_blocked_session_logs_stage_reason_and_fix() -> None:
+    """Each blocked stage has one line."""
     state = opened(s.attempt("stage-1"), s.failed("stage-1"))
     note = decide(state, p.SessionEnded(reason="blocked"), s.AT)[0]
     assert isinstance(note, p.NoteLogged)
     assert note.text == (
         "Session ending: blocked. stage-1: failed (it broke); "
-        "`wfctl stage retry stage-1 --fix TEXT` would unblock it"
+        "to continue: `wfctl stage retry stage-1 --fix TEXT`"
     )
 
 
-def test_a_class_is_told_from_the_newest_run_alone() -> None:
-    """A rerun that a person approved starts with a clean count."""
+def test_class_depends_only_on_the_newest_run() -> None:
+    """Earlier failures do not count after an approved rerun."""
     state = opened(s.attempt("stage-1", "sync"), s.computed("stage-1"))
     assert class_of(state, state.stages["stage-1"]) == "sync"
 
 
-def test_a_report_lies_below_the_root_where_nothing_of_ours_is() -> None:
-    """No session can have it written elsewhere, nor a log that somebody made up."""
+def test_report_path_must_be_below_the_root() -> None:
+    """Paths outside and wfctl's own files are refused, also in a forged event."""
     ours = (".wfctl/events.db", "workflow-state.json", "progress.log")
     for path in ("/etc/report.md", "../report.md", "a/../../report.md", ".", *ours):
         for data in ({"report": path}, {"report": path, "stages": 1}):
@@ -285,8 +287,8 @@ def test_a_report_lies_below_the_root_where_nothing_of_ours_is() -> None:
                 payload_of(type_, data)
 
 
-def test_a_report_is_named_by_day_and_topic_and_never_written_over() -> None:
-    """The session may ask for another place; a second completion has a path of its own."""
+def test_report_is_named_by_date_and_topic() -> None:
+    """A session may give another path, and a second completion gets a new name."""
     one = {"workflow_id": "melt-2026-03-31", "stages": [{"id": "stage-1", "name": "Build"}]}
     for asked, expected in (
         (None, "docs/superscientist/reports/2026-03-31-melt-report.md"),
@@ -318,6 +320,6 @@ def test_a_report_is_named_by_day_and_topic_and_never_written_over() -> None:
         ("r.tar.md", "r.tar-2.md"),
     ],
 )
-def test_a_number_stands_before_the_suffix_of_the_name(path: str, second: str) -> None:
-    """A dot in a folder, or at the beginning of a name, begins no suffix."""
+def test_number_is_inserted_before_the_suffix(path: str, second: str) -> None:
+    """Dots in a folder or at the start of a name do not count as a suffix."""
     assert (numbered(path, 1), numbered(path, 2)) == (path, second)

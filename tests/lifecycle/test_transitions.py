@@ -1,4 +1,4 @@
-"""Every pair of statuses: a transition by the right event, or a refusal that says why."""
+"""Every pair of statuses: an allowed transition, or a refusal with a reason."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import pytest
 from lifecycle.errors import IllegalTransition, LifecycleError, NeedsConsent
 from lifecycle.payload import models as p
 from lifecycle.payload.models import Payload
-from lifecycle.rules.decide import after, decide
+from lifecycle.rules.decide import decide, state_after
 from lifecycle.state.status import TRANSITIONS, Status, targets, transition
 from lifecycle.state.workflow import Workflow
 from tests.lifecycle import support as s
 
-#: The published table, written out once more so that a slip in the code's own is seen.
+#: An independent copy of the published table, to detect mistakes in the code.
 LEGAL = {
     ("pending", "ready"),
     ("ready", "preparing"),
@@ -28,7 +28,7 @@ LEGAL = {
     ("post_processing", "failed"),
     ("completed", "invalidated"),
     ("invalidated", "ready"),
-    # The table leaves open what becomes of a failure of which the inputs change.
+    # The published table does not define a failed stage whose inputs change.
     ("failed", "invalidated"),
     ("failed", "ready"),
 } | {(status.value, "skipped") for status in Status if status is not Status.SKIPPED}
@@ -53,12 +53,12 @@ def standing_at(status: Status) -> Workflow:
         ended = p.StageInvalidated(stage="stage-2", amendment="amend-1")
         return s.recorded(done, *s.approved("stage_rerun", "stage-2"), ended)
     for command in s.through("stage-2", status):
-        before = after(before, decide(before, command, s.AT), s.AT)
+        before = state_after(before, decide(before, command, s.AT), s.AT)
     return before
 
 
 def asking_for(target: Status, state: Workflow) -> Payload:
-    """Return the command that would take stage-2 there."""
+    """Return the command that would give stage-2 the target status."""
     stage = state.stage("stage-2")
     id_ = stage.attempts[-1].id if stage.attempts else "att-0001"
     if target is Status.READY and stage.status is Status.FAILED:
@@ -77,7 +77,7 @@ def asking_for(target: Status, state: Workflow) -> Payload:
 
 
 def prepared_for(source: Status, target: Status) -> Workflow:
-    """Return the state in which the transition's own conditions, beyond the status, are met."""
+    """Return a state that also meets the additional conditions of the transition."""
     if (source, target) == (Status.PENDING, Status.READY):
         state = s.given(*s.through("stage-1", Status.COMPLETED))
         state.stage("stage-2").status = Status.PENDING
@@ -88,10 +88,8 @@ def prepared_for(source: Status, target: Status) -> Workflow:
 
 
 @pytest.mark.parametrize(("source", "target"), PAIRS, ids=lambda status: status.value)
-def test_the_table_holds_a_pair_exactly_when_the_protocol_does(
-    source: Status, target: Status
-) -> None:
-    """The data is the published table, no pair more and none less."""
+def test_table_equals_the_published_table(source: Status, target: Status) -> None:
+    """No pair of statuses is missing or added."""
     assert (transition(source, target) is not None) == ((source.value, target.value) in LEGAL)
 
 
@@ -100,11 +98,11 @@ def test_the_table_holds_a_pair_exactly_when_the_protocol_does(
     [pair for pair in PAIRS if (pair[0].value, pair[1].value) in LEGAL - BY_A_PERSON],
     ids=lambda status: status.value,
 )
-def test_a_legal_transition_happens(source: Status, target: Status) -> None:
-    """Given a stage at the source, when the command comes, then it stands at the target."""
+def test_legal_transition_changes_the_status(source: Status, target: Status) -> None:
+    """The command takes the stage from its source to its target status."""
     state = prepared_for(source, target)
     assert state.stage("stage-2").status is source
-    new = after(state, decide(state, asking_for(target, state), s.AT), s.AT)
+    new = state_after(state, decide(state, asking_for(target, state), s.AT), s.AT)
     assert new.stage("stage-2").status is target
 
 
@@ -113,10 +111,12 @@ def test_a_legal_transition_happens(source: Status, target: Status) -> None:
     [pair for pair in PAIRS if (pair[0].value, pair[1].value) in BY_A_PERSON],
     ids=lambda status: status.value,
 )
-def test_what_only_a_person_decides_is_not_had_by_a_command(source: Status, target: Status) -> None:
-    """A skip or an invalidation is refused as a command, with the way to it named."""
+def test_transition_decided_by_a_person_is_refused_as_a_command(
+    source: Status, target: Status
+) -> None:
+    """The refusal suggests an amendment."""
     state = standing_at(source)
-    with pytest.raises(NeedsConsent, match="propose an amendment") as refusal:
+    with pytest.raises(NeedsConsent, match="Propose an amendment") as refusal:
         decide(state, asking_for(target, state), s.AT)
     assert refusal.value.code == "needs_consent"
     assert refusal.value.data == {
@@ -131,8 +131,8 @@ def test_what_only_a_person_decides_is_not_had_by_a_command(source: Status, targ
     [pair for pair in PAIRS if (pair[0].value, pair[1].value) in BY_A_PERSON],
     ids=lambda status: status.value,
 )
-def test_an_approved_amendment_makes_it_so(source: Status, target: Status) -> None:
-    """Given the amendment and its accepted consent, the fold reaches the status."""
+def test_approved_amendment_skips_or_invalidates_a_stage(source: Status, target: Status) -> None:
+    """With an accepted proof, the fold changes the status."""
     ended: Payload = (
         p.StageSkipped(stage="stage-2", amendment="amend-2")
         if target is Status.SKIPPED
@@ -155,8 +155,10 @@ def test_an_approved_amendment_makes_it_so(source: Status, target: Status) -> No
     ],
     ids=lambda status: status.value,
 )
-def test_any_other_pair_is_refused_with_the_reason(source: Status, target: Status) -> None:
-    """The refusal carries a stable code, both statuses and the ways that are open."""
+def test_illegal_transition_is_refused_with_the_allowed_targets(
+    source: Status, target: Status
+) -> None:
+    """The refusal has a stable code and both statuses."""
     state = standing_at(source)
     assert state.stage("stage-2").status is source
     with pytest.raises(IllegalTransition) as refusal:
@@ -165,12 +167,12 @@ def test_any_other_pair_is_refused_with_the_reason(source: Status, target: Statu
     assert refusal.value.code == "illegal_transition"
     assert (data["stage"], data["status"], data["target"]) == ("stage-2", source, target)
     assert data["allowed"] == targets(source)
-    assert f"stage-2 is {source} and cannot become {target}" in refusal.value.message
+    assert f"stage-2 cannot change from {source} to {target}" in refusal.value.message
 
 
 @pytest.mark.parametrize("source", list(Status), ids=lambda status: status.value)
-def test_nothing_goes_back_to_pending(source: Status) -> None:
-    """No command yields pending, and no event of the table does."""
+def test_no_transition_leads_to_pending(source: Status) -> None:
+    """Neither the table nor any command has the target pending."""
     assert all(row.target is not Status.PENDING for row in TRANSITIONS)
     state = standing_at(source)
     reached = set()
@@ -185,4 +187,4 @@ def _statuses_after(state: Workflow, command: Payload) -> set[Status]:
         decision = decide(state, command, s.AT)
     except LifecycleError:
         return set()
-    return {after(state, decision, s.AT).stage("stage-2").status}
+    return {state_after(state, decision, s.AT).stage("stage-2").status}

@@ -1,4 +1,4 @@
-"""Text of any length fits into the bounded fields of the events that wfctl puts together."""
+"""Long strings are shortened to fit into the limited fields of wfctl's own events."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
-from lifecycle.machines import payload as of_machines
+from extensions.machines.rules import payload as of_machines
 from lifecycle.payload import models, stage, workflow
 from lifecycle.payload.base import Payload, PayloadPart
 from lifecycle.words.values import MAX_WORDS
 
 
 def _check_of(field: FieldInfo) -> TypeAdapter[Any]:
-    """Return what checks the value of one field alone."""
+    """Return a validator of one field."""
     annotated: Any = Annotated[field.annotation, "a field", *field.metadata]
     return TypeAdapter(annotated)
 
 
 def _has_limit(field: TypeAdapter[Any]) -> bool:
-    """Return whether a field is a text, or perhaps one, of a limited number of letters."""
+    """Return whether a field is a string, or an optional string, with the common limit."""
     schema = field.json_schema()
     return MAX_WORDS in (one.get("maxLength") for one in (schema, *schema.get("anyOf", ())))
 
 
-#: Class and field → what checks the field's value: of every field that takes a bounded text.
+#: The validators of all fields with the common limit, by class and field name.
 _BOUNDED = {
     f"{model.__name__}.{name}": adapter
     for model in sorted(
@@ -45,17 +45,17 @@ _BOUNDED = {
 }
 
 
-def test_reasons_errors_and_notes_are_among_the_bounded_fields() -> None:
-    """The property below would hold of no field as well."""
+def test_errors_and_notes_are_limited_fields() -> None:
+    """This test ensures that the following property applies to some fields."""
     assert {"StageFailed.error", "NoteLogged.text", "AttemptStopped.reason"} <= _BOUNDED.keys()
 
 
 @pytest.mark.parametrize("name", _BOUNDED)
 @given(part=st.text(min_size=1, max_size=3), letters=st.integers(MAX_WORDS - 30, 2 * MAX_WORDS))
-def test_a_long_text_is_cut_in_wfctl_s_own_events_and_refused_in_those_of_a_caller(
+def test_long_text_is_cut_in_own_events_and_refused_from_callers(
     name: str, part: str, letters: int
 ) -> None:
-    """The beginning stays, and a remark states the whole length."""
+    """The cut text keeps its start and states the full length."""
     field, text = _BOUNDED[name], (part * letters)[:letters]
     built = field.validate_python(text)
     assert len(built) <= MAX_WORDS

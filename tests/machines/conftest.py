@@ -1,4 +1,4 @@
-"""Roots with machines."""
+"""Fixtures: project roots with phase machines."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.machines.place import MachinePlace
 
 @pytest.fixture(autouse=True)
 def _plain_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Let nothing of the caller's environment into a test."""
+    """Remove wfctl's variables from the environment of each test."""
     for name in ("WFCTL_ACTOR", "WFCTL_DATABASE_URL", "WFCTL_DEBUG", "NO_COLOR"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config-home"))
@@ -21,7 +21,7 @@ def _plain_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def place(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> MachinePlace:
-    """Give an empty folder to begin machines in; their log is where the parameter says."""
+    """Return an empty root; the log is a file or on a server, depending on the parameter."""
     if getattr(request, "param", "file") == "server":
         monkeypatch.setenv("WFCTL_DATABASE_URL", request.getfixturevalue("server").log())
     root = tmp_path / "root"

@@ -1,51 +1,99 @@
-"""``docs/use/machines.md``, made from the definitions (``python -m tests.machines.pages``)."""
+"""Generate ``docs/use/machines.md`` (``python -m tests.machines.pages``)."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
-from projections.machines.description import page
-from service.machines.completing import SHIPPED, shipped
+from extensions.machines.service.completing import SHIPPED, load_shipped_definition
+from extensions.machines.views.description import render_page
 
 PATH = Path(__file__).parents[2] / "docs" / "use" / "machines.md"
 
 HEAD = """# Phase machines
 
-This page is made from the definitions; nobody edits it. `wfctl machine describe` prints the same,
-`wfctl export mermaid --machine ID` draws a machine. A [walk through one of
-them](machines-tutorial.md) shows the commands.
+A phase machine guides a piece of work, such as a feature or a paper, from phase to phase. This page
+lists the machines that come with wfctl. The [tutorial](machines-tutorial.md) shows the commands.
+You can also [write your own machine](machine-definitions.md).
 
-A machine is in one phase at a time. `wfctl machine transition` leads to another if the guard of
-the way is met; a refusal lists every unmet condition. `update` changes fields and never the
-phase. The log counts loops; past its limit a loop leads to the named phase, and the answer says
-so. Any phase that is not final leads to `cancelled`. In a phase where a person decides each way
-out that no loop counts takes an approval with a [proof of consent](../trust/consent.md); where a
-person advises nothing holds the work up. The files are projections. Edits that agents make in the
-files of dotagent and conductor, as their protocols say, are recorded as the equivalent events, if
-the rules allow them; any other edit is kept and waits for `wfctl machine drift`.
+A machine is always in exactly one phase.
 
-A definition of your own is a JSON, YAML or TOML file: [every key, guard and
-shape](machine-definitions.md), with an example.
+- `wfctl machine transition` moves the machine to another phase. Each transition has a condition,
+  called a *guard*. If the guard is not met, wfctl refuses the transition and lists what is missing.
+- `wfctl machine update` changes the fields of a machine, but never its phase.
+- A *loop* is a transition that leads back to earlier work. wfctl counts how often a machine takes
+  each loop. At the limit of a loop, the transition leads to a different phase.
+- You can cancel a machine in every phase that is not final.
+- In some phases a person *decides*. To leave such a phase, the machine needs an approval with a
+  [proof of consent](../trust/consent.md). Only loops need no approval. In other phases a person
+  only *advises*, and the machine does not wait.
+- wfctl writes the files of a machine from its log. Agents may edit the files of the types
+  `dotagent` and `conductor`. If the rules allow the edit, wfctl records it as events. wfctl keeps
+  every other edit for review with `wfctl machine drift`.
 
-*New*: written since the machine entered the phase.
+The word *new* in a table means that the value was written after the machine entered its current
+phase. In file names, `{id}` stands for the id of the machine. `wfctl machine describe TYPE` also
+prints the work of each phase, the events, and the *reserved* fields, which only wfctl writes.
+`wfctl export mermaid --machine ID` draws a machine.
 """
-#: What the page leaves out or says shorter: the drawings, and what stands above.
-_DRAWING = re.compile(r"```mermaid\n.*?```\n\n", re.DOTALL)
-#: The last lines of a type; those of the exarchos types are the same.
-_ALIKE = re.compile(r"^Events: .*\nReserved: .*\n", re.MULTILINE)
-_SHORTER = {", written since the phase began": ", *new*", "a person approved: ": "approved: "}
+#: Parts that the page omits: drawings, the work of each phase, events, reserved fields.
+_OMITTED = re.compile(
+    r"```mermaid\n[^`]*```\n\n|\n\| phase \| work \|\n(?:\|.*\n)+|^(?:Events|Reserved): .*\n",
+    re.MULTILINE,
+)
+#: Types whose transitions the page omits, because they are many or follow a protocol.
+_LONG_TYPES = ("debug", "refactor", "dotagent", "conductor")
+_TRANSITIONS = re.compile(r"\| from \| to \| condition \|\n(?:\|.*\n)+")
+#: Descriptions that replace the titles of the definitions.
+_PURPOSES = {
+    "feature": "develops a feature, from its design to its pull request",
+    "debug": "finds and fixes a fault, thoroughly or as a quick fix (hotfix)",
+    "refactor": "improves code, in small steps (polish) or by a plan (overhaul)",
+    "oneshot": "makes one change, with a pull request if you want one",
+    "discovery": "collects sources and writes a report about them",
+    "dotagent": "takes a development through phases, from requirements to reflection",
+    "conductor": "runs a track, one piece of work in the conductor protocol, step by step",
+}
+_START = re.compile(r"^.*\. Starts in (`\S+`); files: (.*)\.$", re.MULTILINE)
+#: Short phrases of the program and the full sentences that replace them, in this order.
+_SENTENCES = {
+    r", written since the phase started": ", *new*",
+    r"(\S+) is present, \*new\*": r"\1 has a *new* value",
+    r"tasks has items, each with the status complete, \*new\*": (
+        "tasks has items, and each item has the *new* status complete"
+    ),
+    r"(\S+) has items, each with the status (.*) \(required items: (.*), (.*)\), \*new\*": (
+        r"\1 has the items \3 and \4, and each item has the *new* status \2"
+    ),
+    r"not \(the loop (\S+) reached its limit\)": r"the loop \1 did not reach its limit",
+    r"not \(the event (\S+) was recorded\)": r"the event \1 was not recorded",
+    r", \*new\*": " (*new*)",
+    r"a person approved: ([\w-]+)": r"a person approved `\1`",
+    r"; loop (`\S+`), at most (\d+), then to (`\S+`)": (
+        r". This is the loop \1. After \2 times it leads to \3"
+    ),
+    r"^Approvals: (.*)$": r"A person can give the approval \1",
+    r"^(A person can give the approval .*), (.*)$": r"\1, and \2",
+    r"(`[\w-]+`) in (`[\w-]+`)(?=, |\.$)": r"\1 in the phase \2",
+}
 
 
 def text() -> str:
-    """Return the whole page."""
-    told = "\n".join([HEAD, *(page(shipped(name)) for name in SHIPPED)])
-    for long, short in _SHORTER.items():
-        told = told.replace(long, short)
-    for alike in set(_ALIKE.findall(told)):
-        first, found, others = told.partition(alike)
-        told = first + found + others.replace(alike, "Events, reserved: as of `feature`.\n")
-    return _DRAWING.sub("", told)
+    """Return the whole page as Markdown."""
+    page_text = "\n".join([HEAD, *(_section(name) for name in SHIPPED)])
+    for phrase, sentence in _SENTENCES.items():
+        page_text = re.sub(phrase, sentence, page_text, flags=re.MULTILINE)
+    return _OMITTED.sub("", page_text).replace("\n\n\n", "\n\n").rstrip() + "\n"
+
+
+def _section(name: str) -> str:
+    """Return the section of a type; omit the transitions of the long types."""
+    start = rf"This machine {_PURPOSES[name]}.\nIt starts in \1 and writes \2."
+    section = _START.sub(start, render_page(load_shipped_definition(name)))
+    if name not in _LONG_TYPES:
+        return section
+    command = f"`wfctl machine describe {name}` prints its phases and transitions.\n"
+    return _TRANSITIONS.sub(command, section)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A root with machines, and the words to work in it through the command line."""
+"""A project root with machines, and methods that call the command line."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from tests.cli.support import HERE, Answer, call
 
 
 class MachinePlace:
-    """A folder, and machines in it."""
+    """A project root that contains machines."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def call(self, *arguments: str) -> Answer:
-        """Call ``wfctl machine …`` here for its JSON, as a person."""
+        """Run ``wfctl machine …`` in this root as a person, and return its JSON answer."""
         return self.wfctl("machine", *arguments)
 
     def wfctl(self, *arguments: str) -> Answer:
-        """Call any command here for its JSON, as a person."""
+        """Run any wfctl command in this root as a person, and return its JSON answer."""
         return call("--root", str(self.path), "-o", "json", "--actor", "user:ada", *arguments)
 
     def done(self, *arguments: str) -> Any:
-        """Call what must go well, and return its data."""
+        """Run a `wfctl machine` command that must succeed, and return its data."""
         answer = self.call(*arguments)
         assert answer.code == 0, answer
         return answer.data
 
     def refused(self, code: str, exit_code: int, *arguments: str) -> dict[str, Any]:
-        """Call what must be refused so, and return the error's data."""
+        """Run a command that must be refused with this code, and return the data of the error."""
         answer = self.call(*arguments)
         assert (answer.code, answer.error["code"]) == (exit_code, code), answer
         assert answer.error["message"]
@@ -43,9 +43,9 @@ class MachinePlace:
     def at_once(
         self, lines: Sequence[tuple[str, ...]], actor: str = "agent:worker-{}"
     ) -> list[tuple[int, dict[str, Any]]]:
-        """Call ``wfctl machine …`` in a process each, all at once: exit codes and envelopes.
+        """Run several ``wfctl machine …`` commands in parallel; return exit codes and answers.
 
-        A pair of braces in ``actor`` stands for the number of the line.
+        A pair of braces in ``actor`` stands for the number of the command.
         """
         begin = [
             sys.executable,
@@ -63,20 +63,20 @@ class MachinePlace:
         return [(one.returncode, answer) for one, answer in zip(running, told, strict=True)]
 
     def init(self, machine: str, type_: str = "feature", *more: str) -> Any:
-        """Begin a machine that trusts anyone who approves."""
+        """Create a machine with the consent policy trust."""
         return self.done("init", machine, "--type", type_, "--consent", "trust", *more)
 
     def phase(self, machine: str) -> str:
-        """Return the phase a machine is in."""
+        """Return the current phase of a machine."""
         found: str = self.done("get", machine, "--query", "phase")
         return found
 
     def json(self, path: str) -> Any:
-        """Return what a file of the root holds."""
+        """Return the JSON content of a file of the root."""
         return json.loads((self.path / path).read_text("utf-8"))
 
     def write(self, path: str, content: Any) -> None:
-        """Write a file into the root; what is no text as JSON."""
+        """Write a file into the root; write any value other than a string as JSON."""
         target = self.path / path
         target.parent.mkdir(parents=True, exist_ok=True)
         text = content if isinstance(content, str) else json.dumps(content)
@@ -94,6 +94,6 @@ class MachinePlace:
         return [event["type"] for event in self.events(machine)]
 
     def head(self, machine: str) -> int:
-        """Return the version a machine stands at."""
+        """Return the current version of a machine."""
         found: int = self.call("get", machine).envelope["_meta"]["version"]
         return found

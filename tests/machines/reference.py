@@ -1,4 +1,4 @@
-"""``docs/use/machine-definitions.md``, from the models (``python -m tests.machines.reference``)."""
+"""Generate ``docs/use/machine-definitions.md`` (``python -m tests.machines.reference``)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Any, Union, get_args, get_origin
 
 from pydantic_core import PydanticUndefined
 
-from lifecycle.machines.guard import Present
+from extensions.machines.rules import definition
+from extensions.machines.rules.guard import Present
 from tests.machines.definition_words import WORDS
 
 PATH = Path(__file__).parents[2] / "docs" / "use" / "machine-definitions.md"
@@ -20,14 +21,14 @@ initial: draft
 
 phases:
   draft:
-    asks: Write the draft; draft.path is where it lies.
+    asks: Write the draft; draft.path is its path.
   review:
-    asks: Have it read; each of reviews gets a status.
+    asks: Have the draft reviewed; give each entry of reviews a status.
   sign-off:
     asks: The head of the group reads it.
     person: decides
   stuck:
-    asks: Three rounds were not enough; a person looks at why.
+    asks: Three rounds were not enough; a person finds out why.
     person: decides
   submitted:
     final: true
@@ -46,8 +47,8 @@ loops:
   revision: {limit: 3, on_limit: stuck}
 
 approvals:
-  submission: {phase: sign-off, asks: "Shall it be submitted?"}
-  go-on: {phase: stuck, asks: "Shall the work go on?"}
+  submission: {phase: sign-off, asks: "Submit the paper?"}
+  go-on: {phase: stuck, asks: "Continue the work?"}
 
 fields:
   draft: {path: text}
@@ -61,80 +62,89 @@ files:
   state: "{id}.state.json"
 """
 
-HEAD = """# A definition of your own
+HEAD = """# Write your own machine
 
-The tables of this page are made from the models that read a definition: a YAML, JSON or TOML file
-with these keys and no others. `wfctl machine check FILE` says every fault with its place, or
-draws it. `wfctl machine init ID --definition FILE` begins a machine, which keeps the definition.
-`wfctl machine describe feature --source` prints a shipped one to start from, `wfctl schema
-definition` the JSON Schema. If an agent or a script begins it, no way is open before a person
-runs `wfctl machine approve ID definition` ([consent.md](../trust/consent.md)).
+A machine definition describes the phases of your work, and the conditions for each step from one
+phase to another. You write it as a YAML, JSON or TOML file. This page lists all keys; wfctl refuses
+other keys. [Phase machines](machines.md) explains the terms.
 
-## An example that runs
+```sh
+wfctl machine describe feature --source     # print a shipped definition to start from
+wfctl machine check FILE                    # list all errors with their places, or draw the machine
+wfctl machine init ID --definition FILE     # start a machine, which keeps this definition
+wfctl schema definition                     # print the JSON Schema
+```
+
+If an agent or a script starts the machine, the machine cannot leave its first phase until a person
+runs `wfctl machine approve ID definition` ([consent](../trust/consent.md)).
+
+## Complete example
 
 ```yaml
 """
 
 GUARDS = """## Guards
 
-A guard is one of these; `all`, `any` and `not` hold others. `newer_than: phase` counts a field, a
-status or a file only if it was written, and a commit only if it was made, since the machine entered
-the phase.
+A guard is the condition of a transition. Write it as one of the keys in the first column. `all`,
+`any` and `not` combine other guards.
+
+With `newer_than: phase`, wfctl ignores fields, statuses, files and commits that are older than the
+machine's entry into its current phase.
 """
 
 SHAPES = """## Shapes
 
-A shape says the possible values of a field. Every field may be missing or null; fields without a
-shape are kept, but no guard may look at them. A name that `fields`, `reserved` or the protocol
-knows is refused elsewhere (`RESERVED_FIELD`), except common words (`id`, `name`, `title`, `type`,
-`status`, `version`, times).
+A shape describes the values that a field may have. Every field may also be missing or null. You can
+write fields that have no shape, but guards cannot use them.
 
-| shape | holds |
+If `fields`, `reserved` or the protocol defines a name, wfctl refuses to write a field of this name
+in any other place (`RESERVED_FIELD`). You can use common names anywhere: `id`, `name`, `title`,
+`type`, `status`, `version` and times.
+
+| shape | value |
 |---|---|
-| `text`, `flag`, `number`, `list`, `object`, `any` | such a value; a flag is true or false |
-| `a\\|b\\|c` | one of these texts |
-| `{name: shape}` | an object with these fields |
-| `{"*": shape}` | an object with any keys, each of this shape |
-| `[shape]` | a list, each item of this shape |
+| `text`, `flag`, `number`, `list`, `object`, `any` | The value has this type (flag: true, false). |
+| `a\\|b\\|c` | The value is one of these strings. |
+| `{name: shape}` | The value is an object with these fields. |
+| `{"*": shape}` | The value is an object with any keys. Its values have this shape. |
+| `[shape]` | The value is a list, and every item has this shape. |
 
-## The three mistakes that people make
+## Common mistakes
 
-1. **A guard looks at a field that `fields` does not name**, or at an impossible value: `equals:
-   "no"` on a flag. Put the shape under `fields`; compare a flag with `true` or `false`.
-2. **A loop without an exit.** Count a way back by a `loop` whose `on_limit` leads to a phase
-   outside the cycle, where a person decides, or let it wait for an approval.
-3. **Old evidence counts again.** A guard on a field or file that each round must bring anew says
-   `newer_than: phase`.
-
-## What machines and staged workflows share
-
-`log`, `why` (with each unmet condition), `blame`, `diff`, `events`, `audit refused`, `replay` and
-`export mermaid` take `--machine ID`; `fsck` and `replay --check` look at every machine; each answer
-has `next_actions`.
-
-| | staged workflow | machine |
-|---|---|---|
-| begin | `wfctl init plan.toml` | `wfctl machine init ID` |
-| where it stands | `wfctl status`, `show` | `wfctl machine get ID`, `list` |
-| come back to it | `wfctl rehydrate` | `wfctl machine rehydrate ID` |
-| a person agrees | `wfctl amend approve` | `wfctl machine approve ID APPROVAL` |
-| hand edits | `wfctl drift` | `wfctl machine drift ID` |
-| take over files kept by hand | `wfctl import` | `wfctl machine import` |
-| a field | `wfctl blame FIELD` | `wfctl blame tasks.T-1.status --machine ID` |
-| schemas | `wfctl schema state`, `plan` | `wfctl schema TYPE.state`, `definition` |
+1. **A guard uses a field that is not listed under `fields`.** List the field there.
+2. **A guard compares a field with a value that the field can never have**, such as `equals: "no"`
+   for a flag. Compare a flag with `true` or `false`.
+3. **The machine can repeat phases forever.** Add a `loop` to the transition that leads back, and
+   set its `on_limit` to a phase outside the cycle. Or make the guard require an approval.
+4. **A guard accepts a value from an earlier round.** If each round must write the value
+   again, add `newer_than: phase` to the guard.
 """
+
+#: A sentence that introduces the table of keys.
+_INTRODUCTIONS: dict[type[Any], str] = {
+    definition.Phase: """
+If a person *decides* in a phase, the machine needs an approval to leave this phase, except by a
+loop.
+""",
+    definition.Loop: """
+A loop limits how often a machine may return to earlier phases.
+""",
+    definition.Statuses: """
+A definition can give each phase a status, such as `PASSED`.
+""",
+}
 
 
 def text() -> str:
-    """Return the whole page."""
+    """Return the whole page as Markdown."""
     guards = [model for model in WORDS if model.__module__ == Present.__module__]
     parts = [model for model in WORDS if model not in guards]
     return "\n".join(
         [
             HEAD + EXAMPLE + "```\n",
-            *(f"## {_title(model)}\n\n{_table(model)}\n" for model in parts),
+            *(_section(model) for model in parts),
             GUARDS,
-            "| guard | is met if | other keys |\n|---|---|---|",
+            "| guard | met if | other keys |\n|---|---|---|",
             *(_guard(model) for model in guards),
             "",
             SHAPES,
@@ -142,8 +152,13 @@ def text() -> str:
     )
 
 
+def _section(model: type[Any]) -> str:
+    """Return the section of a model: a heading, an introduction and the table of keys."""
+    return f"## {_title(model)}\n{_INTRODUCTIONS.get(model, '')}\n{_table(model)}\n"
+
+
 def _guard(model: type[Any]) -> str:
-    """Return a row of the table of guards; the first key of a guard is its name."""
+    """Return the row of a guard, which is named after its first key."""
     said, name = _says(model).removesuffix(".").replace("``", "`"), next(iter(WORDS[model]))
     held = {
         field.alias or key: _kind(field.annotation) for key, field in model.model_fields.items()
@@ -160,11 +175,11 @@ def _keys(model: type[Any], own: str) -> Iterator[str]:
             yield "`newer_than: phase`"
             continue
         words = WORDS[model][key].replace("|", "\\|")
-        yield f"`{key}` ({_held(field).removesuffix(', needed')}): {words}"
+        yield f"`{key}` ({_held(field).removesuffix(', required')}): {words}"
 
 
 def _title(model: type[Any]) -> str:
-    names = {"Definition": "The whole", "EventKind": "An event", "Statuses": "Statuses"}
+    names = {"Definition": "Top level", "EventKind": "An event", "Statuses": "Statuses"}
     plain = {"Tasks": "Tasks", "Approval": "An approval", **names}
     return plain.get(model.__name__, f"A {model.__name__.lower()}")
 
@@ -174,7 +189,7 @@ def _says(model: type[Any]) -> str:
 
 
 def _table(model: type[Any]) -> str:
-    rows = ["| key | holds | what for |", "|---|---|---|"]
+    rows = ["| key | type | meaning |", "|---|---|---|"]
     for name, field in model.model_fields.items():
         key = field.alias or name
         words = WORDS[model][key].replace("|", "\\|")
@@ -183,16 +198,16 @@ def _table(model: type[Any]) -> str:
 
 
 def _held(field: Any) -> str:
-    """Return what a key holds, whether it is needed, and what holds without it."""
+    """Return the type of a key, whether the key is required, and its default."""
     kind, default = _kind(field.annotation), _default(field)
-    if default == "needed":
-        return f"{kind}, needed"
-    return kind if default == "-" else f"{kind}, else {default}"
+    if default == "required":
+        return f"{kind}, required"
+    return kind if default == "-" else f"{kind}, default {default}"
 
 
 def _default(field: Any) -> str:
     if field.is_required():
-        return "needed"
+        return "required"
     value = field.default
     if value is PydanticUndefined or value in (None, "", [], {}):
         return "-"
@@ -203,7 +218,7 @@ _NAMES = {str: "text", int: "number", bool: "true, false", dict: "object", list:
 
 
 def _kind(annotation: Any) -> str:
-    """Return what a key holds, in words."""
+    """Return the type of a key in words."""
     origin, arguments = get_origin(annotation), get_args(annotation)
     if annotation in _NAMES:
         return _NAMES[annotation]

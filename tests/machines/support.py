@@ -1,4 +1,4 @@
-"""Machines to test the rules with: given events, when a command, then events."""
+"""Helpers that build machines and run commands on them for tests of the rules."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from lifecycle.machines import guard as g
-from lifecycle.machines import payload as p
-from lifecycle.machines.decide import after, decide
-from lifecycle.machines.definition import Definition
-from lifecycle.machines.guard import FileFact
-from lifecycle.machines.machine import Machine, Move
-from lifecycle.machines.path import parse, place_of_commit, put
-from lifecycle.machines.shape import below
-from lifecycle.machines.soundness import load
+from extensions.machines.rules import guard as g
+from extensions.machines.rules import payload as p
+from extensions.machines.rules.decide import compute_state_after, decide
+from extensions.machines.rules.definition import Definition
+from extensions.machines.rules.guard import FileFact
+from extensions.machines.rules.machine import Machine, Move
+from extensions.machines.rules.path import parse_path, place_of_commit, set_value
+from extensions.machines.rules.shape import find_shape_at
+from extensions.machines.rules.soundness import load_definition
+from extensions.machines.service.completing import SHIPPED, load_shipped_definition
 from lifecycle.payload.base import Payload
-from service.machines.completing import SHIPPED, shipped
 
 AT = "2026-03-31T10:00:00.000000Z"
 COMMIT = "0123456789abcdef"
@@ -27,17 +27,17 @@ PROOF: dict[str, Any] = {"policy": "trust"}
 @cache
 def definition(name: str) -> Definition:
     """Return a shipped definition."""
-    return shipped(name)
+    return load_shipped_definition(name)
 
 
 def every() -> list[Definition]:
-    """Return all that are shipped."""
+    """Return all shipped definitions."""
     return [definition(name) for name in SHIPPED]
 
 
 def small(**more: Any) -> Definition:
-    """Return a definition of two phases, with more or other parts."""
-    return load(small_data(**more))
+    """Return a definition of two phases, with the given keys added or replaced."""
+    return load_definition(small_data(**more))
 
 
 def small_data(**more: Any) -> dict[str, Any]:
@@ -54,16 +54,16 @@ def small_data(**more: Any) -> dict[str, Any]:
 
 
 def begun(name: str | Definition, id_: str = "task-001", **document: Any) -> Machine:
-    """Return a machine that has just begun."""
+    """Return a newly created machine."""
     known = definition(name) if isinstance(name, str) else name
     command = p.MachineCreated(machine=id_, definition=known.dumped(), document=document)
-    return after(None, decide(None, command, AT), AT)
+    return compute_state_after(None, decide(None, command, AT), AT)
 
 
 def placed(
     known: Definition, phase: str, document: Mapping[str, Any], status: str | None
 ) -> Machine:
-    """Return a machine that stands in a phase, as an import puts it there."""
+    """Return a machine in the given phase, as an import would create it."""
     command = p.MachineImported(
         machine="task-001",
         definition=known.dumped(),
@@ -72,32 +72,32 @@ def placed(
         document=dict(document),
         counts={},
     )
-    return after(None, decide(None, command, AT), AT)
+    return compute_state_after(None, decide(None, command, AT), AT)
 
 
 def when(
     state: Machine, *commands: Payload, files: Mapping[str, FileFact] | None = None
 ) -> Machine:
-    """Return the state after commands, each decided where the one before it led."""
+    """Return the state after the commands, each decided on the state before it."""
     for command in commands:
-        state = after(state, decide(state, command, AT, files), AT)
+        state = compute_state_after(state, decide(state, command, AT, files), AT)
     return state
 
 
 def set_(**fields: Any) -> p.MachineUpdated:
-    """Return the command that writes fields; ``__`` stands for a dot."""
+    """Return the command that writes fields; ``__`` in a name stands for a dot."""
     changes = [p.Change(path=k.replace("__", "."), value=v) for k, v in fields.items()]
     return p.MachineUpdated(changes=changes)
 
 
 def go(to: str | None = None) -> p.MachineTransitioned:
-    """Return the command that changes the phase."""
+    """Return the command that moves the machine to another phase."""
     return p.MachineTransitioned(to=to)
 
 
 @dataclass
 class World:
-    """What a guard looks at, to be made so that it is met or not."""
+    """The fields, events, approvals and files that a guard reads, for one test."""
 
     known: Definition
     status: str | None = None
@@ -108,7 +108,7 @@ class World:
     diverted_by: str | None = None
 
     def machine(self, phase: str) -> Machine:
-        """Return a machine in the phase in this world."""
+        """Return a machine in this phase with the values of this world."""
         state = placed(self.known, phase, self.document, self.status)
         if self.diverted_by is not None:
             move = Move("before", phase, AT, loop=self.diverted_by, asked="there")
@@ -120,12 +120,12 @@ class World:
         return state
 
     def write(self, path: str, value: Any) -> None:
-        """Write a field."""
-        put(self.document, parse(path), value)
+        """Write a value to a field of the document."""
+        set_value(self.document, parse_path(path), value)
 
 
-def meet(guard: g.Guard | None, world: World) -> None:  # noqa: C901 - one case a condition
-    """Make the world so that the guard is met."""
+def meet(guard: g.Guard | None, world: World) -> None:  # noqa: C901 - one case per condition
+    """Change the world so that the guard is met."""
     match guard:
         case g.Present(present=path):
             world.write(path, "something")
@@ -158,7 +158,7 @@ def meet(guard: g.Guard | None, world: World) -> None:  # noqa: C901 - one case 
 
 
 def fail(guard: g.Guard | None, world: World) -> None:
-    """Make the world so that the guard is not met."""
+    """Change the world so that the guard is not met."""
     match guard:
         case g.Equals(field=path, equals=bool(value)):
             world.write(path, not value)
@@ -178,13 +178,13 @@ def fail(guard: g.Guard | None, world: World) -> None:
 
 
 def _items(world: World, path: str, status: str, names: list[str]) -> Any:
-    if isinstance(below(world.known.fields, parse(path)), list):
+    if isinstance(find_shape_at(world.known.fields, parse_path(path)), list):
         return [{"id": name, "status": status} for name in names or ["task-001"]]
     return {name: {"status": status} for name in names or ["one"]}
 
 
 def _other(world: World, path: str, value: Any) -> Any:
-    """Return another value of the field's shape."""
-    shape = below(world.known.fields, parse(path))
+    """Return a different value that fits the shape of the field."""
+    shape = find_shape_at(world.known.fields, parse_path(path))
     assert isinstance(shape, str)
     return next(other for other in shape.split("|") if other != value)

@@ -1,4 +1,4 @@
-"""Answers are short: no echo of what was sent, bounds that are used, commands in one piece."""
+"""Answers of machine commands are short, use the given limit and never split a command."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from lifecycle.machines.decide_fields import refuse_reserved
-from lifecycle.machines.definition import Definition
-from lifecycle.machines.errors import ReservedField
-from lifecycle.machines.path import parse
-from lifecycle.machines.shape import nearest_name
-from lifecycle.machines.soundness import load
-from service.machines.completing import SHIPPED
+from extensions.machines.rules.decide_fields import refuse_reserved
+from extensions.machines.rules.definition import Definition
+from extensions.machines.rules.errors import ReservedField
+from extensions.machines.rules.path import parse_path
+from extensions.machines.rules.shape import nearest_name
+from extensions.machines.rules.soundness import load_definition
+from extensions.machines.service.completing import SHIPPED
 from tests.cli.support import Answer
 from tests.machines.place import MachinePlace
 from tests.machines.support import every, small_data
@@ -25,27 +25,27 @@ WRITE, BRIEF = 1_024, 6_144
 
 
 def size(answer: Answer) -> int:
-    """Return how many bytes an answer takes."""
+    """Return the size of an answer in bytes."""
     assert answer.code == 0, answer
     return len(json.dumps(answer.envelope, ensure_ascii=False, separators=(",", ":")).encode())
 
 
 def tasks(number: int) -> str:
-    """Return many tasks as data."""
+    """Return JSON data with the given number of tasks."""
     listed = [{"id": f"T-{n}", "title": "word " * 20, "status": "pending"} for n in range(number)]
     return json.dumps({"tasks": listed})
 
 
 @pytest.mark.parametrize("type_", SHIPPED)
-def test_the_answer_to_a_beginning_is_short(place: MachinePlace, type_: str) -> None:
-    """A dry run's too: the definition is asked for with describe."""
+def test_answer_of_init_is_short(place: MachinePlace, type_: str) -> None:
+    """The answer omits the definition, with and without --dry-run."""
     line = ("init", "one", "--type", type_, "--consent", "trust")
     assert size(place.call(*line, "--dry-run")) <= WRITE
     assert size(place.call(*line)) <= WRITE
 
 
-def test_no_write_echoes_what_was_sent(place: MachinePlace) -> None:
-    """Given 800 tasks in one update, then the answer is as short as that of any other."""
+def test_answers_of_writes_omit_the_sent_data(place: MachinePlace) -> None:
+    """An update of 800 tasks gets an answer of at most 1 KB, like any other write."""
     place.init("login")
     place.write("tasks.json", tasks(800))
     assert size(place.call("update", "login", "--data", f"@{place.path}/tasks.json")) <= WRITE
@@ -56,17 +56,15 @@ def test_no_write_echoes_what_was_sent(place: MachinePlace) -> None:
 
 
 @pytest.mark.parametrize("name", [None, *SHIPPED])
-def test_a_description_is_brief_unless_more_is_asked_for(
-    place: MachinePlace, name: str | None
-) -> None:
-    """All of it is had with --full, and the definition itself with --source."""
+def test_describe_is_short_without_the_full_option(place: MachinePlace, name: str | None) -> None:
+    """With --full, `machine describe` prints all parts of the definition."""
     words = ("describe",) if name is None else ("describe", name)
     assert size(place.call(*words)) <= BRIEF
     assert size(place.call(*words, "--full")) > size(place.call(*words))
 
 
-def test_a_brief_is_short_whatever_there_is_to_say(place: MachinePlace) -> None:
-    """With its envelope; more on demand."""
+def test_rehydrate_is_short_for_a_large_state(place: MachinePlace) -> None:
+    """The answer lists which parts were cut, and a higher --bytes value prints all parts."""
     place.init("login")
     place.write("tasks.json", tasks(800))
     place.done("update", "login", "--data", f"@{place.path}/tasks.json")
@@ -78,8 +76,8 @@ def test_a_brief_is_short_whatever_there_is_to_say(place: MachinePlace) -> None:
     assert place.done("rehydrate", "login", "--bytes", "400000")["cut"] == []
 
 
-def test_a_bound_is_used(place: MachinePlace) -> None:
-    """Given a hand-off that fits beside less of the rest, then it is whole."""
+def test_rehydrate_uses_the_given_byte_limit(place: MachinePlace) -> None:
+    """A hand-off that fits into the limit is not shortened."""
     place.init("login")
     place.write("tasks.json", tasks(800))
     place.done("update", "login", "--data", f"@{place.path}/tasks.json")
@@ -90,8 +88,8 @@ def test_a_bound_is_used(place: MachinePlace) -> None:
     assert 11_000 < taken <= 16_000
 
 
-def test_a_command_is_never_cut_in_two(place: MachinePlace) -> None:
-    """Given hand-offs that hold commands, then each command is there whole or not at all."""
+def test_rehydrate_never_cuts_a_command_in_two(place: MachinePlace) -> None:
+    """A shortened hand-off contains each command completely or not at all."""
     place.init("login")
     command = "wfctl machine task login T-1 --status complete"
     text = "".join(f"{n} do `{command}` then look. " for n in range(200))
@@ -103,7 +101,7 @@ def test_a_command_is_never_cut_in_two(place: MachinePlace) -> None:
 
 
 def of_definition(known: Definition) -> list[str]:
-    """Return fields that only the engine writes, and fields that begin with an underscore."""
+    """Return the reserved fields of a definition, and fields that start with an underscore."""
     names = [*known.all_reserved(), *known.fields]
     top = [f"_{name}" for name in names]
     inner = [f"{name}._own" for name in names]
@@ -111,20 +109,22 @@ def of_definition(known: Definition) -> list[str]:
 
 
 @pytest.mark.parametrize("known", every(), ids=lambda known: known.id)
-def test_what_is_advised_instead_is_not_refused_in_its_turn(known: Definition) -> None:
-    """Whatever reserved field is asked for."""
+def test_alternative_to_a_reserved_field_is_accepted(known: Definition) -> None:
+    """The write path that a refusal of a reserved field suggests is not refused itself."""
     for path in of_definition(known):
         with pytest.raises(ReservedField) as refused:
-            refuse_reserved(known, parse(path), "one")
+            refuse_reserved(known, parse_path(path), "one")
         instead = refused.value.data["alternateWritePath"]
         if instead.startswith("wfctl machine update one "):
-            advised = parse(instead.removeprefix("wfctl machine update one ").partition("=")[0])
+            advised = parse_path(
+                instead.removeprefix("wfctl machine update one ").partition("=")[0]
+            )
             refuse_reserved(known, advised, "one")
             assert nearest_name(known.fields, advised) is None
 
 
 def git(place: MachinePlace, *words: str) -> None:
-    """Call git here."""
+    """Run git in the root."""
     need_programs("git")
     who = ["-c", "user.name=ada", "-c", "user.email=ada@example.org"]
     environ = {**os.environ, "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
@@ -132,8 +132,8 @@ def git(place: MachinePlace, *words: str) -> None:
     subprocess.run(line, check=True, capture_output=True, env=environ)
 
 
-def test_a_cancelled_machine_says_what_is_left(place: MachinePlace) -> None:
-    """Branches and worktrees that git has, and the pull request; a dry run says it too."""
+def test_cancel_lists_branches_worktrees_and_pull_request(place: MachinePlace) -> None:
+    """Only branches that exist in git are listed; a dry run lists the same."""
     git(place, "init", "-q", "-b", "main")
     git(place, "commit", "-q", "--allow-empty", "-m", "one")
     git(place, "branch", "feat/a")
@@ -153,8 +153,8 @@ def test_a_cancelled_machine_says_what_is_left(place: MachinePlace) -> None:
     assert place.done("cancel", "login")["left"] == expected
 
 
-def test_drift_says_what_differs_before_the_next_write(place: MachinePlace) -> None:
-    """And anyone who comes back is led to it."""
+def test_drift_reports_an_edit_before_the_next_write(place: MachinePlace) -> None:
+    """`machine drift` and `machine rehydrate` report the edit without recording an event."""
     place.init("login")
     place.write("login.state.json", {**place.json("login.state.json"), "phase": "completed"})
     answer = place.call("drift", "login")
@@ -169,17 +169,17 @@ def test_drift_says_what_differs_before_the_next_write(place: MachinePlace) -> N
 
 
 @pytest.mark.parametrize("type_", SHIPPED)
-def test_a_definition_can_be_had_and_loads_again_as_it_is(place: MachinePlace, type_: str) -> None:
-    """As a file for --definition."""
+def test_printed_definition_can_be_loaded_again(place: MachinePlace, type_: str) -> None:
+    """The output of `describe --source` works as a file for --definition."""
     source = place.done("describe", type_, "--source")
-    assert load(source) == next(known for known in every() if known.id == type_)
+    assert load_definition(source) == next(known for known in every() if known.id == type_)
     place.write("mine.json", source)
     place.done("init", "one", "--definition", str(place.path / "mine.json"), "--consent", "trust")
     assert place.done("describe", "one", "--source") == source
 
 
-def test_the_schemas_of_machines_can_be_had(place: MachinePlace) -> None:
-    """Of the definition, of each type's fields, and of each event's data."""
+def test_schema_prints_the_schemas_of_machines(place: MachinePlace) -> None:
+    """`wfctl schema` knows the fields of each type, the data of events and the definition."""
     state = place.wfctl("schema", "feature.state").data
     assert "planReview" in state["properties"]
     event = place.wfctl("schema", "conductor.step.failed").data

@@ -1,4 +1,4 @@
-"""Whatever commands come, in whatever order: the state is the fold, and the limits hold."""
+"""Random sequences of commands: the state equals the fold, and no loop exceeds its limit."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from extensions.machines.rules import payload as p
+from extensions.machines.rules.decide import compute_state_after, decide
+from extensions.machines.rules.definition import CANCELLED, Definition
+from extensions.machines.rules.errors import MachineError
+from extensions.machines.rules.evolve import evolve
+from extensions.machines.rules.guard import FileFact
+from extensions.machines.rules.machine import Machine
+from extensions.machines.service.completing import SHIPPED
 from lifecycle.errors import NeedsConsent
 from lifecycle.event import Fact
-from lifecycle.machines import payload as p
-from lifecycle.machines.decide import after, decide
-from lifecycle.machines.definition import CANCELLED, Definition
-from lifecycle.machines.errors import MachineError
-from lifecycle.machines.evolve import evolve
-from lifecycle.machines.guard import FileFact
-from lifecycle.machines.machine import Machine
 from lifecycle.payload.base import Payload
-from service.machines.completing import SHIPPED
 from tests.machines.support import AT, PROOF, World, definition, meet
 
 ACCEPTED = "accepted"
@@ -32,7 +32,7 @@ FIELDS = {
 
 
 class AnyCommands(RuleBasedStateMachine):
-    """One machine of some definition, and every command that anybody can think of."""
+    """One machine of any definition, and every possible command on the machine."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -42,7 +42,7 @@ class AnyCommands(RuleBasedStateMachine):
         self.last = ""
 
     def carry_out(self, command: Payload, files: dict[str, FileFact] | None = None) -> None:
-        """Decide a command; a refusal changes nothing."""
+        """Decide a command, and check that a refusal changes nothing."""
         before = repr(self.state)
         try:
             decided = decide(self.state, command, AT, files)
@@ -52,12 +52,12 @@ class AnyCommands(RuleBasedStateMachine):
         assert repr(self.state) == before
         if decided:
             self.last = self.state.phase if self.state is not None else ""
-            self.state = after(self.state, decided, AT)
+            self.state = compute_state_after(self.state, decided, AT)
             self.log += decided
             self.check_last()
 
     def check_last(self) -> None:
-        """A final phase is never left."""
+        """Check that the machine never leaves a final phase."""
         if self.last and self.known.is_final(self.last):
             assert self.state is not None
             assert self.state.phase == self.last
@@ -65,14 +65,14 @@ class AnyCommands(RuleBasedStateMachine):
     @precondition(lambda self: self.state is None)
     @rule(name=st.sampled_from(SHIPPED))
     def begin(self, name: str) -> None:
-        """A machine of any type."""
+        """Create a machine of any type."""
         self.known = definition(name)
         self.carry_out(p.MachineCreated(machine="task-001", definition=self.known.dumped()))
 
     @precondition(lambda self: self.state is None)
     @rule(data=st.data(), name=st.sampled_from(SHIPPED))
     def take_over(self, data: st.DataObject, name: str) -> None:
-        """A machine that was kept by hand, in any phase, its loops fresh or used up."""
+        """Import a machine in any phase, with unused or exhausted loops."""
         self.known = definition(name)
         counts = {
             loop: data.draw(st.sampled_from([0, one.limit]))
@@ -91,14 +91,14 @@ class AnyCommands(RuleBasedStateMachine):
     @precondition(lambda self: self.state is not None)
     @rule(data=st.data())
     def transition(self, data: st.DataObject) -> None:
-        """To any phase, there or not, or along the open way."""
+        """Try a transition to any phase, to an unknown phase, or without naming a phase."""
         names = [*self.known.phases, CANCELLED, "nowhere", None]
         self.carry_out(p.MachineTransitioned(to=data.draw(st.sampled_from(names))))
 
     @precondition(lambda self: self.state is not None)
     @rule(data=st.data())
     def onward(self, data: st.DataObject) -> None:
-        """Do what a way from here asks for, and take it."""
+        """Meet the guard of a transition from the current phase, and take the transition."""
         assert self.state is not None
         ways = [] if self.state.is_final else self.known.ways(self.state.phase)
         if not ways:
@@ -115,13 +115,13 @@ class AnyCommands(RuleBasedStateMachine):
         self.carry_out(p.MachineTransitioned(to=way.to), world.files)
 
     def write(self, document: dict[str, Any]) -> None:
-        """Write fields, if there are any."""
+        """Write the fields of the document, if it has any."""
         changes = [p.Change(path=path, value=value) for path, value in document.items()]
         if changes:
             self.carry_out(p.MachineUpdated(changes=changes))
 
     def stand(self, status: str | None) -> None:
-        """Record what makes the phase stand so."""
+        """Record the events that give the phase this status."""
         for name, kind in self.known.events.items():
             if kind.starts or (status is not None and kind.status == status):
                 data: dict[str, Any] = dict.fromkeys(kind.required, "because")
@@ -130,14 +130,14 @@ class AnyCommands(RuleBasedStateMachine):
     @precondition(lambda self: self.state is not None)
     @rule(top=st.sampled_from([*FIELDS, "phase", "_internal", "tasks[3]", "tasks[id=1]"]))
     def update(self, top: str) -> None:
-        """Fields of the protocol, reserved ones, and invalid paths."""
+        """Update fields of the protocol, reserved fields and invalid paths."""
         value: Any = FIELDS.get(top, "done")
         self.carry_out(p.MachineUpdated(changes=[p.Change(path=top, value=value)]))
 
     @precondition(lambda self: self.state is not None)
     @rule(data=st.data())
     def record(self, data: st.DataObject) -> None:
-        """Any event that the definition names, and one that it does not."""
+        """Record an event that the definition names, or an unknown event."""
         name = data.draw(st.sampled_from([*self.known.events, "nothing.known"]))
         self.carry_out(p.MachineRecorded(name=name, data={"notes": "looked"}))
         self.carry_out(p.MachineRecorded(name=name))
@@ -150,25 +150,25 @@ class AnyCommands(RuleBasedStateMachine):
         ),
     )
     def task(self, id_: str, status: str) -> None:
-        """Any status for a task."""
+        """Set any status of a task."""
         self.carry_out(p.MachineTaskChanged(task=id_, changes={"status": status}))
 
     @precondition(lambda self: self.state is not None)
     @rule(proof=st.sampled_from([PROOF, {}]), name=st.sampled_from(["unblock", "requirements"]))
     def approve(self, proof: dict[str, Any], name: str) -> None:
-        """With a proof and without one."""
+        """Approve with and without a proof."""
         self.carry_out(p.MachineApproved(approval=name, proof=proof))
 
     @precondition(lambda self: self.state is not None)
     @rule(number=st.integers(0, 9))
     def cancel(self, number: int) -> None:
-        """Once in a while."""
+        """Cancel the machine in one of ten cases."""
         if number == 0:
             self.carry_out(p.MachineCancelled())
 
     @invariant()
     def the_state_is_the_fold(self) -> None:
-        """From the first event, as the log gives them back."""
+        """Check that replaying all events gives the current state."""
         if self.state is not None:
             facts = [
                 Fact(e.type, e.model_dump(mode="json"), AT, number, ACCEPTED)
@@ -178,7 +178,7 @@ class AnyCommands(RuleBasedStateMachine):
 
     @invariant()
     def loops_never_pass_their_limit(self) -> None:
-        """Counted from the events, not by the caller."""
+        """Check that the count of each loop is at most its limit."""
         if self.state is not None:
             for loop, count in self.state.counts.items():
                 assert count <= self.known.limit_of(loop, self.state.document)

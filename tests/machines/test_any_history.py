@@ -1,4 +1,4 @@
-"""Whatever was done to machines of any type: their files can be lost, and come back the same."""
+"""Random histories of machines: lost files are rebuilt with the same content."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from hypothesis import strategies as st
 
 from cli.frame.workspace import SCHEMA
 from eventstore.event import Actor
-from lifecycle.machines import payload as p
-from lifecycle.machines.errors import MachineError
+from extensions.machines.rules import payload as p
+from extensions.machines.rules.errors import MachineError
+from extensions.machines.service.completing import SHIPPED
+from extensions.machines.service.initialise import make_root
+from extensions.machines.service.log import MachineLog
+from extensions.machines.service.service import MachineService
+from extensions.machines.views.documents import render_files
 from lifecycle.payload.base import Payload
-from projections.machines.documents import rendered
-from service.machines.completing import SHIPPED
-from service.machines.initialise import make_root
-from service.machines.log import MachineLog, folder_of
-from service.machines.service import MachineService
+from service.reading.machine_streams import machine_folder
 from service.root.disk import system_instant
 from service.root.root import Root
 from tests.eventstore.memory import MemoryStore
@@ -41,7 +42,7 @@ def update(path: str, value: Any) -> Payload:
 
 
 def commands(name: str) -> st.SearchStrategy[Payload]:
-    """Return any command for a machine of a type."""
+    """Return a strategy for commands on a machine of this type."""
     known = definition(name)
     events = st.sampled_from(sorted(known.events))
     return st.one_of(
@@ -63,7 +64,7 @@ def commands(name: str) -> st.SearchStrategy[Payload]:
 
 
 def _require_kept_as_it_is(service: MachineService) -> None:
-    """The state comes back from JSON as it was, and a draft of it is another's to change."""
+    """Check that the state survives JSON, and that changing a draft does not change the state."""
     state, rules = service.state(), service.log.rules
     content = rules.to_bytes(state)
     assert rules.from_bytes(content) == state
@@ -79,8 +80,8 @@ def _require_kept_as_it_is(service: MachineService) -> None:
 @pytest.mark.slow
 @settings(max_examples=25)
 @given(data=st.data(), name=st.sampled_from(SHIPPED))
-def test_a_replay_after_losing_every_file_is_identical(data: st.DataObject, name: str) -> None:
-    """Given any history, when files and what is remembered of them are lost, then all come back."""
+def test_files_lost_after_any_history_are_rebuilt_unchanged(data: st.DataObject, name: str) -> None:
+    """After the files and their record are deleted, a rebuild restores the same bytes."""
     with TemporaryDirectory() as folder:
         root = Root(Path(folder))
         make_root(root)
@@ -93,10 +94,10 @@ def test_a_replay_after_losing_every_file_is_identical(data: st.DataObject, name
             except MachineError:
                 continue
             _require_kept_as_it_is(service)
-        written = {path: (root.path / path).read_bytes() for path in rendered(service.state())}
+        written = {path: (root.path / path).read_bytes() for path in render_files(service.state())}
         for path in written:
             (root.path / path).unlink()
-        (folder_of(root) / "m-1.json").unlink()
+        (machine_folder(root) / "m-1.json").unlink()
         assert set(service.files.rebuild()) == set(written)
         assert {path: (root.path / path).read_bytes() for path in written} == written
         assert not list(store.verify())

@@ -1,4 +1,4 @@
-"""Whatever others write into a machine's file, wfctl goes on: it is taken over, or it is drift."""
+"""Random edits of a machine's files: wfctl adopts each edit or reports it as drift."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ VALUES = st.recursive(
 
 
 def changed(document: Any, draw: Any) -> Any:
-    """Return a document with a value of it replaced, taken away, or beside another one."""
+    """Return a copy of the document in which one value was replaced, removed or added."""
     if not isinstance(document, dict) or not document or draw(st.integers(0, 3)) == 0:
         return draw(VALUES)
     result = dict(document)
@@ -56,8 +56,8 @@ def changed(document: Any, draw: Any) -> Any:
 @pytest.mark.parametrize("type_", list(FILES))
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
-def test_any_edit_is_taken_over_or_is_drift(type_: str, data: st.DataObject) -> None:
-    """Given any edits, then each command goes on, few events tell of them, and all agrees."""
+def test_any_edit_is_adopted_or_reported_as_drift(type_: str, data: st.DataObject) -> None:
+    """After any edits, all commands work, few events are recorded, and log and files agree."""
     with tempfile.TemporaryDirectory() as folder:
         place = MachinePlace(Path(folder))
         place.init("one", type_)

@@ -1,4 +1,4 @@
-"""``wfctl machine …``: the envelope, the codes that clients know, and the exit codes."""
+"""``wfctl machine …``: the JSON envelope, the error codes and the exit codes."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from tests.machines.support import small_data
 pytestmark = on_every_log
 
 
-def test_a_machine_begins_in_a_root_of_its_own(place: MachinePlace) -> None:
-    """Given an empty folder, when a machine is begun, then it has a log, a file and a next step."""
+def test_init_creates_a_machine_in_an_empty_folder(place: MachinePlace) -> None:
+    """The new machine has a log, a state file and a next action."""
     answer = place.call("init", "login", "--type", "feature")
     assert answer.code == 0
     assert list(answer.envelope) == ["success", "data", "next_actions", "_meta"]
@@ -26,8 +26,8 @@ def test_a_machine_begins_in_a_root_of_its_own(place: MachinePlace) -> None:
     assert {action["verb"] for action in answer.envelope["next_actions"]} == {"work"}
 
 
-def test_every_answer_says_what_may_be_done_next(place: MachinePlace) -> None:
-    """Verb, target and reason, refusals too."""
+def test_every_answer_lists_next_actions(place: MachinePlace) -> None:
+    """Each action has a verb, a target and a reason, also in the answer of a refused command."""
     place.init("login")
     done = place.call("update", "login", "artifacts.design=d.md").envelope
     assert done["next_actions"][0]["verb"] == "transition"
@@ -37,19 +37,19 @@ def test_every_answer_says_what_may_be_done_next(place: MachinePlace) -> None:
     assert {"command", "reason", "verb", "target"} <= set(refused["next_actions"][0]) <= fields
 
 
-def test_a_refused_transition_says_all_that_is_missing(place: MachinePlace) -> None:
-    """Every unmet condition, the targets, the shape; no patch that would fake it."""
+def test_refused_transition_lists_all_unmet_conditions(place: MachinePlace) -> None:
+    """The refusal has the valid targets and the expected shape, but no value to copy."""
     place.init("login")
     data = place.refused("GUARD_FAILED", 5, "transition", "login", "plan")
-    wanted = "artifacts.design is present, written since the phase began"
+    wanted = "artifacts.design is present, written since the phase started"
     assert data["unmet"][0]["condition"] == wanted
     assert data["validTargets"] == ["plan", "cancelled"]
     assert data["expectedShape"] == {"artifacts": {"design": "text"}}
     assert "artifacts.design=" not in json.dumps(data)
 
 
-def test_a_reserved_field_is_refused_with_the_right_way(place: MachinePlace) -> None:
-    """By path, inside of an object, and in a segment that begins with an underscore."""
+def test_reserved_field_is_refused_with_an_alternative(place: MachinePlace) -> None:
+    """A path, a key inside an object and a name with a leading underscore are all refused."""
     place.init("login")
     data = place.refused("RESERVED_FIELD", 5, "update", "login", "phase=review")
     assert data["rejectedPath"] == "phase"
@@ -59,8 +59,8 @@ def test_a_reserved_field_is_refused_with_the_right_way(place: MachinePlace) -> 
     assert hidden["rejectedPath"] == "reviews._x"
 
 
-def test_what_was_refused_can_be_asked_for(place: MachinePlace) -> None:
-    """By machine, with the code and the reason."""
+def test_audit_lists_refused_commands(place: MachinePlace) -> None:
+    """The audit of a machine has the code and the command of each refusal."""
     place.init("login")
     place.refused("GUARD_FAILED", 5, "transition", "login", "plan")
     (refusal,) = place.wfctl("audit", "refused", "--machine", "login").data
@@ -70,8 +70,8 @@ def test_what_was_refused_can_be_asked_for(place: MachinePlace) -> None:
     assert place.wfctl("audit", "refused", "--machine", "nobody").code == 3
 
 
-def test_what_is_no_path_or_no_value_is_refused(place: MachinePlace) -> None:
-    """Numbers in brackets only; one slot past the end appends; known fields keep their shape."""
+def test_invalid_path_or_value_is_refused(place: MachinePlace) -> None:
+    """A path may only use numbers in brackets, and a value must fit the shape of its field."""
     place.init("login")
     place.refused("INVALID_INPUT", 2, "update", "login", "tasks[id=T-1].status=complete")
     place.refused("INVALID_INPUT", 2, "update", "login", "tasks[1].status=complete")
@@ -86,8 +86,8 @@ def test_what_is_no_path_or_no_value_is_refused(place: MachinePlace) -> None:
     place.refused("INVALID_INPUT", 2, "update", "login", f"x={'[' * 400}{']' * 400}")
 
 
-def test_a_path_too_deep_to_be_shown_is_refused(place: MachinePlace) -> None:
-    """Given the deepest path with the deepest value, then it is shown; one more part, refused."""
+def test_path_that_is_too_deep_is_refused(place: MachinePlace) -> None:
+    """The deepest allowed path can be written and shown, and one more part is refused."""
     place.init("login")
     deepest = ".".join("a" * 64)
     place.done("update", "login", f"{deepest}={'[' * 90}{']' * 90}")
@@ -97,8 +97,8 @@ def test_a_path_too_deep_to_be_shown_is_refused(place: MachinePlace) -> None:
     place.refused("INVALID_INPUT", 2, "init", "other", "--type", "feature", f"{deepest}.a=1")
 
 
-def test_objects_merge_deep_and_arrays_are_replaced(place: MachinePlace) -> None:
-    """As clients of the protocol expect."""
+def test_update_merges_objects_and_replaces_arrays(place: MachinePlace) -> None:
+    """Nested objects keep their other keys, and an array replaces the previous array."""
     place.init("login")
     place.done("update", "login", 'reviews={"a": {"status": "pass"}}', 'planReview.gaps=["x"]')
     place.done("update", "login", 'reviews={"b": {"status": "fail"}}', 'planReview.gaps=["y"]')
@@ -107,15 +107,15 @@ def test_objects_merge_deep_and_arrays_are_replaced(place: MachinePlace) -> None
     assert state["planReview"]["gaps"] == ["y"]
 
 
-def test_a_machine_that_is_not_there_is_not_found(place: MachinePlace) -> None:
-    """With a root and without one."""
+def test_unknown_machine_is_not_found(place: MachinePlace) -> None:
+    """The error code is STATE_NOT_FOUND, with and without a workflow root."""
     place.refused("STATE_NOT_FOUND", 3, "get", "nothing")
     place.init("login")
     assert place.refused("STATE_NOT_FOUND", 3, "update", "nothing", "x=1")["known"] == ["login"]
 
 
-def test_a_second_machine_of_an_id_is_a_conflict(place: MachinePlace) -> None:
-    """Unless it is the same command again."""
+def test_second_machine_with_the_same_id_is_a_conflict(place: MachinePlace) -> None:
+    """Repeating the first command with its command id returns the first answer."""
     first = place.init("login", "feature", "--command-id", "one")
     again = place.init("login", "feature", "--command-id", "one")
     assert (again["repeated"], again["events"]) == (True, first["events"])
@@ -123,7 +123,7 @@ def test_a_second_machine_of_an_id_is_a_conflict(place: MachinePlace) -> None:
 
 
 def test_a_stale_version_is_a_conflict(place: MachinePlace) -> None:
-    """And the right one is not a mistake."""
+    """An update with an outdated --expected-version is refused, and the error has both versions."""
     place.init("login")
     data = place.refused(
         "VERSION_CONFLICT", 4, "update", "login", "track=x", "--expected-version", "7"
@@ -132,8 +132,8 @@ def test_a_stale_version_is_a_conflict(place: MachinePlace) -> None:
     place.done("update", "login", "track=x", "--expected-version", "1")
 
 
-def test_a_command_id_takes_effect_once(place: MachinePlace) -> None:
-    """Given again the first answer; with other content a conflict."""
+def test_command_id_takes_effect_once(place: MachinePlace) -> None:
+    """The same command gets the first answer again, and different content is a conflict."""
     place.init("login")
     for repeated in (False, True):
         data = place.done("update", "login", "artifacts.pr=1", "--command-id", "k")
@@ -142,8 +142,8 @@ def test_a_command_id_takes_effect_once(place: MachinePlace) -> None:
     place.refused("command_conflict", 4, "update", "login", "artifacts.pr=2", "--command-id", "k")
 
 
-def test_a_cancelled_machine_is_cancelled_once(place: MachinePlace) -> None:
-    """A dry run says what it would do and does nothing."""
+def test_machine_can_be_cancelled_only_once(place: MachinePlace) -> None:
+    """A dry run reports the event and the file, but changes nothing."""
     place.init("login")
     dry = place.done("cancel", "login", "--dry-run", "--reason", "no use")
     assert [event["type"] for event in dry["events"]] == ["machine.cancelled"]
@@ -155,8 +155,8 @@ def test_a_cancelled_machine_is_cancelled_once(place: MachinePlace) -> None:
     assert place.done("transition", "login", "cancelled")["events"] == []
 
 
-def test_a_limit_leads_out_and_only_a_person_goes_on(place: MachinePlace) -> None:
-    """Given three plans with gaps, when the fourth is asked for, then blocked, and it is said."""
+def test_loop_at_its_limit_leads_to_blocked_until_a_person_approves(place: MachinePlace) -> None:
+    """After three plans with gaps, the fourth revision moves the machine to blocked."""
     place.init("login")
     place.done("update", "login", "artifacts.design=d")
     place.done("transition", "login", "plan")
@@ -184,11 +184,11 @@ def test_a_limit_leads_out_and_only_a_person_goes_on(place: MachinePlace) -> Non
     place.done("approve", "login", "unblock")
     place.refused("GUARD_FAILED", 5, "transition", "login", "delegate")
     place.done("transition", "login", "--auto")
-    assert place.phase("login") == "plan-review"  # the question that was left open
+    assert place.phase("login") == "plan-review"  # the phase before the limit
 
 
-def test_a_choice_state_takes_its_open_way(place: MachinePlace) -> None:
-    """A oneshot asks for a pull request by an event, else it is complete without one."""
+def test_auto_transition_takes_the_open_path(place: MachinePlace) -> None:
+    """A oneshot completes without a pull request unless the event that requests one is recorded."""
     for machine, requested, target in (("one", False, "completed"), ("two", True, "synthesize")):
         place.init(machine, "oneshot")
         place.done("update", machine, "artifacts.plan=short")
@@ -198,16 +198,16 @@ def test_a_choice_state_takes_its_open_way(place: MachinePlace) -> None:
         assert place.done("transition", machine, "--auto")["phase"] == target
 
 
-def test_events_that_no_definition_names_are_refused(place: MachinePlace) -> None:
-    """What another command records is said."""
+def test_append_refuses_unknown_events(place: MachinePlace) -> None:
+    """Events that another command records are refused as well."""
     place.init("login")
     place.refused("INVALID_INPUT", 2, "append", "login", "nothing.known")
     place.refused("INVALID_INPUT", 2, "append", "login", "state.patched")
     place.refused("INVALID_INPUT", 2, "append", "login", "decision.recorded")
 
 
-def test_tasks_carry_their_times(place: MachinePlace) -> None:
-    """They follow from the status, and nobody writes them by hand."""
+def test_tasks_get_their_times_from_the_status(place: MachinePlace) -> None:
+    """Setting the status in_progress or complete writes the start or the end time."""
     place.init("login")
     place.done("task", "login", "T-1", "--title", "Write it")
     place.done("task", "login", "T-1", "--status", "in_progress", "branch=feat/x")
@@ -219,16 +219,16 @@ def test_tasks_carry_their_times(place: MachinePlace) -> None:
     place.refused("INVALID_INPUT", 2, "task", "login", "T-1", "--status", "done")
 
 
-def test_a_handoff_is_kept(place: MachinePlace) -> None:
-    """For anyone who comes next."""
+def test_checkpoint_keeps_the_hand_off(place: MachinePlace) -> None:
+    """The state file has the summary and the next steps."""
     place.init("login")
     place.done("checkpoint", "login", "--summary", "half done", "--next", "the rest")
     kept = place.json("login.state.json")["_checkpoint"]
     assert (kept["summary"], kept["nextSteps"]) == ("half done", ["the rest"])
 
 
-def test_parts_of_the_state_can_be_had(place: MachinePlace) -> None:
-    """By a dot path, or by several fields; and as it was."""
+def test_get_returns_parts_of_the_state(place: MachinePlace) -> None:
+    """--query takes a path, --fields takes several names, and --at shows an older version."""
     place.init("login")
     place.done("update", "login", "artifacts.design=d.md")
     assert place.done("get", "login", "--query", "artifacts.design") == "d.md"
@@ -239,8 +239,8 @@ def test_parts_of_the_state_can_be_had(place: MachinePlace) -> None:
     assert place.done("get", "login", "--query", "artifacts", "--at", "1") == {}
 
 
-def test_a_definition_of_ones_own_works_the_same(place: MachinePlace) -> None:
-    """Given a file, when a machine is begun from it, then it runs by it for ever."""
+def test_machine_keeps_its_own_definition(place: MachinePlace) -> None:
+    """After `init --definition FILE`, the machine works without the file."""
     place.write("mine.yaml", json.dumps(small_data()))
     place.done("init", "one", "--definition", str(place.path / "mine.yaml"), "--consent", "trust")
     (place.path / "mine.yaml").unlink()
@@ -252,8 +252,8 @@ def test_a_definition_of_ones_own_works_the_same(place: MachinePlace) -> None:
     place.refused("INVALID_DEFINITION", 1, "init", "two", "--definition", path)
 
 
-def test_machines_live_beside_a_staged_workflow(place: MachinePlace) -> None:
-    """In one root and one log; whichever came first."""
+def test_machines_and_a_workflow_share_one_root(place: MachinePlace) -> None:
+    """Both use the same log, and `machine list` lists both."""
     place.init("login")
     for command in ("status", "rehydrate"):
         error = place.wfctl(command).error
@@ -274,8 +274,8 @@ def test_machines_live_beside_a_staged_workflow(place: MachinePlace) -> None:
     assert place.wfctl("replay", "--check").code == 0
 
 
-def test_a_listed_workflow_says_everything_that_holds_it_up(place: MachinePlace) -> None:
-    """Given a stage whose prose somebody must judge, then that is a blocker of the list too."""
+def test_machine_list_shows_what_blocks_a_workflow(place: MachinePlace) -> None:
+    """A stage whose criteria a person must judge is listed as a blocker."""
     plan = {"id": "stage-1", "name": "Look", "success_criteria": "It looks right."}
     written = write_plan(place.path, {"workflow_id": "melt-2026-03-31", "stages": [plan]})
     assert place.wfctl("init", str(written), "--consent", "trust").code == 0
@@ -283,12 +283,12 @@ def test_a_listed_workflow_says_everything_that_holds_it_up(place: MachinePlace)
     assert place.wfctl("stage", "compute", "stage-1").code == 0
     (row,) = place.done("list")
     assert row["blockers"] == [
-        "stage-1: somebody must judge its success criteria (It looks right.)"
+        "stage-1: a person must judge its success criteria (It looks right.)"
     ]
 
 
 def test_reads_write_nothing(place: MachinePlace) -> None:
-    """No file changes, none comes."""
+    """`get`, `list`, `describe` and a dry run leave all files unchanged."""
     place.init("login")
     before = tree(place.path)
     for line in (
@@ -301,13 +301,13 @@ def test_reads_write_nothing(place: MachinePlace) -> None:
     assert tree(place.path) == before
 
 
-def test_the_schema_of_every_event_can_be_had(place: MachinePlace) -> None:
-    """Those of machines too."""
+def test_schema_prints_the_schemas_of_machine_events(place: MachinePlace) -> None:
+    """`wfctl schema machine.created` prints a JSON Schema with the properties of the event."""
     assert "machine" in place.wfctl("schema", "machine.created").data["properties"]
 
 
-def test_a_description_holds_all_that_a_definition_says(place: MachinePlace) -> None:
-    """States, transitions, guards, schemas, reserved fields, a diagram."""
+def test_full_description_has_all_parts_of_the_definition(place: MachinePlace) -> None:
+    """`describe --full` has phases, events, reserved fields, a schema and a diagram."""
     data = place.done("describe", "oneshot", "--full")
     assert data["mermaid"].startswith("stateDiagram-v2")
     assert "phase" in data["reserved"]
@@ -319,7 +319,7 @@ def test_a_description_holds_all_that_a_definition_says(place: MachinePlace) -> 
 
 @pytest.mark.parametrize("data", ['{"x": NaN}', "{", "[1]"])
 def test_data_that_is_no_json_object_is_a_usage_error(place: MachinePlace, data: str) -> None:
-    """Exit 2, and nothing is recorded."""
+    """The exit code is 2, and no event is recorded."""
     place.init("login")
     place.refused("invalid_option", 2, "append", "login", "step.passed", "--data", data)
     place.refused("invalid_option", 2, "update", "login", "--data", data)
@@ -327,38 +327,36 @@ def test_data_that_is_no_json_object_is_a_usage_error(place: MachinePlace, data:
 
 
 @pytest.mark.parametrize("at", ["0", "2020-01-01"])
-def test_a_machine_that_was_not_yet_is_told_from_one_that_never_was(
-    place: MachinePlace, at: str
-) -> None:
-    """By a moment before it began."""
+def test_moment_before_a_machine_existed_has_its_own_error(place: MachinePlace, at: str) -> None:
+    """The error differs from the error for a machine that never existed."""
     place.init("login")
     answer = place.call("get", "login", "--at", at)
     assert (answer.code, answer.error["code"]) == (3, "not_found")
-    assert "no machine 'login' yet" in answer.error["message"]
+    assert "'login' did not exist yet" in answer.error["message"]
     place.refused("STATE_NOT_FOUND", 3, "get", "logout", "--at", at)
 
 
-def test_a_version_that_was_not_known_yet_is_not_one_that_is_to_come(place: MachinePlace) -> None:
-    """Given both clocks, then what was known of that version is shown."""
+def test_version_unknown_at_a_time_is_not_shown(place: MachinePlace) -> None:
+    """With --known-at, `get` shows the newest version that was recorded at that time."""
     place.init("login")
     known = place.events("login")[-1]["recorded_at"]
     place.done("update", "login", "notes=later")
     view = ["--known-at", known]
     assert place.call("get", "login", "--at", "2", *view).envelope["_meta"]["version"] == 1
     answer = place.call("get", "login", "--at", "3", *view)
-    assert answer.error["message"] == "no version 3: the log ends at version 2"
+    assert answer.error["message"] == "version 3 does not exist, because the log ends at version 2"
 
 
-def test_a_session_is_no_moment_of_a_machine(place: MachinePlace) -> None:
-    """Wherever one is asked for: a usage error."""
+def test_session_is_no_valid_moment_of_a_machine(place: MachinePlace) -> None:
+    """`--at session:N` is a usage error for `machine get` and `events --machine`."""
     place.init("login")
     place.refused("invalid_option", 2, "get", "login", "--at", "session:1")
     answer = place.wfctl("events", "--machine", "login", "--at", "session:1")
     assert (answer.code, answer.error["code"]) == (2, "invalid_option")
 
 
-def test_only_a_track_is_resumed_from_a_task(place: MachinePlace) -> None:
-    """Elsewhere the option is refused, and beside --start-fresh."""
+def test_only_a_track_resumes_from_a_task(place: MachinePlace) -> None:
+    """--resume-from is refused for other types and together with --start-fresh."""
     place.init("login")
     place.refused("INVALID_INPUT", 2, "rehydrate", "login", "--resume-from", "t-1")
     line = ("login", "--resume-from", "t-1", "--start-fresh")
@@ -367,23 +365,29 @@ def test_only_a_track_is_resumed_from_a_task(place: MachinePlace) -> None:
 
 
 QUESTIONS = [
-    *("amendments", "bypasses", "transitions", "retries", "attempts", "times", "queue", "costs"),
+    *("amendments", "transitions", "retries", "attempts", "times", "queue", "costs"),
     *("refused", "drift"),
 ]
 
 
 @pytest.mark.parametrize("question", QUESTIONS)
-def test_every_audit_of_a_root_without_a_staged_workflow_finds_nothing(
+def test_audits_of_a_workflow_report_that_the_root_has_only_machines(
     place: MachinePlace, question: str
 ) -> None:
-    """Exit 0 and no records."""
+    """Without a workflow, the audit fails, because an empty table would be misleading."""
     place.init("login")
-    answer = place.wfctl("audit", question)
+    assert place.wfctl("audit", question).error["code"] == "no_workflow_yet"
+
+
+def test_audit_of_bypasses_reads_machines(place: MachinePlace) -> None:
+    """If no machine has a bypass of consent, the exit code is 0 and the list is empty."""
+    place.init("login")
+    answer = place.wfctl("audit", "bypasses")
     assert (answer.code, answer.data) == (0, [])
 
 
-def test_an_edit_that_an_agent_dismisses_is_told_by_the_audit(place: MachinePlace) -> None:
-    """With its machine's file."""
+def test_audit_lists_an_edit_that_an_agent_dismissed(place: MachinePlace) -> None:
+    """The audit of bypasses names the agent's `drift --revert` of a machine file."""
     place.init("login")
     (file,) = place.path.rglob("login*.state.json")
     file.write_text(file.read_text().replace('"ideate"', '"done"'))
@@ -393,8 +397,8 @@ def test_an_edit_that_an_agent_dismisses_is_told_by_the_audit(place: MachinePlac
     assert [one["what"].split()[0] for one in found] == ["reverted"]
 
 
-def test_the_events_of_a_machine_are_those_of_no_workflow(place: MachinePlace) -> None:
-    """Their ``_meta`` has the version and the position of its own stream."""
+def test_meta_of_machine_events_has_the_version_of_the_machine(place: MachinePlace) -> None:
+    """``_meta`` has no workflow, and the version and position of the machine's stream."""
     place.init("login")
     place.init("logout")
     place.done("update", "logout", "artifacts.design=d.md")
@@ -405,8 +409,8 @@ def test_the_events_of_a_machine_are_those_of_no_workflow(place: MachinePlace) -
     assert place.wfctl("events", "--machine", "logout", "--at", "2").envelope["_meta"] == meta
 
 
-def test_a_machine_may_have_the_longest_id_that_its_type_takes(place: MachinePlace) -> None:
-    """As the declaration of ids says: 128 letters, and not those of a stage."""
+def test_machine_id_may_have_128_characters(place: MachinePlace) -> None:
+    """A machine with the longest allowed id can be created and read."""
     id_ = "m" * 128
     place.init(id_)
     assert place.call("get", id_).data["phase"] == "ideate"

@@ -1,4 +1,4 @@
-"""A guard that names a commit is met by one that git has, and by nothing else."""
+"""A guard that requires a commit accepts only commits that exist in git."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.need import need_programs
 
 
 def git(place: MachinePlace, *words: str, **more: str) -> str:
-    """Run git in the root, with more environment."""
+    """Run git in the root, with additional environment variables."""
     own = ("-c", "user.name=ada", "-c", "user.email=ada@example.org")
     done = subprocess.run(
         ["git", "-C", str(place.path), *own, *words],
@@ -28,7 +28,7 @@ def git(place: MachinePlace, *words: str, **more: str) -> str:
 
 @pytest.fixture
 def commit(place: MachinePlace) -> str:
-    """Make the root a repository, and return the id of its commit."""
+    """Make the root a git repository, and return the id of its commit."""
     need_programs("git")
     git(place, "init", "-q")
     git(place, "commit", "-q", "--allow-empty", "-m", "the fix")
@@ -36,7 +36,7 @@ def commit(place: MachinePlace) -> str:
 
 
 def pushed(place: MachinePlace, said: str) -> None:
-    """Begin the search for a fault, and say that the fix was pushed as this commit."""
+    """Create a debug machine, and record this commit as the pushed fix."""
     place.done("init", "bug", "--type", "debug")
     place.done("update", "bug", "triage.symptom=it hangs")
     place.done("transition", "bug", "investigate")
@@ -44,51 +44,55 @@ def pushed(place: MachinePlace, said: str) -> None:
 
 
 @pytest.mark.parametrize("said", ["0" * 40, "deadbeef", "HEAD", "--help", "TREE"])
-def test_an_invented_commit_ends_nothing(place: MachinePlace, commit: str, said: str) -> None:
-    """Given an id that git does not have, or no id of a commit, then the fault stays open."""
+def test_invented_commit_does_not_meet_the_guard(
+    place: MachinePlace, commit: str, said: str
+) -> None:
+    """An unknown id, a branch name, an option or the id of a tree is refused."""
     tree = git(place, "rev-parse", f"{commit}^{{tree}}")
     pushed(place, said.replace("TREE", tree))
     (unmet,) = place.refused("GUARD_FAILED", 5, "transition", "bug", "completed")["unmet"]
     assert unmet["kind"] == "commit"
-    assert unmet["found"].endswith("git has no such commit here")
+    assert unmet["found"].endswith("git does not have this commit")
 
 
-def test_no_commit_counts_where_there_is_no_repository(place: MachinePlace) -> None:
-    """Given a folder that git does not know, then it is refused as well."""
+def test_commit_without_a_repository_is_refused(place: MachinePlace) -> None:
+    """In a folder without git, a commit id does not meet the guard."""
     pushed(place, "0" * 40)
     place.refused("GUARD_FAILED", 5, "transition", "bug", "completed")
 
 
 def mended(place: MachinePlace, **times: str) -> str:
-    """Commit something, and return its id."""
+    """Create a commit, and return its id."""
     git(place, "commit", "-q", "--allow-empty", "-m", "another", **times)
     return git(place, "rev-parse", "HEAD")
 
 
 def said(place: MachinePlace, commit: str) -> None:
-    """Say that the fix is this commit."""
+    """Record this commit as the fix."""
     place.done("update", "bug", f'resolution.commitSha="{commit}"')
 
 
 @pytest.mark.parametrize("letters", [40, 10])
-def test_a_commit_that_was_made_since_ends_it(
+def test_commit_made_during_the_phase_meets_the_guard(
     place: MachinePlace, commit: str, letters: int
 ) -> None:
-    """By its whole id, and by a short one."""
+    """The full id and an abbreviated id are both accepted."""
     pushed(place, commit)
     said(place, mended(place)[:letters])
     assert place.done("transition", "bug", "completed")["phase"] == "completed"
 
 
 def found(place: MachinePlace) -> str:
-    """Return what the last way lacks."""
+    """Return the reason why the last transition is refused."""
     (unmet,) = place.refused("GUARD_FAILED", 5, "transition", "bug", "completed")["unmet"]
     return str(unmet["found"])
 
 
 @pytest.mark.parametrize("letters", [40, 10])
-def test_a_commit_from_before_ends_nothing(place: MachinePlace, commit: str, letters: int) -> None:
-    """Given one that was there as the search began, on any branch, then it is no fix of this."""
+def test_commit_older_than_the_phase_is_refused(
+    place: MachinePlace, commit: str, letters: int
+) -> None:
+    """A commit from before the phase does not meet the guard, on any branch."""
     git(place, "switch", "-q", "-c", "other")
     other = mended(place, GIT_COMMITTER_DATE="2090-01-01T00:00:00Z")
     git(place, "switch", "-q", "-")
@@ -96,27 +100,27 @@ def test_a_commit_from_before_ends_nothing(place: MachinePlace, commit: str, let
     mended(place)
     for old in (commit, other):
         said(place, old[:letters])
-        assert found(place).endswith("it was there before the phase")
+        assert found(place).endswith("the commit is older than the phase")
 
 
-def test_an_old_commit_that_is_fetched_ends_nothing(place: MachinePlace, commit: str) -> None:
-    """Given one that no branch had, but whose time is before the phase, then it is refused too."""
+def test_commit_with_an_old_date_is_refused(place: MachinePlace, commit: str) -> None:
+    """A new commit whose time is before the start of the phase does not meet the guard."""
     pushed(place, commit)
     said(place, mended(place, GIT_COMMITTER_DATE="2020-01-01T00:00:00Z"))
-    assert found(place).endswith("it was there before the phase")
+    assert found(place).endswith("the commit is older than the phase")
 
 
-def test_a_branch_that_is_named_as_an_id_is_no_commit(place: MachinePlace, commit: str) -> None:
-    """An id is an id."""
+def test_branch_named_like_an_id_is_no_commit(place: MachinePlace, commit: str) -> None:
+    """A branch whose name looks like an abbreviated id does not meet the guard."""
     pushed(place, commit)
     mended(place)
     git(place, "branch", "abcdef12")
     said(place, "abcdef12")
-    assert found(place).endswith("git has no such commit here")
+    assert found(place).endswith("git does not have this commit")
 
 
-def test_a_commit_from_before_an_import_ends_nothing(place: MachinePlace, commit: str) -> None:
-    """Given a search that is taken over with its commit, then only one that is made now counts."""
+def test_commit_older_than_an_import_is_refused(place: MachinePlace, commit: str) -> None:
+    """After the import of a machine, only a new commit meets the guard."""
     state = {
         "featureId": "bug",
         "workflowType": "debug",
@@ -126,26 +130,26 @@ def test_a_commit_from_before_an_import_ends_nothing(place: MachinePlace, commit
     }
     place.write("bug.state.json", state)
     place.done("import", str(place.path / "bug.state.json"))
-    assert found(place).endswith("it was there before the phase")
+    assert found(place).endswith("the commit is older than the phase")
     said(place, mended(place))
     place.done("transition", "bug", "completed")
 
 
-def test_a_commit_before_a_machine_begins_ends_nothing(place: MachinePlace, commit: str) -> None:
-    """Given a phase that a machine begins in, and begins again in, then it is the same."""
+def test_commit_older_than_the_machine_is_refused(place: MachinePlace, commit: str) -> None:
+    """In the first phase of a machine, an older commit does not meet the guard."""
     guard = {"commit": "fix", "newer_than": "phase"}
     ways = [{"from": "a", "to": "b", "guard": guard}]
     place.write("mine.json", small_data(fields={"fix": "text"}, transitions=ways))
     place.done("init", "bug", "--definition", str(place.path / "mine.json"), "--consent", "trust")
     place.done("update", "bug", f'fix="{commit}"')
     (unmet,) = place.refused("GUARD_FAILED", 5, "transition", "bug", "b")["unmet"]
-    assert unmet["found"].endswith("it was there before the phase")
+    assert unmet["found"].endswith("the commit is older than the phase")
     place.done("update", "bug", f'fix="{mended(place)}"')
     place.done("transition", "bug", "b")
 
 
-def test_a_commit_in_a_flag_is_told_when_the_definition_is_loaded(place: MachinePlace) -> None:
-    """A guard that could never be met is refused with its place."""
+def test_commit_guard_on_a_flag_is_refused_when_loaded(place: MachinePlace) -> None:
+    """A flag can never hold a commit, so the definition is refused with the place of the guard."""
     ways = [{"from": "a", "to": "b", "guard": {"commit": "done"}}]
     place.write("mine.json", small_data(fields={"done": "flag"}, transitions=ways))
     path = str(place.path / "mine.json")
@@ -154,8 +158,8 @@ def test_a_commit_in_a_flag_is_told_when_the_definition_is_loaded(place: Machine
 
 
 @pytest.mark.parametrize("option", ["--start-fresh", "--go-on"])
-def test_no_agent_declines_to_resume(place: MachinePlace, option: str) -> None:
-    """To begin anew, or to go on in spite of what was found, is a person's decision."""
+def test_agent_cannot_decline_to_resume(place: MachinePlace, option: str) -> None:
+    """Only a person may use `rehydrate` with --start-fresh or --go-on."""
     place.done("init", "wf", "--type", "dotagent")
     line = ("--root", str(place.path), "-o", "json", "--actor", "agent:bot", "machine")
     answer = call(*line, "rehydrate", "wf", option)
@@ -164,11 +168,9 @@ def test_no_agent_declines_to_resume(place: MachinePlace, option: str) -> None:
     place.done("rehydrate", "wf", option)
 
 
-def test_a_git_that_refuses_to_look_does_not_say_that_the_commit_is_missing(
-    place: MachinePlace, commit: str
-) -> None:
-    """As it does in a repository of another owner; here it cannot read the configuration."""
+def test_failing_git_is_not_reported_as_a_missing_commit(place: MachinePlace, commit: str) -> None:
+    """If git cannot read its configuration, the refusal has git's error message."""
     pushed(place, commit)
     said(place, mended(place))
     (place.path / ".git/config").write_text("[core\n")
-    assert "git does not say whether it has it: bad config line 1" in found(place)
+    assert "git could not be asked for the commit: bad config line 1" in found(place)

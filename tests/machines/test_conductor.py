@@ -1,4 +1,4 @@
-"""The step loop: its update points, its file with the fields of others, where a track goes on."""
+"""The step loop of a conductor track: its events, its file, its lock and its resume."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from service.machines.errors import LockLost
-from service.machines.files import metadata_lock
+from extensions.machines.service.errors import LockLost
+from extensions.machines.service.files import metadata_lock
 from tests.cli.support import call
 from tests.machines.logs import on_every_log
 from tests.machines.place import MachinePlace
@@ -33,7 +33,7 @@ PLAN = """# Plan
 
 @pytest.fixture
 def track(place: MachinePlace) -> MachinePlace:
-    """Begin a track and go to its plan."""
+    """Create a track and move it to its plan."""
     place.init("auth", "conductor", "name=Auth", "type=feature")
     passed(place)
     place.done("transition", "auth", "PLAN")
@@ -41,19 +41,19 @@ def track(place: MachinePlace) -> MachinePlace:
 
 
 def passed(place: MachinePlace, **data: object) -> None:
-    """Start a step and pass it."""
+    """Start the current step and pass it."""
     place.done("append", "auth", "step.started")
     place.done("append", "auth", "step.passed", "--data", json.dumps(data))
 
 
 def failed(place: MachinePlace) -> None:
-    """Start a step and fail it."""
+    """Start the current step and fail it."""
     place.done("append", "auth", "step.started")
     place.done("append", "auth", "step.failed", "--data", '{"notes": "it does not build"}')
 
 
 def to_execution(place: MachinePlace) -> None:
-    """Go on to the execution."""
+    """Move the track to its execution and start the step."""
     passed(place)
     place.done("transition", "auth", "--auto")
     passed(place)
@@ -61,8 +61,8 @@ def to_execution(place: MachinePlace) -> None:
     place.done("append", "auth", "step.started")
 
 
-def test_the_update_points(track: MachinePlace) -> None:
-    """On start, in progress, on block, on failure, on success: each in the file at once."""
+def test_events_of_a_step_update_the_track_file(track: MachinePlace) -> None:
+    """Each event of a step changes the status and the checkpoint in the file immediately."""
     track.done("append", "auth", "step.started")
     loop = track.json(FILE)["loop_state"]
     assert (loop["current_step"], loop["step_status"]) == ("PLAN", "IN_PROGRESS")
@@ -86,22 +86,22 @@ def test_the_update_points(track: MachinePlace) -> None:
     assert {"status", "started_at", "agent", "last_updated"} <= set(checkpoint)
 
 
-def test_a_block_says_why(track: MachinePlace) -> None:
-    """Anyone who comes back reads what the step waits for."""
+def test_blocked_step_states_its_reason(track: MachinePlace) -> None:
+    """`machine rehydrate` prints the reason that the event step.blocked recorded."""
     track.done("append", "auth", "step.started")
     track.done("append", "auth", "step.blocked", "--data", '{"notes": "no access"}')
     answer = call("--root", str(track.path), "machine", "rehydrate", "auth")
     assert "blocked: the step is blocked: no access" in answer.out
 
 
-def test_a_step_is_passed_only_once_it_was_started(track: MachinePlace) -> None:
-    """The order of the update points is kept."""
+def test_step_can_pass_only_after_its_start(track: MachinePlace) -> None:
+    """The refusal lists the events that are allowed before the start of the step."""
     data = track.refused("INVALID_TRANSITION", 5, "append", "auth", "step.passed")
     assert data["validTargets"] == ["step.started", "step.blocked"]
 
 
-def test_three_fixes_means_three(track: MachinePlace) -> None:
-    """Given three, when the evaluation fails again, then blocked, a blocker, a person asked."""
+def test_fourth_fix_cycle_blocks_the_track(track: MachinePlace) -> None:
+    """After three fixes, a failed evaluation leads to BLOCKED until a person approves."""
     to_execution(track)
     track.done("append", "auth", "step.passed")
     track.done("transition", "auth", "--auto")
@@ -124,8 +124,8 @@ def test_three_fixes_means_three(track: MachinePlace) -> None:
     assert not track.json(FILE).get("blockers")
 
 
-def test_the_end_goes_by_the_business_where_required(track: MachinePlace) -> None:
-    """And not where it is not."""
+def test_business_sync_runs_only_if_required(track: MachinePlace) -> None:
+    """With business_sync_required, the track visits BUSINESS_SYNC before COMPLETE."""
     track.done("update", "auth", "business_sync_required=true")
     to_execution(track)
     track.done("append", "auth", "step.passed")
@@ -136,8 +136,8 @@ def test_the_end_goes_by_the_business_where_required(track: MachinePlace) -> Non
     assert track.json(FILE)["loop_state"]["step_status"] == "PASSED"
 
 
-def test_the_fields_of_others_are_kept(track: MachinePlace) -> None:
-    """Given fields that other users of the file wrote, then they are in the log and the file."""
+def test_foreign_fields_of_the_track_file_are_kept(track: MachinePlace) -> None:
+    """Fields that other programs write are recorded in the log and stay in the file."""
     shown = track.json(FILE)
     theirs = {
         **shown,
@@ -159,8 +159,8 @@ def test_the_fields_of_others_are_kept(track: MachinePlace) -> None:
 @pytest.mark.parametrize(
     "value", [f"{'[' * 400}{']' * 400}", "1" + "0" * 30, '"\\ud800"'], ids=["deep", "large", "half"]
 )
-def test_what_the_log_cannot_hold_is_drift(track: MachinePlace, value: str) -> None:
-    """Given a field of others that no event can carry, then it is kept, and work goes on."""
+def test_foreign_value_that_the_log_cannot_hold_is_drift(track: MachinePlace, value: str) -> None:
+    """The file with the value is kept as drift, and the commands continue to work."""
     shown = json.dumps(track.json(FILE))
     theirs = f'{shown[:-1]}, "odd": {value}}}'
     track.write(FILE, theirs)
@@ -170,13 +170,13 @@ def test_what_the_log_cannot_hold_is_drift(track: MachinePlace, value: str) -> N
     assert (track.path / kept["kept_as"]).read_text("utf-8") == theirs
     assert track.call("drift", "auth", "--adopt").code == 2
     track.write("old/metadata.json", theirs.replace('"auth"', '"old"'))
-    # One that is too deep cannot even be read.
+    # A value that is nested too deeply cannot even be read.
     assert track.call("import", str(track.path / "old/metadata.json")).code in (1, 2)
     track.done("drift", "auth", "--revert")
 
 
-def test_the_loop_is_not_written_over(track: MachinePlace) -> None:
-    """Nor its limit lost with it."""
+def test_loop_state_cannot_be_overwritten(track: MachinePlace) -> None:
+    """An update of loop_state is refused, so that the limit of fixes is not lost."""
     (track.path / "old.json").write_text(
         '{"track_id": "old", "loop_state": {"current_step": "PLAN", "max_fix_cycles": 1}}', "utf-8"
     )
@@ -184,8 +184,8 @@ def test_the_loop_is_not_written_over(track: MachinePlace) -> None:
     track.refused("RESERVED_FIELD", 5, "update", "old", "loop_state=null")
 
 
-def test_a_step_that_cannot_be_is_drift(track: MachinePlace) -> None:
-    """Given a file that skips steps, then it is kept, and refused by the rule of the way."""
+def test_skipped_steps_in_the_file_are_drift(track: MachinePlace) -> None:
+    """The edit is kept, and adopting it is refused with the list of valid steps."""
     shown = track.json(FILE)
     shown["loop_state"]["current_step"] = "COMPLETE"
     track.write(FILE, shown)
@@ -200,8 +200,8 @@ def test_a_step_that_cannot_be_is_drift(track: MachinePlace) -> None:
     assert track.call("drift", "auth").code == 0
 
 
-def test_a_dead_holders_lock_is_broken_and_logged(track: MachinePlace) -> None:
-    """After thirty seconds, by its age."""
+def test_lock_older_than_thirty_seconds_is_broken(track: MachinePlace) -> None:
+    """The log records that wfctl removed the old lock."""
     (track.path / LOCK).mkdir()
     old = time.time() - 45
     os.utime(track.path / LOCK, (old, old))
@@ -212,8 +212,8 @@ def test_a_dead_holders_lock_is_broken_and_logged(track: MachinePlace) -> None:
     assert track.json(FILE)["loop_state"]["step_status"] == "IN_PROGRESS"
 
 
-def test_a_live_holder_is_waited_for(track: MachinePlace) -> None:
-    """Given another user of the file, then nothing is written until the lock is given back."""
+def test_wfctl_waits_for_a_held_lock(track: MachinePlace) -> None:
+    """While another program holds the lock, wfctl writes nothing to the file."""
     (track.path / LOCK).mkdir()
     before = (track.path / FILE).read_bytes()
     seen: list[bool] = []
@@ -232,7 +232,7 @@ def test_a_live_holder_is_waited_for(track: MachinePlace) -> None:
 
 @contextmanager
 def breaker(lock: Path) -> Iterator[threading.Event]:
-    """Let another user of the file break the next lock that it sees; it says when it has."""
+    """Remove the next lock that appears in the track folder, and set the event when done."""
     has_broken, is_over = threading.Event(), threading.Event()
 
     def wait_and_break() -> None:
@@ -249,8 +249,8 @@ def breaker(lock: Path) -> Iterator[threading.Event]:
     other.join()
 
 
-def test_a_lock_that_another_broke_hinders_nothing(track: MachinePlace) -> None:
-    """Given one that takes us for dead, then the files are looked at again, and shown whole."""
+def test_lock_broken_by_another_program_does_not_stop_a_command(track: MachinePlace) -> None:
+    """wfctl checks the files again and writes them completely."""
     track.done("append", "auth", "step.started")
     number = 0
     with breaker(track.path / LOCK) as has_broken:
@@ -263,8 +263,8 @@ def test_a_lock_that_another_broke_hinders_nothing(track: MachinePlace) -> None:
     assert not (track.path / LOCK).exists()
 
 
-def test_the_lock_of_who_broke_ours_is_left_to_it(track: MachinePlace) -> None:
-    """As the protocol has it: it alone gives it back."""
+def test_lock_taken_by_another_program_is_not_released(track: MachinePlace) -> None:
+    """If another program broke and took the lock, only that program may release the lock."""
     lock = track.path / LOCK
 
     def break_and_take() -> None:
@@ -278,8 +278,8 @@ def test_the_lock_of_who_broke_ours_is_left_to_it(track: MachinePlace) -> None:
     assert lock.exists()
 
 
-def test_a_track_goes_on_after_its_last_task(track: MachinePlace) -> None:
-    """--resume-from usually names that very task: a completed one is continued after."""
+def test_resume_names_the_task_after_the_last_completed_task(track: MachinePlace) -> None:
+    """With --resume-from, a completed task leads to the next open task."""
     to_execution(track)
     track.write(f"{FOLDER}/plan.md", PLAN)
     track.done("append", "auth", "step.progressed", "--data", '{"last_task": "Task 1.2"}')
@@ -303,8 +303,8 @@ SPELLED = [
 
 
 @pytest.mark.parametrize("plan", SPELLED)
-def test_the_tasks_of_a_plan_are_read_in_each_spelling(track: MachinePlace, plan: str) -> None:
-    """As headings with a marker, with a status below, and as a list; a step is no task."""
+def test_tasks_of_a_plan_are_read_in_each_notation(track: MachinePlace, plan: str) -> None:
+    """Headings with a marker, headings with a status line and lists are all understood."""
     to_execution(track)
     track.write(f"{FOLDER}/plan.md", plan)
     track.done("append", "auth", "step.progressed", "--data", '{"last_task": "1"}')
@@ -314,8 +314,8 @@ def test_the_tasks_of_a_plan_are_read_in_each_spelling(track: MachinePlace, plan
     assert data["known"] == ["1", "2"]
 
 
-def test_a_checkpoint_holds_what_its_writers_say(track: MachinePlace) -> None:
-    """Given data that no shape names, then it is kept; what the engine writes is refused."""
+def test_checkpoint_keeps_extra_data_of_an_event(track: MachinePlace) -> None:
+    """Keys without a shape are kept, and keys that wfctl writes itself are refused."""
     said = {"tasks_total": 4, "plan_version": 2, "commits": ["a1"], "verdict": "good"}
     track.done("append", "auth", "step.started", "--data", json.dumps(said))
     checkpoint = track.json(FILE)["loop_state"]["checkpoints"]["PLAN"]
@@ -325,8 +325,8 @@ def test_a_checkpoint_holds_what_its_writers_say(track: MachinePlace) -> None:
         track.refused("INVALID_INPUT", 2, "append", "auth", "step.progressed", "--data", data)
 
 
-def test_the_markers_of_the_plan_are_compared_with_the_log(track: MachinePlace) -> None:
-    """Open in the plan though done by the log, and the other way round."""
+def test_rehydrate_compares_the_plan_with_the_log(track: MachinePlace) -> None:
+    """A task that is done in only one of the two is reported as a difference."""
     to_execution(track)
     track.write(f"{FOLDER}/plan.md", PLAN.replace("[x] Task 1.2", "[ ] Task 1.2"))
     track.done("append", "auth", "step.progressed", "--data", '{"last_task": "1.2"}')

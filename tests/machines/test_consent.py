@@ -1,4 +1,4 @@
-"""Approvals take effect by a proof of consent, as amendments do, no matter who wrote the row."""
+"""Approvals of machines take effect only with a proof of consent."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import pytest
 
 from eventstore.event import Actor
 from eventstore.store import Claim, Expected
-from lifecycle.machines.payload import MachineApproved
-from service.machines.log import MachineLog
-from service.machines.service import MachineService
+from extensions.machines.rules.payload import MachineApproved
+from extensions.machines.service.log import MachineLog
+from extensions.machines.service.service import MachineService
 from service.root.root import Root
 from tests.cli.support import Answer, call
 from tests.cli.terminal import answered, typed
@@ -21,19 +21,19 @@ from tests.need import need_programs
 
 
 def waiting(place: MachinePlace, *consent: str) -> None:
-    """Begin a workflow whose first phase waits for a person."""
+    """Create a machine whose first phase waits for a person."""
     typed("--root", str(place.path), "machine", "init", "wf", "--type", "dotagent", *consent)
     place.write("memory/reports/demand.json", {"wants": "a shop"})
 
 
 def approve(place: MachinePlace, actor: str, *more: str) -> Answer:
-    """Try to approve as somebody."""
+    """Try to approve the phase as the given user or agent."""
     line = ("--actor", actor, "machine", "approve", "wf", "requirements", *more)
     return call("--root", str(place.path), "-o", "json", *line)
 
 
-def test_no_agent_agrees_at_a_terminal(place: MachinePlace) -> None:
-    """And without a terminal nobody does; either try is kept as a refusal."""
+def test_approval_without_a_terminal_is_refused(place: MachinePlace) -> None:
+    """Under the policy terminal, neither an agent nor a user without a terminal can approve."""
     waiting(place)
     for actor in ("agent:bot", "user:ada"):
         answer = approve(place, actor)
@@ -42,13 +42,13 @@ def test_no_agent_agrees_at_a_terminal(place: MachinePlace) -> None:
     place.refused("GUARD_FAILED", 6, "transition", "wf", "ARCHITECTURE")
 
 
-def test_a_row_without_a_proof_counts_for_nothing(place: MachinePlace) -> None:
-    """Given an approval that was appended past the rules, then the phase still waits."""
-    from cli.frame.workspace import opened
+def test_appended_approval_without_a_valid_proof_is_ignored(place: MachinePlace) -> None:
+    """Approvals written past the rules cause warnings, and the phase still waits."""
+    from cli.frame.workspace import open_root_log
 
     waiting(place)
     root = Root(place.path)
-    store = opened(root, read_only=False)
+    store = open_root_log(root, read_only=False)
     try:
         service = MachineService(root, MachineLog(store, "wf", place.path), Actor("agent", "bot"))
         proofs: list[dict[str, Any]] = [
@@ -74,7 +74,7 @@ def test_a_row_without_a_proof_counts_for_nothing(place: MachinePlace) -> None:
 
 @pytest.fixture
 def key(tmp_path: Path) -> Path:
-    """Make a key, and the list of allowed signers beside it."""
+    """Create an SSH key, and a file of allowed signers next to it."""
     need_programs("ssh-keygen")
     path = tmp_path / "key"
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", path], check=True)
@@ -83,8 +83,8 @@ def key(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_signature_agrees(place: MachinePlace, key: Path) -> None:
-    """By an allowed signer, and by nobody else; made beforehand or now."""
+def test_signature_of_an_allowed_signer_approves(place: MachinePlace, key: Path) -> None:
+    """The approval records the name of the signer, and an agent without the key is refused."""
     waiting(place, "--consent", "signature", "--signers", str(key.with_name("signers")))
     assert approve(place, "agent:bot").code == 6
     done = approve(place, "user:ada", "--key", str(key))
@@ -93,8 +93,8 @@ def test_a_signature_agrees(place: MachinePlace, key: Path) -> None:
     assert place.done("transition", "wf", "--auto")["phase"] == "ARCHITECTURE"
 
 
-def test_an_approval_is_of_one_stay_in_one_phase(place: MachinePlace) -> None:
-    """Given another phase, then it is refused; given again, then nothing is appended."""
+def test_approval_belongs_to_the_current_phase(place: MachinePlace) -> None:
+    """Approving another phase is refused, and approving twice appends nothing."""
     waiting(place, "--consent", "trust")
     place.refused("INVALID_TRANSITION", 5, "approve", "wf", "architecture")
     place.refused("INVALID_INPUT", 2, "approve", "wf", "nothing")
@@ -102,8 +102,8 @@ def test_an_approval_is_of_one_stay_in_one_phase(place: MachinePlace) -> None:
     assert place.done("approve", "wf", "requirements")["events"] == []
 
 
-def test_what_is_to_be_signed_can_be_had(place: MachinePlace) -> None:
-    """Byte for byte, bound to the head."""
+def test_statement_for_an_approval_is_printed(place: MachinePlace) -> None:
+    """The text to be signed names the approval and the head of the log."""
     waiting(place)
     line = ["machine", "approve", "wf", "requirements", "--statement"]
     shown = call("--root", str(place.path), *line).out
@@ -112,15 +112,15 @@ def test_what_is_to_be_signed_can_be_had(place: MachinePlace) -> None:
 
 
 @pytest.mark.slow
-def test_a_person_agrees_at_a_terminal(place: MachinePlace) -> None:
-    """Shown the question there; no is no, and yes is recorded with its proof."""
+def test_person_approves_at_a_terminal(place: MachinePlace) -> None:
+    """wfctl prints the question; `n` approves nothing, and `y` is recorded with its proof."""
     waiting(place)
     line = ["--root", str(place.path), "--actor", "user:ada", "machine", "approve", "wf"]
     code, _ = answered("n\n", *line, "requirements")
     assert code == 6
     code, shown = answered("y\n", *line, "requirements")
     assert code == 0, shown
-    assert "Are these the requirements?" in shown
+    assert "Are these requirements correct and complete?" in shown
     (event,) = [e for e in place.events("wf") if e["type"] == "machine.approved"]
     assert event["data"]["proof"]["policy"] == "terminal"
     assert place.done("transition", "wf", "--auto")["phase"] == "ARCHITECTURE"

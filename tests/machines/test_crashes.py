@@ -1,4 +1,4 @@
-"""A command killed at any of its steps on the disk: what it recorded stays, the rest is mended."""
+"""Commands killed at any disk write: recorded events stay, and files are repaired."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from tests.machines.place import MachinePlace
 from tests.rounds import first
 
 LOCK = "conductor/tracks/one/.metadata.lock"
-#: Type → a command that changes every file of the machine.
+#: Type of a machine, and a command that changes all files of this type.
 COMMANDS = {
     "feature": ("update", "artifacts.design=d.md"),
     "dotagent": ("cancel",),
     "conductor": ("append", "step.started"),
 }
-#: No command takes as many steps.
+#: An upper limit for the number of disk writes of a command.
 MOST = 60
 
 
 def killed(place: MachinePlace, number: int, *words: str) -> bool:
-    """Carry out a command on the machine ``one``, killed as `killed_command` does."""
+    """Run a command on the machine ``one``, killed as in `killed_command`."""
     return killed_command(place, number, words[0], "one", *words[1:])
 
 
 def killed_command(place: MachinePlace, number: int, *words: str) -> bool:
-    """Carry out a command in a child that dies before a step; say whether it died."""
+    """Run a command in a child that dies before a disk write; return whether it died."""
     from cli.main import run
 
     with warnings.catch_warnings():
-        # Newer Pythons warn of forks beside threads; this child calls nothing that a thread holds.
+        # Newer Pythons warn about forks with threads; the child uses nothing that threads hold.
         warnings.simplefilter("ignore", DeprecationWarning)
         child = os.fork()
     if child == 0:
@@ -46,12 +46,12 @@ def killed_command(place: MachinePlace, number: int, *words: str) -> bool:
 
 
 def age_lock(place: MachinePlace) -> None:
-    """Let a lock that a dead holder left be as old as it must be to be broken."""
+    """Make a leftover lock so old that wfctl breaks it."""
     age_lock_of(place, LOCK)
 
 
 def age_lock_of(place: MachinePlace, lock: str) -> None:
-    """Let a lock be that of a holder who died long ago."""
+    """Set the time of a lock to one minute ago."""
     if (place.path / lock).exists():
         old = time.time() - 60
         os.utime(place.path / lock, (old, old))
@@ -59,10 +59,8 @@ def age_lock_of(place: MachinePlace, lock: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("type_", first(list(COMMANDS)))
-def test_a_command_killed_before_any_step_is_mended_by_the_next(
-    place: MachinePlace, type_: str
-) -> None:
-    """Given a kill at each step, when the next command comes, then log and files agree."""
+def test_killed_command_is_repaired_by_the_next_command(place: MachinePlace, type_: str) -> None:
+    """After a kill before any disk write, the log and the files agree again."""
     deaths = 0
     for number in range(1, MOST):
         root = place.path / str(number)
@@ -72,7 +70,7 @@ def test_a_command_killed_before_any_step_is_mended_by_the_next(
         died = killed(here, number, *COMMANDS[type_])
         deaths += died
         age_lock(here)
-        # It is carried out, or refused where the one before ended the machine.
+        # The command succeeds, or it is refused because the killed command ended the machine.
         assert here.call("checkpoint", "one", "--summary", "went on").code in (0, 5)
         assert here.wfctl("replay", "--check").data["findings"] == []
         assert here.wfctl("fsck").data["findings"] == []

@@ -1,4 +1,4 @@
-"""Phased development: its files, its resume table, and its four published scenarios."""
+"""Phased development: its files, its resume table and its four published scenarios."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ ARCHIVE = "memory/state/.archive"
 
 @pytest.fixture
 def flow(place: MachinePlace) -> MachinePlace:
-    """Begin a workflow, its first phase at work."""
+    """Create a machine whose first phase has started."""
     place.init("wf-1", "dotagent")
     place.done("append", "wf-1", "phase.started")
     return place
 
 
 def at_architecture(flow: MachinePlace) -> None:
-    """Go on to the architecture."""
+    """Move the machine to the architecture phase."""
     flow.write(DEMAND, {"wants": "a shop"})
     flow.done("approve", "wf-1", "requirements")
     flow.done("transition", "wf-1", "--auto")
@@ -36,7 +36,7 @@ def at_architecture(flow: MachinePlace) -> None:
 
 
 def at_implementation(flow: MachinePlace) -> None:
-    """Go on to the implementation, with two tasks."""
+    """Move the machine to the implementation phase, with two tasks."""
     at_architecture(flow)
     flow.write(f"{DESIGNS}/plain.json", {"style": "plain"})
     flow.write(FINAL, {"style": "plain"})
@@ -48,12 +48,12 @@ def at_implementation(flow: MachinePlace) -> None:
 
 
 def tasks(flow: MachinePlace) -> dict[str, Any]:
-    """Return the tasks of execution.json by id."""
+    """Return the tasks in execution.json by id."""
     return {task["id"]: task for task in flow.json(EXECUTION)["tasks"]}
 
 
-def test_the_files_are_those_of_the_protocol(flow: MachinePlace) -> None:
-    """Whole, and where its users look for them."""
+def test_files_have_the_format_of_the_protocol(flow: MachinePlace) -> None:
+    """phase.json and execution.json have the paths and the keys that other tools expect."""
     at_architecture(flow)
     phase = flow.json(PHASE)
     assert list(phase) == [
@@ -73,8 +73,8 @@ def test_the_files_are_those_of_the_protocol(flow: MachinePlace) -> None:
     assert flow.json(EXECUTION) == {"tasks": []}
 
 
-def test_a_phase_needs_its_output_and_the_person(flow: MachinePlace) -> None:
-    """One after the other; what is missing is all said."""
+def test_phase_requires_its_output_and_an_approval(flow: MachinePlace) -> None:
+    """The refusal lists both conditions, and output that is no valid JSON is not accepted."""
     data = flow.refused("GUARD_FAILED", 5, "transition", "wf-1", "ARCHITECTURE")
     assert len(data["unmet"]) == 2
     flow.write(DEMAND, "{ not json")
@@ -88,8 +88,8 @@ def test_a_phase_needs_its_output_and_the_person(flow: MachinePlace) -> None:
     assert event["data"]["files"] == {DEMAND: [DEMAND]}
 
 
-def test_scenario_1_interrupted_while_an_agent_worked(flow: MachinePlace) -> None:
-    """Given a running task without output, then one more attempt, and pending again."""
+def test_scenario_1_interrupted_agent_restarts_its_task(flow: MachinePlace) -> None:
+    """A running task without output becomes pending, and its attempts increase by one."""
     at_implementation(flow)
     flow.done("task", "wf-1", "task-001", "--status", "running")
     resume = flow.done("rehydrate", "wf-1")["resume"]
@@ -111,10 +111,10 @@ def test_scenario_1_interrupted_while_an_agent_worked(flow: MachinePlace) -> Non
         ("done", "pre_complete"),
     ],
 )
-def test_scenario_2_killed_after_the_output_was_written(
+def test_scenario_2_task_status_comes_from_its_output(
     flow: MachinePlace, output: Any, status: str
 ) -> None:
-    """Given a running task with an output, then its status is that of the output."""
+    """If an agent was killed after it wrote the output, the output gives the status."""
     at_implementation(flow)
     flow.done("task", "wf-1", "task-001", "--status", "running")
     flow.write("memory/tasks/task-001.json", output)
@@ -122,8 +122,8 @@ def test_scenario_2_killed_after_the_output_was_written(
     assert tasks(flow)["task-001"]["status"] == status
 
 
-def test_scenario_3_interrupted_while_a_person_chose(flow: MachinePlace) -> None:
-    """Given designs and no final one, then the person is asked again, and no architect is run."""
+def test_scenario_3_interrupted_choice_is_asked_again(flow: MachinePlace) -> None:
+    """The designs exist, so the person chooses again and no architect runs."""
     at_architecture(flow)
     flow.write(f"{DESIGNS}/a.json", {"style": "a"})
     flow.write(f"{DESIGNS}/b.json", {"style": "b"})
@@ -137,8 +137,8 @@ def test_scenario_3_interrupted_while_a_person_chose(flow: MachinePlace) -> None
     assert flow.events("wf-1")[-1]["data"]["choice"] == f"{DESIGNS}/b.json"
 
 
-def test_scenario_4_an_ancient_state(place: MachinePlace) -> None:
-    """Given a state of more than seven days, then it is a warning and not an error."""
+def test_scenario_4_old_state_is_only_a_warning(place: MachinePlace) -> None:
+    """A state older than seven days can be resumed, or archived with --start-fresh."""
     old = {
         "workflow_id": "wf-9",
         "started_at": "2026-01-01T10:00:00Z",
@@ -170,15 +170,15 @@ def test_scenario_4_an_ancient_state(place: MachinePlace) -> None:
     assert fresh["started_at"] > before["started_at"]
     assert place.json("memory/state/execution.json")["tasks"] == []
     place.done("append", "wf-9", "phase.started")
-    # What lay there before is no output of the new life.
+    # Output from before the fresh start does not complete a phase.
     place.refused("GUARD_FAILED", 5, "append", "wf-9", "phase.completed")
     assert place.wfctl("replay", "--check").data["findings"] == []
     assert place.wfctl("fsck").data["findings"] == []
     assert sorted(path.name for path in kept.iterdir()) == ["execution.json", "phase.json"]
 
 
-def test_a_torn_output_is_no_output(flow: MachinePlace) -> None:
-    """Given half a JSON file, then the task is to be run again, and why is said."""
+def test_torn_output_restarts_the_task(flow: MachinePlace) -> None:
+    """If the output is half a JSON file, the task runs again and the resume reports why."""
     at_implementation(flow)
     flow.done("task", "wf-1", "task-001", "--status", "running")
     flow.write("memory/tasks/task-001.json", '{"task_id":"task-001","status":"pre_c')
@@ -190,8 +190,8 @@ def test_a_torn_output_is_no_output(flow: MachinePlace) -> None:
     )
 
 
-def test_an_output_from_before_the_task_is_none_of_its_own(flow: MachinePlace) -> None:
-    """Given an old output, then it says nothing of the task; written anew, the same says it all."""
+def test_output_older_than_its_task_is_ignored(flow: MachinePlace) -> None:
+    """The task is only verified by output that was written after its start."""
     at_implementation(flow)
     flow.write("memory/tasks/task-001.json", {"status": "verified"})
     flow.done("task", "wf-1", "task-001", "--status", "running")
@@ -203,8 +203,8 @@ def test_an_output_from_before_the_task_is_none_of_its_own(flow: MachinePlace) -
     assert tasks(flow)["task-001"]["status"] == "verified"
 
 
-def test_what_another_workflow_left_behind_leads_nowhere(place: MachinePlace) -> None:
-    """Given the files of an earlier workflow, then no phase of a new one is passed by them."""
+def test_files_of_an_earlier_workflow_pass_no_phase(place: MachinePlace) -> None:
+    """A new workflow accepts only outputs that were written during its own phases."""
     for path in (DEMAND, FINAL, "memory/reports/verification.json"):
         place.write(path, {"of": "wf-0"})
     place.write(f"{DESIGNS}/old.json", {"of": "wf-0"})
@@ -212,17 +212,17 @@ def test_what_another_workflow_left_behind_leads_nowhere(place: MachinePlace) ->
     place.init("wf-1", "dotagent")
     place.done("append", "wf-1", "phase.started")
     data = place.refused("GUARD_FAILED", 5, "transition", "wf-1", "ARCHITECTURE")
-    assert data["unmet"][0]["found"] == f"only what was there before the phase: {DEMAND}"
+    assert data["unmet"][0]["found"] == f"only files from before the phase: {DEMAND}"
     place.done("approve", "wf-1", "requirements")
     resume = place.done("rehydrate", "wf-1")
     assert resume["workflow"]["phase"] == "REQUIREMENTS"
-    assert "only as it was before the phase began" in resume["resume"]["todo"][0]
+    assert "is older than the phase" in resume["resume"]["todo"][0]
     at_architecture(place)
     place.refused("INVALID_INPUT", 2, "approve", "wf-1", "architecture", "--choice", "old")
 
 
-def test_a_phase_that_never_began_is_not_resumed(flow: MachinePlace) -> None:
-    """Given outputs for later phases, then the resume stops at the phase that is to begin."""
+def test_phase_that_did_not_start_is_not_resumed(flow: MachinePlace) -> None:
+    """If outputs of later phases exist, the resume stops at the next phase to start."""
     at_implementation(flow)
     for task in ("task-001", "task-002"):
         for status in ("running", "verified"):
@@ -231,22 +231,22 @@ def test_a_phase_that_never_began_is_not_resumed(flow: MachinePlace) -> None:
     flow.write("memory/reflections/2026.md", "It went well.")
     data = flow.done("rehydrate", "wf-1")
     assert data["workflow"]["phase"] == "VERIFICATION"
-    assert data["resume"]["todo"][0].startswith("begin VERIFICATION")
+    assert data["resume"]["todo"][0].startswith("start VERIFICATION")
 
 
-def test_after_a_design_was_chosen_the_architects_are_not_run_again(flow: MachinePlace) -> None:
-    """Given the choice and no final design, then it goes on to the roundtable."""
+def test_architects_do_not_run_again_after_the_choice(flow: MachinePlace) -> None:
+    """After a person chose a design, the resume continues with the roundtable."""
     at_architecture(flow)
     flow.write(f"{DESIGNS}/a.json", {"style": "a"})
     flow.done("approve", "wf-1", "architecture", "--choice", "a")
     (todo,) = flow.done("rehydrate", "wf-1")["resume"]["todo"]
-    assert todo.startswith(f"go on to the roundtable with {DESIGNS}/a.json")
+    assert todo.startswith(f"continue with the roundtable for {DESIGNS}/a.json")
 
 
-def test_a_phase_is_not_complete_without_its_output(flow: MachinePlace) -> None:
-    """What lacks is told apart: nothing there, or no JSON."""
+def test_phase_without_its_output_is_not_complete(flow: MachinePlace) -> None:
+    """The refusal distinguishes a missing file from a file with invalid JSON."""
     data = flow.refused("GUARD_FAILED", 5, "append", "wf-1", "phase.completed")
-    assert data["unmet"][0]["found"] == "no file with content"
+    assert data["unmet"][0]["found"] == "the file is missing or empty"
     flow.write(DEMAND, "{ not json")
     data = flow.refused("GUARD_FAILED", 5, "append", "wf-1", "phase.completed")
     assert data["unmet"][0]["found"] == "a file that is not valid JSON"
@@ -255,8 +255,8 @@ def test_a_phase_is_not_complete_without_its_output(flow: MachinePlace) -> None:
 
 
 @pytest.mark.parametrize("fault", ["unsafe", "output"])
-def test_nothing_is_mended_before_a_person_decided(flow: MachinePlace, fault: str) -> None:
-    """Given a state that contradicts itself, then it stops, and an agent cannot wave it on."""
+def test_contradictory_state_waits_for_a_person(flow: MachinePlace, fault: str) -> None:
+    """Nothing is repaired, and an agent may not continue with --go-on."""
     at_implementation(flow)
     flow.done("task", "wf-1", "task-001", "--status", "running")
     if fault == "output":
@@ -272,8 +272,8 @@ def test_nothing_is_mended_before_a_person_decided(flow: MachinePlace, fault: st
     assert tasks(flow)["task-001"]["status"] == "pending"
 
 
-def test_a_crash_between_two_phases_is_a_resume(flow: MachinePlace) -> None:
-    """Given a complete phase, the next not begun, then it goes on and does not start anew."""
+def test_crash_between_two_phases_is_resumed(flow: MachinePlace) -> None:
+    """A complete phase leads to the next phase, and its work does not start again."""
     flow.write(DEMAND, {"wants": "a shop"})
     flow.done("append", "wf-1", "phase.completed")
     flow.done("approve", "wf-1", "requirements")
@@ -281,28 +281,28 @@ def test_a_crash_between_two_phases_is_a_resume(flow: MachinePlace) -> None:
     data = flow.done("rehydrate", "wf-1")
     assert data["workflow"]["phase"] == "ARCHITECTURE"
     assert data["resume"]["recorded"] == [
-        "REQUIREMENTS -> ARCHITECTURE: resumed: its output is there"
+        "REQUIREMENTS -> ARCHITECTURE: resumed: the output of the phase exists"
     ]
     assert flow.types("wf-1").count("machine.transitioned") == 1
 
 
-def test_an_approval_point_is_confirmed_again(flow: MachinePlace) -> None:
-    """Given the output and no approval, then the person is asked and nothing is made again."""
+def test_output_without_an_approval_is_confirmed_by_the_person(flow: MachinePlace) -> None:
+    """The resume asks the person again, and no work is repeated."""
     flow.write(DEMAND, {"wants": "a shop"})
     (todo,) = flow.done("rehydrate", "wf-1")["resume"]["todo"]
     assert todo.startswith("re-confirm with the person")
 
 
-def test_outputs_that_are_gone_are_found(flow: MachinePlace) -> None:
-    """Given a completed phase whose output vanished, then it is said before going on."""
+def test_missing_output_of_a_completed_phase_stops_the_resume(flow: MachinePlace) -> None:
+    """The refusal reports the missing output as a finding."""
     at_architecture(flow)
     (flow.path / DEMAND).unlink()
     findings = flow.refused("UNSAFE_RESUME", 6, "rehydrate", "wf-1")["findings"]
     assert [one["check"] for one in findings] == ["output_missing"]
 
 
-def test_an_output_is_looked_for_in_the_root_alone(flow: MachinePlace, tmp_path: Path) -> None:
-    """Given outputs by their whole paths, then those of the root count, and no others are read."""
+def test_outputs_outside_the_root_are_ignored(flow: MachinePlace, tmp_path: Path) -> None:
+    """An absolute path is accepted inside the root, and no file outside is read."""
     at_implementation(flow)
     elsewhere = tmp_path.parent / "elsewhere.json"
     elsewhere.write_text('{"status": "verified"}', "utf-8")
@@ -320,8 +320,8 @@ def test_an_output_is_looked_for_in_the_root_alone(flow: MachinePlace, tmp_path:
     ]
 
 
-def test_what_is_cut_is_told_from_the_whole(flow: MachinePlace) -> None:
-    """Given two thousand tasks that run, then shown and cut are all, beside how it goes on."""
+def test_cut_items_of_a_brief_are_counted(flow: MachinePlace) -> None:
+    """Of two thousand running tasks, the shown and the cut tasks add up to the total."""
     at_implementation(flow)
     running = [{"id": f"task-{n:04d}", "status": "running"} for n in range(2_000)]
     flow.write("more.json", {"tasks": [*flow.json(EXECUTION)["tasks"], *running]})
@@ -331,8 +331,8 @@ def test_what_is_cut_is_told_from_the_whole(flow: MachinePlace) -> None:
     assert int(cut.split()[2]) + len(told["taskProgress"]["open"]) == 2_002
 
 
-def test_a_dry_run_says_what_it_would_repair(flow: MachinePlace) -> None:
-    """And repairs nothing."""
+def test_dry_run_of_a_resume_repairs_nothing(flow: MachinePlace) -> None:
+    """The answer lists the events that a resume would record."""
     at_implementation(flow)
     flow.done("task", "wf-1", "task-001", "--status", "running")
     resume = flow.done("rehydrate", "wf-1", "--dry-run")["resume"]
@@ -340,8 +340,8 @@ def test_a_dry_run_says_what_it_would_repair(flow: MachinePlace) -> None:
     assert tasks(flow)["task-001"]["status"] == "running"
 
 
-def test_a_task_runs_three_times_and_no_more(flow: MachinePlace) -> None:
-    """Then a person decides; nobody writes the count."""
+def test_task_runs_at_most_three_times_without_an_approval(flow: MachinePlace) -> None:
+    """The attempts of a task cannot be written by hand; a person allows more."""
     at_implementation(flow)
     for _ in range(3):
         flow.done("task", "wf-1", "task-001", "--status", "running")
@@ -354,8 +354,8 @@ def test_a_task_runs_three_times_and_no_more(flow: MachinePlace) -> None:
     flow.done("task", "wf-1", "task-001", "--status", "running")
 
 
-def test_attempts_count_however_they_come_to_nothing(flow: MachinePlace) -> None:
-    """Those that fail after they seemed done too; and no update goes round the limit."""
+def test_all_failed_attempts_of_a_task_are_counted(flow: MachinePlace) -> None:
+    """An attempt that fails after pre_complete counts too, and no update avoids the limit."""
     at_implementation(flow)
     for _ in range(3):
         for status in ("running", "pre_complete", "failed"):
@@ -366,8 +366,8 @@ def test_attempts_count_however_they_come_to_nothing(flow: MachinePlace) -> None
     assert tasks(flow)["task-001"]["attempts"] == 3
 
 
-def test_no_field_passes_for_the_tasks(flow: MachinePlace) -> None:
-    """What else is in execution.json is kept beside them."""
+def test_extra_field_cannot_replace_the_tasks(flow: MachinePlace) -> None:
+    """Other fields of execution.json are kept next to the tasks."""
     hiding = 'execution={"tasks": [{"id": "task-009"}], "note": "n"}'
     flow.refused("RESERVED_FIELD", 5, "update", "wf-1", hiding)
     flow.done("update", "wf-1", 'execution={"note": "n"}')
@@ -375,8 +375,8 @@ def test_no_field_passes_for_the_tasks(flow: MachinePlace) -> None:
 
 
 @pytest.mark.few(1)
-def test_a_completed_workflow_is_archived_and_makes_way(flow: MachinePlace) -> None:
-    """The last five archives are kept; a workflow at work keeps others out."""
+def test_ended_workflow_is_archived_before_the_next_starts(flow: MachinePlace) -> None:
+    """The last five archives are kept, and an active workflow blocks a new one."""
     flow.refused("STATE_ALREADY_EXISTS", 4, "init", "wf-2", "--type", "dotagent")
     for number in range(1, 8):
         name = f"wf-{number}"
@@ -389,8 +389,8 @@ def test_a_completed_workflow_is_archived_and_makes_way(flow: MachinePlace) -> N
 
 
 @pytest.mark.few(1)
-def test_no_archive_of_others_is_counted_or_taken_away(flow: MachinePlace) -> None:
-    """Given folders of one's own, however they are called, then each is there, and ours too."""
+def test_foreign_archives_are_never_deleted(flow: MachinePlace) -> None:
+    """Foreign folders and files in the archive folder stay and are not counted."""
     for number in range(6):
         flow.write(f"{ARCHIVE}/mine_2099010{number}T000000Z/notes.md", "mine")
     for number in range(1, 8):
@@ -407,8 +407,8 @@ def test_no_archive_of_others_is_counted_or_taken_away(flow: MachinePlace) -> No
     assert [path.name for path in kept.iterdir()] == ["mine.md"]
 
 
-def test_a_broken_file_is_archived_and_written_anew(flow: MachinePlace) -> None:
-    """Never deleted, never believed."""
+def test_damaged_phase_file_is_archived_and_rewritten(flow: MachinePlace) -> None:
+    """The damaged file is moved to the archive, and its content is ignored."""
     good = (flow.path / PHASE).read_bytes()
     (flow.path / PHASE).write_bytes(good[:40])
     findings = flow.done("rehydrate", "wf-1")["resume"]["findings"]
@@ -418,8 +418,8 @@ def test_a_broken_file_is_archived_and_written_anew(flow: MachinePlace) -> None:
     assert (kept / "phase.json").read_bytes() == good[:40]
 
 
-def test_the_whole_way_to_the_end(flow: MachinePlace) -> None:
-    """Each phase by its output; the last completes the workflow."""
+def test_workflow_runs_to_its_end(flow: MachinePlace) -> None:
+    """Each phase passes by its output, and the last phase completes the workflow."""
     at_implementation(flow)
     for task in ("task-001", "task-002"):
         for status in ("running", "verified"):

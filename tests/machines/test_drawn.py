@@ -1,13 +1,17 @@
-"""A machine for people: ``export mermaid`` and ``report`` with ``--machine``, and ``watch``."""
+"""Machines for people: the diagram, the HTML report and the live view."""
 
 from __future__ import annotations
 
+import pytest
+
+from extensions.machines.rules.errors import StateNotFound
+from tests.cli.live_view import live_view
 from tests.cli.support import wfctl
 from tests.machines.place import MachinePlace
 
 
 def drawn(place: MachinePlace, *more: str) -> str:
-    """Return the diagram of the machine."""
+    """Return the Mermaid diagram of the machine."""
     target = place.path / "drawn.mmd"
     answer = place.wfctl("export", "mermaid", str(target), "--machine", "login", *more)
     assert answer.code == 0, answer
@@ -15,8 +19,8 @@ def drawn(place: MachinePlace, *more: str) -> str:
     return target.read_text("utf-8")
 
 
-def test_the_present_phase_is_marked(place: MachinePlace) -> None:
-    """Now, and as it was."""
+def test_diagram_marks_the_current_phase(place: MachinePlace) -> None:
+    """With --at, the diagram marks the phase at that version."""
     place.init("login")
     place.done("update", "login", "artifacts.design=d.md")
     place.done("transition", "login", "plan")
@@ -25,31 +29,31 @@ def test_the_present_phase_is_marked(place: MachinePlace) -> None:
     assert drawn(place, "--at", "1").endswith("    class ideate present\n")
 
 
-def test_the_limits_are_those_in_force(place: MachinePlace) -> None:
-    """As a person changed them."""
+def test_diagram_shows_changed_limits(place: MachinePlace) -> None:
+    """After a person changes the limit of a loop, the diagram shows the new limit."""
     place.init("login")
     assert "review --> delegate: fix-cycle (at most 3)" in drawn(place)
     place.done("limit", "login", "fix-cycle", "7", "--reason", "a long one")
     assert "review --> delegate: fix-cycle (at most 7)" in drawn(place)
 
 
-def test_a_cancelled_machine_is_drawn_too(place: MachinePlace) -> None:
-    """With the phase that it was given up in."""
+def test_diagram_shows_a_cancelled_machine(place: MachinePlace) -> None:
+    """The diagram has an arrow from the last phase to cancelled."""
     place.init("login")
     place.done("cancel", "login")
     assert "    ideate --> cancelled\n" in drawn(place)
     assert drawn(place).endswith("    class cancelled present\n")
 
 
-def test_it_goes_to_stdout_too(place: MachinePlace) -> None:
-    """The same bytes."""
+def test_diagram_on_stdout_equals_the_file(place: MachinePlace) -> None:
+    """Without a file name, `export mermaid` prints the same text."""
     place.init("login")
     line = ("--root", str(place.path), "export", "mermaid", "--machine", "login")
     assert wfctl(*line).out == drawn(place)
 
 
-def test_what_is_no_drawing_of_a_machine_is_refused(place: MachinePlace) -> None:
-    """Another format, an option of others, a machine that is not there."""
+def test_invalid_machine_export_is_refused(place: MachinePlace) -> None:
+    """Another format, an option of another format and an unknown machine are refused."""
     place.init("login")
     of_login = ("--machine", "login")
     assert place.wfctl("export", "timeline", "x", *of_login).code == 2
@@ -57,8 +61,8 @@ def test_what_is_no_drawing_of_a_machine_is_refused(place: MachinePlace) -> None
     assert place.wfctl("export", "mermaid", "x", "--machine", "nobody").code == 3
 
 
-def test_the_report_tells_phases_tasks_decisions_and_the_log(place: MachinePlace) -> None:
-    """As one page of HTML, in which what others typed is text."""
+def test_report_has_phases_tasks_decisions_and_log(place: MachinePlace) -> None:
+    """The report is one HTML page, and text of users is escaped."""
     place.init("login")
     place.done("task", "login", "T-1", "--title", "<b>The form</b>")
     place.done("update", "login", "artifacts.design=d.md")
@@ -72,19 +76,18 @@ def test_the_report_tells_phases_tasks_decisions_and_the_log(place: MachinePlace
     assert "<td>it is designed</td>" in page
     assert "&lt;b&gt;The form&lt;/b&gt;" in page
     assert "<dt>fix-cycle</dt><dd>0 of 7</dd>" in page
-    assert "this policy asks for no person" in page
-    assert "consent is by trust" in page
+    assert "policy trust: anyone can approve" in page
+    assert "the consent policy is trust" in page
     assert "login begins as" in page
 
 
-def test_a_machine_is_watched(place: MachinePlace) -> None:
-    """Once, where there is no terminal: where it stands, what is next, what was recorded."""
+def test_live_view_shows_a_machine(place: MachinePlace) -> None:
+    """The live view has the state of the machine, the next actions and the end of the log."""
     place.init("login")
     place.done("checkpoint", "login", "--summary", "half way")
-    root = ("--root", str(place.path))
-    shown = wfctl(*root, "watch", "--once", "--machine", "login")
-    assert shown.code == 0, shown
-    assert "login  feature, in ideate" in shown.out
-    assert "next: wfctl machine" in shown.out
-    assert "half way" in shown.out
-    assert wfctl(*root, "watch", "--once", "--machine", "logout").code == 3
+    shown = live_view(place.path, machine="login")
+    assert "login  feature, in ideate" in shown
+    assert "next: wfctl machine" in shown
+    assert "half way" in shown
+    with pytest.raises(StateNotFound):
+        live_view(place.path, machine="logout")

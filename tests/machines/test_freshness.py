@@ -1,4 +1,4 @@
-"""What each round must bring anew is asked of each item, and of each file that is taken over."""
+"""Each round needs new values: old statuses, reviews and files do not count again."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PASSED = '{"reviews": {"spec-review": {"status": "pass"}, "quality-review": {"st
 
 
 def in_second_round(place: MachinePlace) -> None:
-    """Come back to the tasks, as a review found something."""
+    """Return the machine to its tasks after a failed review."""
     place.init("login")
     at_delegate(place)
     place.done("update", "login", "--data", DONE)
@@ -29,17 +29,17 @@ def in_second_round(place: MachinePlace) -> None:
 
 
 def found(place: MachinePlace, to: str) -> Any:
-    """Return what a way lacks."""
+    """Return what the refused transition lacks."""
     return place.refused("GUARD_FAILED", 5, "transition", "login", to)["unmet"][0]["found"]
 
 
-def test_a_task_that_is_renamed_is_not_done_anew(place: MachinePlace) -> None:
-    """Given another title, then the review stays shut; each task is said to be done, or it is."""
+def test_renamed_task_is_not_completed_again(place: MachinePlace) -> None:
+    """In a new round, each task needs a new status; a new title is not enough."""
     in_second_round(place)
     place.done("task", "login", "T-1", "--title", "another")
-    assert found(place, "review") == "not written since the phase began"
+    assert found(place, "review") == "not written since the phase started"
     place.done("task", "login", "T-1", "--status", "complete")
-    assert found(place, "review") == {"T-2": "complete, not written since the phase began"}
+    assert found(place, "review") == {"T-2": "complete, not written since the phase started"}
     head = place.head("login")
     place.done("task", "login", "T-1", "--status", "complete")
     assert place.head("login") == head
@@ -48,8 +48,8 @@ def test_a_task_that_is_renamed_is_not_done_anew(place: MachinePlace) -> None:
     assert place.done("transition", "login", "review")["phase"] == "review"
 
 
-def test_a_new_task_does_not_speak_for_the_others(place: MachinePlace) -> None:
-    """However it is added to the list."""
+def test_new_task_does_not_complete_the_other_tasks(place: MachinePlace) -> None:
+    """A completed task added to the list leaves the old tasks without a new status."""
     in_second_round(place)
     place.done("update", "login", 'tasks[+]={"id": "T-3", "status": "complete"}')
     assert list(found(place, "review")) == ["T-1", "T-2"]
@@ -59,8 +59,8 @@ def test_a_new_task_does_not_speak_for_the_others(place: MachinePlace) -> None:
 
 
 @pytest.mark.parametrize("whole", [False, True])
-def test_an_old_review_does_not_carry_a_new_round(place: MachinePlace, whole: bool) -> None:
-    """Given one review of two anew, by its path or in an object that is merged, then one lacks."""
+def test_old_review_does_not_count_in_a_new_round(place: MachinePlace, whole: bool) -> None:
+    """If only one of two reviews was written again, the other review is missing."""
     in_second_round(place)
     place.done("update", "login", "--data", DONE)
     place.done("transition", "login", "review")
@@ -72,8 +72,8 @@ def test_an_old_review_does_not_carry_a_new_round(place: MachinePlace, whole: bo
     place.done("transition", "login", "synthesize")
 
 
-def test_a_failed_item_of_an_earlier_round_is_none_of_this(place: MachinePlace) -> None:
-    """Given a list with `some`, then an old failure leads nowhere although another item is new."""
+def test_failed_item_of_an_earlier_round_is_ignored(place: MachinePlace) -> None:
+    """With `some`, only a failure written in the current phase meets the guard."""
     ways = [
         {"from": "a", "to": "b", "guard": {"field": "go", "equals": True}},
         {
@@ -98,7 +98,7 @@ REPORT = "memory/reports/verification.json"
 
 
 def taken_over(place: MachinePlace, phase: str, tasks: list[dict[str, Any]]) -> None:
-    """Take over phased development that was kept by hand."""
+    """Import a phased development that was kept by hand."""
     state = {
         "workflow_id": "wf",
         "started_at": "2026-11-01T10:00:00Z",
@@ -120,8 +120,8 @@ def write_with_time(place: MachinePlace, path: str, content: Any, moment: str) -
     os.utime(place.path / path, (seconds, seconds))
 
 
-def test_an_old_output_is_no_evidence_of_a_phase_taken_over(place: MachinePlace) -> None:
-    """Given a report from before the phase, then it opens nothing until it is written again."""
+def test_output_older_than_an_imported_phase_is_ignored(place: MachinePlace) -> None:
+    """The phase stays closed until the report is written again."""
     write_with_time(place, REPORT, {"ok": True}, "2026-11-01T09:59:59Z")
     taken_over(place, "VERIFICATION", [])
     for line in (("append", "wf", "phase.completed"), ("transition", "wf", "REFLECTION")):
@@ -132,17 +132,17 @@ def test_an_old_output_is_no_evidence_of_a_phase_taken_over(place: MachinePlace)
     assert place.done("transition", "wf", "REFLECTION")["phase"] == "REFLECTION"
 
 
-def test_an_output_written_since_a_phase_began_is_of_that_phase_when_taken_over(
+def test_output_written_during_an_imported_phase_is_accepted(
     place: MachinePlace,
 ) -> None:
-    """Given a report that was written before the import, then it opens the way on."""
+    """A report from before the import counts if it is newer than the start of the phase."""
     write_with_time(place, REPORT, {"ok": True}, "2026-11-01T10:00:00Z")
     taken_over(place, "VERIFICATION", [])
     assert place.done("transition", "wf", "REFLECTION")["phase"] == "REFLECTION"
 
 
-def test_an_output_that_a_task_taken_over_has_written_is_its_own(place: MachinePlace) -> None:
-    """It is newer than the start of its task, or of the phase if the task has no time."""
+def test_output_written_during_an_imported_task_is_accepted(place: MachinePlace) -> None:
+    """The output must be newer than its task, or than the phase if the task has no time."""
     starts = {"task-001": "2026-11-02T10:00:00+02:00", "task-002": "2026-11-02T10:00:00Z"}
     names = [*starts, "task-003", "task-004"]
     tasks: list[dict[str, Any]] = [
@@ -163,8 +163,8 @@ def test_an_output_that_a_task_taken_over_has_written_is_its_own(place: MachineP
     assert found == dict(zip(names, expected, strict=True))
 
 
-def test_an_old_output_is_no_evidence_of_a_task_taken_over(place: MachinePlace) -> None:
-    """Given a running task with an older output, then only what it writes now counts."""
+def test_output_older_than_an_imported_task_is_ignored(place: MachinePlace) -> None:
+    """A running task is only verified by output written after the import."""
     tasks = [
         {"id": name, "status": "running", "attempts": 0, "output": f"memory/tasks/{name}.json"}
         for name in ("task-001", "task-002")
@@ -179,8 +179,8 @@ def test_an_old_output_is_no_evidence_of_a_task_taken_over(place: MachinePlace) 
     assert found == {"task-001": "pending", "task-002": "verified"}
 
 
-def test_the_designs_of_a_phase_taken_over_are_still_chosen_among(place: MachinePlace) -> None:
-    """A person says which; the old final design does not count."""
+def test_designs_of_an_imported_phase_can_be_chosen(place: MachinePlace) -> None:
+    """A person chooses among the designs, and an old final design is ignored."""
     old = "2026-11-01T09:00:00Z"
     write_with_time(place, "memory/reports/final_design.json", {"style": "old"}, old)
     place.write("memory/reports/designs/a.json", {"style": "a"})
@@ -193,10 +193,8 @@ PUBLISHED = "memory/tasks/task-001/output.json"
 
 
 @pytest.mark.parametrize("named", [None, "memory/elsewhere.json"])
-def test_the_published_place_of_an_output_is_looked_at(
-    place: MachinePlace, named: str | None
-) -> None:
-    """Given a task that names no output, or one that is not there, then it tells by the place."""
+def test_published_location_of_an_output_is_checked(place: MachinePlace, named: str | None) -> None:
+    """If the task names no output, or a missing one, the published location decides."""
     place.init("wf", "dotagent")
     place.write("memory/reports/demand.json", {"wants": "a shop"})
     place.done("approve", "wf", "requirements")
@@ -215,8 +213,8 @@ def test_the_published_place_of_an_output_is_looked_at(
     assert place.done("get", "wf", "--query", "tasks")[0]["status"] == "verified"
 
 
-def test_the_published_place_of_a_task_taken_over_is_marked(place: MachinePlace) -> None:
-    """Given an old output there, then it says nothing."""
+def test_old_output_at_the_published_location_is_ignored(place: MachinePlace) -> None:
+    """An output older than the imported phase leaves the task pending."""
     write_with_time(place, PUBLISHED, {"status": "verified"}, "2026-11-01T09:00:00Z")
     taken_over(place, "IMPLEMENTATION", [{"id": "task-001", "status": "running", "attempts": 0}])
     place.done("rehydrate", "wf", "--go-on")

@@ -1,4 +1,4 @@
-"""The history of machines, by the commands that workflows have too."""
+"""The history of machines, shown by the commands that also serve workflows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.machines.place import MachinePlace
 
 @pytest.fixture
 def two(place: MachinePlace) -> MachinePlace:
-    """Give a root with two machines and no workflow, both with a history."""
+    """Return a root with two machines, each with a history, and no workflow."""
     place.init("login")
     place.done("task", "login", "T-1", "--status", "in_progress")
     place.init("pay", "debug")
@@ -19,8 +19,8 @@ def two(place: MachinePlace) -> MachinePlace:
     return place
 
 
-def test_the_log_of_a_root_of_machines_tells_of_all(two: MachinePlace) -> None:
-    """Given no workflow, then the entries of every machine come in the order of the log."""
+def test_log_of_a_root_lists_the_events_of_all_machines(two: MachinePlace) -> None:
+    """Without a workflow, the entries of all machines come in the order of the log."""
     found = two.wfctl("log", "--grep", "begins").data
     assert [one["machine"] for one in found] == ["login", "pay"]
     whole = two.wfctl("log").data
@@ -31,8 +31,24 @@ def test_the_log_of_a_root_of_machines_tells_of_all(two: MachinePlace) -> None:
     assert two.wfctl("log", "--follow").code == 2
 
 
-def test_the_log_of_one_machine(two: MachinePlace) -> None:
-    """By name, to a moment, by type and the newest; an unknown one is not found."""
+@pytest.mark.parametrize("command", ["events", "log"])
+def test_events_of_all_machines_can_be_filtered_by_time(two: MachinePlace, command: str) -> None:
+    """A version is only accepted together with --machine, because each machine has its own."""
+    whole = two.wfctl(command).data
+    assert whole
+    assert two.wfctl(command, "--since", "0").data == whole
+    assert two.wfctl(command, "--until", "0").data == []
+    assert two.wfctl(command, "--since", "@{1 hour ago}").data == whole
+    refused = two.wfctl(command, "--since", "1")
+    assert (refused.code, refused.error["code"]) == (2, "invalid_option")
+    assert "Name the machine with --machine ID" in refused.error["message"]
+    assert two.wfctl(command, "--until", "session:1").code == 2
+    of_one = two.wfctl(command, "--machine", "login", "--since", "2").data
+    assert [one["version"] for one in of_one] == [3, 4]
+
+
+def test_log_of_one_machine_can_be_filtered(two: MachinePlace) -> None:
+    """The log of a machine takes a version and a number of entries."""
     assert [one["version"] for one in two.wfctl("log", "--machine", "login").data] == [1, 2, 3, 4]
     assert len(two.wfctl("log", "--machine", "login", "--at", "2").data) == 2
     (last,) = two.wfctl("log", "--machine", "login", "-n", "1").data
@@ -41,8 +57,8 @@ def test_the_log_of_one_machine(two: MachinePlace) -> None:
     assert two.wfctl("log", "--machine", "login", "--at", "99").code == 3
 
 
-def test_the_difference_of_two_moments_of_a_machine(two: MachinePlace) -> None:
-    """Field by field, exit 7; nothing between a moment and itself."""
+def test_diff_compares_two_versions_of_a_machine(two: MachinePlace) -> None:
+    """Differences lead to exit code 7, and a version equals itself."""
     answer = two.wfctl("diff", "--machine", "login", "3", "4", "--field", "phase")
     assert answer.code == 7
     (one,) = answer.data["differences"]
@@ -52,8 +68,8 @@ def test_the_difference_of_two_moments_of_a_machine(two: MachinePlace) -> None:
     assert two.wfctl("diff", "--machine", "nobody").code == 3
 
 
-def test_who_changed_a_field_of_a_machine(two: MachinePlace) -> None:
-    """A field by its path, one of a task by the task's id; what never was is not found."""
+def test_blame_shows_who_changed_a_field_of_a_machine(two: MachinePlace) -> None:
+    """The field is named by its path, and a field of a task by the id of the task."""
     (phase,) = two.wfctl("blame", "--machine", "login", "phase").data
     assert (phase["version"], phase["old"], phase["value"]) == (4, "ideate", "plan")
     assert (phase["actor"], phase["why"]) == ("user:ada", "the design stands")
@@ -64,8 +80,8 @@ def test_who_changed_a_field_of_a_machine(two: MachinePlace) -> None:
     assert two.wfctl("blame", "--machine", "login", "nothing.here").code == 3
 
 
-def test_why_a_machine_stands_in_its_phase(two: MachinePlace) -> None:
-    """The event that led there, and what each way out lacks; of the past without the ways."""
+def test_why_explains_the_phase_of_a_machine(two: MachinePlace) -> None:
+    """The answer has the last transition and what each next transition lacks."""
     found = two.wfctl("why", "--machine", "login").data
     assert (found["phase"], found["since"]["version"]) == ("plan", 4)
     assert found["since"]["message"] == "ideate -> plan: the design stands"
@@ -80,16 +96,16 @@ def test_why_a_machine_stands_in_its_phase(two: MachinePlace) -> None:
     assert "to plan-review: not yet" in text
 
 
-def test_machines_are_listed_by_phase_and_the_newest(two: MachinePlace) -> None:
-    """Only of a phase; only so many, those that changed last first."""
+def test_machine_list_filters_by_phase_and_number(two: MachinePlace) -> None:
+    """`machine list` takes a phase, and the maximum number of machines."""
     assert [row["id"] for row in two.done("list", "--phase", "plan")] == ["login"]
     assert two.done("list", "--phase", "nowhere") == []
     two.done("update", "pay", "triage.symptom=slow")
     assert len(two.done("list", "-n", "1")) == 1
 
 
-def test_a_dry_run_of_cancelling_names_what_is_left(place: MachinePlace) -> None:
-    """Branches are spelt as branches, and the pull request is named; nothing is written."""
+def test_dry_run_of_cancel_names_the_pull_request(place: MachinePlace) -> None:
+    """The answer lists the open pull request, and no event is recorded."""
     place.init("login")
     place.done("update", "login", "artifacts.pr=https://example.org/pull/7")
     before = place.head("login")
@@ -101,8 +117,8 @@ def test_a_dry_run_of_cancelling_names_what_is_left(place: MachinePlace) -> None
 
 
 @pytest.mark.slow
-def test_a_phase_that_is_late_is_told_and_goes_nowhere(place: MachinePlace) -> None:
-    """Given a phase with a time, when that has passed, then list, why and rehydrate say so."""
+def test_late_phase_is_reported(place: MachinePlace) -> None:
+    """After the due time of a phase, `list`, `why` and `rehydrate` report that it is late."""
     definition = {
         "id": "paper",
         "title": "A paper",
@@ -127,3 +143,46 @@ def test_a_phase_that_is_late_is_told_and_goes_nowhere(place: MachinePlace) -> N
     file = str(place.path / "paper.json")
     problems = place.refused("INVALID_DEFINITION", 1, "check", file)["problems"]
     assert "phases.review.due" in str(problems)
+
+
+def test_events_of_a_root_list_all_machines(place: MachinePlace) -> None:
+    """Without a workflow, `wfctl events` prints the events of all machines in log order."""
+    place.init("one")
+    place.init("two", "oneshot")
+    place.done("update", "one", "artifacts.design=d.md")
+    listed = [(one["stream"], one["type"]) for one in place.wfctl("events").data]
+    assert listed == [
+        ("machine-one", "machine.created"),
+        ("machine-two", "machine.created"),
+        ("machine-one", "machine.updated"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *(("audit", name) for name in ("transitions", "retries", "attempts", "costs", "refused")),
+        ("audit", "sql", "SELECT * FROM v_events"),
+    ],
+    ids=" ".join,
+)
+def test_workflow_tables_report_that_the_root_has_only_machines(
+    place: MachinePlace, line: tuple[str, ...]
+) -> None:
+    """Without a workflow, the commands fail and name the machines of the log."""
+    place.init("one")
+    answer = place.wfctl(*line)
+    assert answer.error["code"] == "no_workflow_yet"
+    assert (
+        "The log has the machines one. To list all machines, run `wfctl machine list`"
+        in answer.error["message"]
+    )
+
+
+def test_append_of_a_machine_event_names_the_right_command(place: MachinePlace) -> None:
+    """The refusal explains that `wfctl machine` records the event."""
+    place.init("one")
+    answer = place.wfctl("append", "machine.updated")
+    assert answer.error["code"] == "unknown_event_type"
+    assert "unknown" not in answer.error["message"]
+    assert "only the commands of `wfctl machine` record this event" in answer.error["message"]

@@ -1,4 +1,4 @@
-"""State kept by hand: every field kept, the file as it is, names of no meaning refused."""
+"""Import of state kept by hand: all fields stay, and unknown names are refused."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
-from service.machines.completing import shipped
+from extensions.machines.service.completing import load_shipped_definition
+from tests.adoption.support import copied
 from tests.cli.support import call
 from tests.machines.place import MachinePlace
+from tests.need import imports
 
 FOLDER = "conductor/tracks/auth"
 FILE = f"{FOLDER}/metadata.json"
@@ -40,24 +42,24 @@ TRACK: dict[str, Any] = {
 
 
 def imported(place: MachinePlace, source: Any, file: str = FILE) -> dict[str, Any]:
-    """Take a file over and return the answer's data."""
+    """Write a file, import it, and return the data of the answer."""
     place.write(file, source)
     found: dict[str, Any] = place.done("import", str(place.path / file))
     return found
 
 
 def kinds(data: dict[str, Any]) -> list[tuple[str, str]]:
-    """Return what was found, and where."""
+    """Return the kind and the place of each finding."""
     return [(one["kind"], place) for one in data["findings"] for place in one["places"]]
 
 
 def track(**loop: Any) -> dict[str, Any]:
-    """Return a track with other parts of its loop."""
+    """Return a track with changed parts of its loop."""
     return {**TRACK, "loop_state": {**TRACK["loop_state"], **loop}}
 
 
-def test_a_track_is_taken_over_with_every_field(place: MachinePlace) -> None:
-    """What nobody specified stays where it was."""
+def test_track_is_imported_with_every_field(place: MachinePlace) -> None:
+    """Fields that the protocol does not define stay at their place in the file."""
     data = imported(place, TRACK)
     assert ("unknown_step", "loop_state.checkpoints.GAME_VERIFICATION") in kinds(data)
     assert ("unknown_field", "superpower_enhanced") not in kinds(data)
@@ -73,10 +75,10 @@ def test_a_track_is_taken_over_with_every_field(place: MachinePlace) -> None:
     assert place.done("append", "auth", "step.passed")["status"] == "PASSED"
 
 
-def test_a_phase_that_was_completed_before_its_import_is_told_as_taken_over(
+def test_phase_completed_before_the_import_is_listed_by_the_audit(
     place: MachinePlace,
 ) -> None:
-    """By the audit: the record alone says so."""
+    """Only the imported file claims the completion, so `audit bypasses` lists it."""
     imported(place, TRACK)
     tried = place.wfctl("audit", "bypasses")
     assert tried.code == 7
@@ -85,7 +87,7 @@ def test_a_phase_that_was_completed_before_its_import_is_told_as_taken_over(
 
 
 def looked(place: MachinePlace, machine: str) -> None:
-    """Record something, so that the files are written."""
+    """Record a checkpoint, so that the files are written."""
     place.done("checkpoint", machine, "--summary", "went on")
 
 
@@ -97,17 +99,17 @@ def looked(place: MachinePlace, machine: str) -> None:
         ({"current_step": "implementation"}, "current_step", None),
         ({"step_status": "passed"}, "step_status", "PASSED"),
         ({"step_status": "In_Progress"}, "step_status", "IN_PROGRESS"),
-        ({"step_status": "PASSED_WITH_WARNINGS"}, "step_status", "PASSED"),
+        ({"step_status": "PASSED_WITHOUT_TESTS"}, "step_status", "PASSED"),
         ({"step_status": "WAITING_FOR_USER"}, "step_status", None),
         ({"checkpoints": {"PLAN": {"status": "SKIPPED"}}}, "checkpoints.PLAN.status", None),
         ({"current_step": ["PLAN"]}, "current_step", "PLAN"),
         ({"current_step": 7}, "current_step", None),
     ],
 )
-def test_a_name_of_no_meaning_is_never_guessed_at(
+def test_unknown_step_or_status_is_refused(
     place: MachinePlace, loop: dict[str, Any], where: str, nearest: str | None
 ) -> None:
-    """Given a step or status of somebody's own, then it is refused, with the nearest."""
+    """The refusal names the place and the nearest known name, and nothing is imported."""
     place.write(FILE, track(**loop))
     data = place.refused("INVALID_INPUT", 2, "import", str(place.path / FILE))
     (one,) = data["unknown"]
@@ -117,8 +119,8 @@ def test_a_name_of_no_meaning_is_never_guessed_at(
     assert not (place.path / ".wfctl").exists()
 
 
-def test_a_person_says_what_a_name_means(place: MachinePlace) -> None:
-    """Given --map and --at, then the names mean that, and the import says so."""
+def test_unknown_names_can_be_mapped(place: MachinePlace) -> None:
+    """--map gives a name a meaning, --at sets the phase, and the findings list the mapping."""
     odd = track(current_step="GAME_VERIFICATION", step_status="passed")
     place.write(FILE, odd)
     line = ("import", str(place.path / FILE), "--map", "passed=PASSED")
@@ -139,16 +141,16 @@ def test_a_person_says_what_a_name_means(place: MachinePlace) -> None:
         ({"checkpoints": {"PLAN": {"status": "PASSED"}}}, "EXECUTE"),
     ],
 )
-def test_what_the_formats_own_writers_write_is_known(
+def test_names_used_by_the_agents_of_the_protocol_are_known(
     place: MachinePlace, loop: dict[str, Any], phase: str
 ) -> None:
-    """Names that the protocol's own agents use, and parts that older files lack."""
+    """Steps of the protocol's own agents and files with missing parts are imported."""
     assert imported(place, track(**loop))["phase"] == phase
 
 
-def test_a_definition_of_ones_own_is_taken(place: MachinePlace) -> None:
-    """Given a step that it has, then the track is at that step."""
-    source = shipped("conductor").dumped()
+def test_track_can_be_imported_with_its_own_definition(place: MachinePlace) -> None:
+    """A step that only this definition has becomes the phase of the track."""
+    source = load_shipped_definition("conductor").dumped()
     place.write("own.json", json.dumps(source).replace("BRAINSTORM", "ENRICH"))
     place.write(FILE, track(current_step="ENRICH"))
     how = ("--definition", f"{place.path}/own.json", "--consent", "trust")
@@ -156,8 +158,8 @@ def test_a_definition_of_ones_own_is_taken(place: MachinePlace) -> None:
     assert data["phase"] == "ENRICH"
 
 
-def test_the_file_stays_as_it_is_until_the_first_step(place: MachinePlace) -> None:
-    """Byte for byte, whatever only looks; then it is the log's, and the first one is kept."""
+def test_imported_file_is_unchanged_until_the_first_event(place: MachinePlace) -> None:
+    """Reads leave the file as it is, and the first event replaces it and keeps a copy."""
     text = (
         '{"track_id":"auth",\n "loop_state": {"current_step":"PLAN", "step_status":"NOT_STARTED"}}'
     )
@@ -174,8 +176,8 @@ def test_the_file_stays_as_it_is_until_the_first_step(place: MachinePlace) -> No
     assert kept.read_text("utf-8") == text
 
 
-def test_what_an_agent_writes_after_an_import_is_taken_over(place: MachinePlace) -> None:
-    """Given a step that it began before anything was recorded here, then only that is news."""
+def test_edit_after_an_import_is_adopted(place: MachinePlace) -> None:
+    """Only the change that an agent made after the import becomes an event."""
     imported(place, track(step_status="NOT_STARTED", mode="a"))
     edited = place.json(FILE)
     edited["loop_state"]["step_status"] = "IN_PROGRESS"
@@ -185,8 +187,8 @@ def test_what_an_agent_writes_after_an_import_is_taken_over(place: MachinePlace)
     assert place.call("drift", "auth").code == 0
 
 
-def test_the_folder_names_the_track(place: MachinePlace) -> None:
-    """Given another track_id in the file, then the agents' own file is the one that is kept."""
+def test_folder_name_is_the_id_of_the_track(place: MachinePlace) -> None:
+    """If the file has another track_id, the file keeps it and the finding reports it."""
     data = imported(place, {**TRACK, "track_id": "Auth Feature"})
     assert data["machine"] == "auth"
     assert ("track_id", "track_id") in kinds(data)
@@ -195,8 +197,8 @@ def test_the_folder_names_the_track(place: MachinePlace) -> None:
     assert [path.name for path in (place.path / "conductor/tracks").iterdir()] == ["auth"]
 
 
-def test_times_that_cannot_be_are_findings(place: MachinePlace) -> None:
-    """An end before its beginning, one that is yet to come, and one that is not valid."""
+def test_impossible_times_are_reported(place: MachinePlace) -> None:
+    """An end before the start, a time in the future and an invalid time are findings."""
     times = {"started_at": "2026-02-01T10:00:00Z", "completed_at": "2026-01-01T10:00:00Z"}
     odd = {"PLAN": {**CHECKPOINT, **times, "last_updated": "2099-01-01T10:00:00Z"}}
     data = imported(place, {**track(checkpoints=odd), "created_at": "last week"})
@@ -205,8 +207,8 @@ def test_times_that_cannot_be_are_findings(place: MachinePlace) -> None:
     assert sorted(found["places"]) == ["created_at", f"{plan}.completed_at", f"{plan}.last_updated"]
 
 
-def test_all_tracks_of_a_repository_are_taken_over_at_once(place: MachinePlace) -> None:
-    """All or none; archived ones stay archived, and those that are here stay as they are."""
+def test_import_of_a_repository_imports_all_tracks(place: MachinePlace) -> None:
+    """Either all tracks are imported or none; archived and known tracks stay unchanged."""
     for name in ("auth", "login", "mail"):
         place.write(f"conductor/tracks/{name}/metadata.json", {**TRACK, "track_id": name})
     place.write("conductor/archive/old/metadata.json", TRACK)
@@ -221,8 +223,8 @@ def test_all_tracks_of_a_repository_are_taken_over_at_once(place: MachinePlace) 
     assert [one["id"] for one in place.done("list")] == ["auth", "login", "mail"]
 
 
-def test_a_track_below_another_root_keeps_its_own_file(place: MachinePlace) -> None:
-    """Given a root further up, then the repository of the track is a root of its own."""
+def test_track_below_another_root_gets_its_own_root(place: MachinePlace) -> None:
+    """The repository of the track becomes a root, and the outer root is unchanged."""
     place.init("login")
     place.write(f"repository/{FILE}", TRACK)
     answer = call("-o", "json", "machine", "import", str(place.path / "repository" / FILE))
@@ -231,8 +233,8 @@ def test_a_track_below_another_root_keeps_its_own_file(place: MachinePlace) -> N
     assert not (place.path / "conductor").exists()
 
 
-def test_the_limit_is_the_repositorys(place: MachinePlace) -> None:
-    """Given one in its configuration, then it holds where a track has none of its own."""
+def test_track_without_a_limit_uses_the_limit_of_the_repository(place: MachinePlace) -> None:
+    """The limit in config.json applies to imported and new tracks without their own."""
     place.write("conductor/config.json", {"mode": "agentic", "max_fix_cycles": 5})
     imported(place, track(fix_cycle_count=4))
     looked(place, "auth")
@@ -245,8 +247,8 @@ def test_the_limit_is_the_repositorys(place: MachinePlace) -> None:
     assert place.json("conductor/tracks/mail/metadata.json")["loop_state"]["max_fix_cycles"] == 2
 
 
-def test_tasks_with_ids_of_peoples_own_work(place: MachinePlace) -> None:
-    """Such as T1."""
+def test_tasks_with_other_ids_are_imported(place: MachinePlace) -> None:
+    """A task with an id such as T1 can run after the import."""
     tasks = [{"id": "T1", "status": "pending", "attempts": 0}]
     place.write("memory/state/execution.json", {"tasks": tasks})
     source = {"workflow_id": "wf-1", "current_phase": "IMPLEMENTATION", "phase_status": "pending"}
@@ -255,15 +257,15 @@ def test_tasks_with_ids_of_peoples_own_work(place: MachinePlace) -> None:
     assert place.json("memory/state/execution.json")["tasks"][0]["status"] == "running"
 
 
-def test_a_track_without_a_loop_begins_with_its_plan(place: MachinePlace) -> None:
-    """It is a track all the same."""
+def test_track_without_a_loop_starts_with_its_plan(place: MachinePlace) -> None:
+    """The import reports the missing loop_state."""
     data = imported(place, {"track_id": "auth", "status": "new"})
     assert data["phase"] == "PLAN"
     assert ("missing", "loop_state") in kinds(data)
 
 
-def test_phased_development_that_has_ended_is_taken_over(place: MachinePlace) -> None:
-    """Given a complete workflow with a start typed by hand, then it is archived, as it ended."""
+def test_ended_phased_development_is_archived(place: MachinePlace) -> None:
+    """A complete workflow is imported and archived, also if its start time is invalid."""
     source = {"workflow_id": "wf-1", "current_phase": "COMPLETE", "started_at": "1/2/2026"}
     imported(place, source, "memory/state/phase.json")
     assert place.done("get", "wf-1", "--query", "current_phase") == "COMPLETE"
@@ -272,8 +274,8 @@ def test_phased_development_that_has_ended_is_taken_over(place: MachinePlace) ->
 
 
 @pytest.mark.parametrize("odd", [["PLAN"], {"a": 1}, 7], ids=repr)
-def test_a_phase_of_any_json_is_refused(place: MachinePlace, odd: Any) -> None:
-    """Given a phase that is no text, then it is said, and --at says where the machine is."""
+def test_phase_that_is_no_string_is_refused(place: MachinePlace, odd: Any) -> None:
+    """The refusal shows the value, and --at sets the phase."""
     place.write("memory/state/phase.json", {"workflow_id": "wf-1", "current_phase": odd})
     line = ("import", str(place.path / "memory/state/phase.json"))
     assert place.refused("INVALID_INPUT", 2, *line)["unknown"][0]["found"] == odd
@@ -281,10 +283,8 @@ def test_a_phase_of_any_json_is_refused(place: MachinePlace, odd: Any) -> None:
 
 
 @pytest.mark.parametrize("typed", ["2026-01-02 10:00", "2026-01-02", "last week", ""], ids=repr)
-def test_times_typed_by_hand_are_compared_as_far_as_they_are_times(
-    place: MachinePlace, typed: str
-) -> None:
-    """Given times without an offset or none at all, then both protocols are resumed."""
+def test_times_typed_by_hand_do_not_stop_a_resume(place: MachinePlace, typed: str) -> None:
+    """Times without an offset are compared, and invalid times are ignored."""
     begun = {"current_phase": "IMPLEMENTATION", "phase_status": "in_progress"}
     source = {"workflow_id": "wf-1", **begun, "started_at": typed}
     imported(place, source, "memory/state/phase.json")
@@ -296,8 +296,8 @@ def test_times_typed_by_hand_are_compared_as_far_as_they_are_times(
 
 
 @pytest.mark.parametrize("odd", ["docs/design.md", ["docs/design.md"]], ids=repr)
-def test_artifacts_of_any_shape_are_looked_for(place: MachinePlace, odd: Any) -> None:
-    """Given artifacts that are no object and a task without an id, then each is looked for."""
+def test_artifacts_of_any_shape_are_checked(place: MachinePlace, odd: Any) -> None:
+    """Artifacts that are a string or a list are checked for missing files too."""
     place.write(
         "login.state.json",
         {
@@ -312,8 +312,8 @@ def test_artifacts_of_any_shape_are_looked_for(place: MachinePlace, odd: Any) ->
     assert found == ["artifact_missing", "no_repository"]
 
 
-def test_what_is_not_json_is_refused_with_the_place(place: MachinePlace) -> None:
-    """Such as a file whose newlines are written out."""
+def test_invalid_json_is_refused_with_its_position(place: MachinePlace) -> None:
+    """The error has the line and the column, and nothing is imported."""
     place.write(FILE, '{\\n  "track_id": "auth"\\n}')
     answer = place.call("import", str(place.path / FILE))
     assert (answer.code, answer.error["code"]) == (1, "unreadable_plan")
@@ -321,8 +321,8 @@ def test_what_is_not_json_is_refused_with_the_place(place: MachinePlace) -> None
     assert not (place.path / ".wfctl").exists()
 
 
-def test_an_id_that_cannot_be_used_is_refused(place: MachinePlace) -> None:
-    """Given a track whose id is a path, then it is said what an id is, and nothing is made."""
+def test_id_that_is_a_path_is_refused(place: MachinePlace) -> None:
+    """The refusal describes a valid id, and no file is created."""
     place.write("odd/metadata.json", {"track_id": "a/b", "loop_state": {"current_step": "PLAN"}})
     answer = place.call("import", str(place.path / "odd/metadata.json"))
     assert (answer.code, answer.error["code"]) == (2, "INVALID_INPUT")
@@ -333,8 +333,8 @@ def test_an_id_that_cannot_be_used_is_refused(place: MachinePlace) -> None:
     assert place.call("get", "a/b").code == 3
 
 
-def test_a_feature_is_taken_over(place: MachinePlace) -> None:
-    """Its phase and fields; an unknown phase and a misfit are said."""
+def test_feature_is_imported(place: MachinePlace) -> None:
+    """Phase and fields are kept, and unknown or unexpected values are findings."""
     state = {
         "version": "1.1",
         "featureId": "login",
@@ -366,8 +366,8 @@ def test_a_feature_is_taken_over(place: MachinePlace) -> None:
     assert place.done("transition", "login", "review")["phase"] == "review"
 
 
-def test_tasks_that_are_no_list_are_not_written_over(place: MachinePlace) -> None:
-    """Given tasks of another shape, when one is added, then they stay until somebody says."""
+def test_tasks_that_are_no_list_are_not_overwritten(place: MachinePlace) -> None:
+    """Adding a task is refused until a user replaces the value with a list."""
     odd = {"featureId": "odd", "workflowType": "feature", "phase": "plan", "tasks": {"a": 1}}
     imported(place, odd, "odd.state.json")
     place.refused("INVALID_INPUT", 2, "task", "odd", "T-1")
@@ -376,8 +376,8 @@ def test_tasks_that_are_no_list_are_not_written_over(place: MachinePlace) -> Non
     place.done("task", "odd", "T-1")
 
 
-def test_the_file_as_it_was_is_kept(place: MachinePlace) -> None:
-    """Nothing is lost by taking it over; a dry run takes nothing over."""
+def test_imported_file_is_kept(place: MachinePlace) -> None:
+    """A copy of the original file is stored, and a dry run imports nothing."""
     place.write(FILE, TRACK)
     before = (place.path / FILE).read_bytes()
     dry = place.done("import", str(place.path / FILE), "--dry-run")
@@ -390,7 +390,177 @@ def test_the_file_as_it_was_is_kept(place: MachinePlace) -> None:
     assert place.wfctl("replay", "--check").code == 0
 
 
-def test_a_machine_is_not_begun_over_files_kept_by_hand(place: MachinePlace) -> None:
-    """They are taken over, or moved away."""
+def test_init_does_not_overwrite_existing_files(place: MachinePlace) -> None:
+    """If a hand-kept file exists, `machine init` is refused."""
     place.write(FILE, TRACK)
     place.refused("STATE_ALREADY_EXISTS", 4, "init", "auth", "--type", "conductor")
+
+
+PLAN_FILE = f"{FOLDER}/plan.md"
+BEFORE_LOOPS = {"track_id": "auth", "type": "feature", "created_at": "2026-04-01T12:00:00Z"}
+
+
+@pytest.mark.parametrize(
+    ("status", "plan", "step"),
+    [
+        ("in_progress", "- [ ] one\n- [ ] two\n", ("EVALUATE_PLAN", "NOT_STARTED")),
+        ("in_progress", "- [x] one\n- [ ] two\n", ("EXECUTE", "IN_PROGRESS")),
+        ("in_progress", "- [~] one\n- [ ] two\n", ("EXECUTE", "IN_PROGRESS")),
+        ("in_progress", "- [x] one\n- [x] two\n", ("EVALUATE_EXECUTION", "NOT_STARTED")),
+        ("completed", "- [x] one\n- [x] two\n", ("COMPLETE", "PASSED")),
+        ("new", "# Plan\n", ("PLAN", "NOT_STARTED")),
+    ],
+)
+def test_track_without_a_loop_gets_its_step_from_the_plan(
+    place: MachinePlace, status: str, plan: str, step: tuple[str, str]
+) -> None:
+    """The step follows from the tasks of the plan, as in the published migration."""
+    place.write(PLAN_FILE, plan)
+    data = imported(place, {**BEFORE_LOOPS, "status": status})
+    assert ("missing", "loop_state") in kinds(data)
+    assert (data["phase"], data["status"]) == step
+
+
+def test_completed_track_with_an_open_task_is_refused(place: MachinePlace) -> None:
+    """The status contradicts the plan, so the user must give the phase with --at."""
+    copied(imports("conductor-v1") / "conductor", place.path / "conductor")
+    file = str(place.path / "conductor/tracks/t_20260401/metadata.json")
+    (one,) = place.refused("INVALID_INPUT", 2, "import", file)["contradictions"]
+    assert one["why"] == "status is 'completed', but plan.md has 2 of 3 tasks done"
+    assert not (place.path / ".wfctl").exists()
+    assert place.done("import", file, "--at", "EXECUTE")["phase"] == "EXECUTE"
+
+
+@pytest.mark.parametrize("status", ["complete", "completed"])
+def test_completed_track_with_a_running_loop_is_refused(place: MachinePlace, status: str) -> None:
+    """The refusal names both statements, and --at sets the phase."""
+    place.write(FILE, {**TRACK, "status": status})
+    (one,) = place.refused("INVALID_INPUT", 2, "import", str(place.path / FILE))["contradictions"]
+    assert one["why"] == f"status is '{status}', but loop_state is at EXECUTE / IN_PROGRESS"
+    assert place.done("import", str(place.path / FILE), "--at", "EXECUTE")["phase"] == "EXECUTE"
+
+
+def test_imported_feature_keeps_its_loop_counts(place: MachinePlace) -> None:
+    """If 3 of 3 revisions are used in the file, the next revision leads to blocked."""
+    copied(imports("exarchos-counts"), place.path / "there")
+    place.write("f1.state.json", place.json("there/f1.state.json"))
+    place.done("import", str(place.path / "f1.state.json"))
+    loops = {"plan-revision": 3, "fix-cycle": 3, "synthesis-retry": 3}
+    assert place.done("get", "f1", "--query", "_loops") == loops
+    place.done("update", "f1", "planReview.gapsFound=true")
+    assert place.done("transition", "f1", "plan")["phase"] == "blocked"
+    now = place.json("f1.state.json")
+    assert (now["planReview"]["revisionCount"], now["synthesis"]["retryCount"]) == (3, 3)
+    place.refused("RESERVED_FIELD", 5, "update", "f1", "planReview.revisionCount=0")
+
+
+def test_imported_track_keeps_its_limit_of_plan_revisions(place: MachinePlace) -> None:
+    """After 3 of 3 revisions, the track is blocked until a person approves."""
+    copied(imports("plan-revisions") / "conductor", place.path / "conductor")
+    file = "conductor/tracks/t1/metadata.json"
+    place.done("import", str(place.path / file), "--consent", "trust")
+    assert place.done("transition", "t1", "PLAN")["phase"] == "BLOCKED"
+    loop = place.json(file)["loop_state"]
+    assert (loop["plan_revision_count"], loop["max_plan_revisions"]) == (3, 3)
+    assert place.json(file)["blockers"][-1]["reason"].startswith("plan revisions used up (3 of 3)")
+    place.done("approve", "t1", "unblock")
+    assert place.done("transition", "t1", "PLAN")["phase"] == "PLAN"
+    assert place.json(file)["loop_state"]["plan_revision_count"] == 0
+
+
+WORKING = {"status": "IN_PROGRESS", "started_at": "2026-02-01T10:00:00Z", "agent": "a"}
+
+
+def test_track_without_times_gets_null_times(place: MachinePlace) -> None:
+    """The written file has null instead of an empty string."""
+    loop = {"current_step": "EXECUTE", "step_status": "IN_PROGRESS"}
+    source = {
+        "track_id": "auth",
+        "loop_state": {**loop, "checkpoints": {"PLAN": {"status": "PASSED"}}},
+    }
+    imported(place, source)
+    looked(place, "auth")
+    now = place.json(FILE)["loop_state"]
+    assert now["step_started_at"] is None
+    assert "" not in [value for one in now["checkpoints"].values() for value in one.values()]
+
+
+@pytest.mark.parametrize("listed", [{}, {"EXECUTE": {"status": "NOT_STARTED"}}], ids=len)
+def test_parallel_execution_is_imported_as_one_step(
+    place: MachinePlace, listed: dict[str, Any]
+) -> None:
+    """Two names of the step EXECUTE become one checkpoint."""
+    both = {**listed, "PARALLEL_EXECUTE": {**WORKING, "last_task": "1.1"}}
+    data = imported(place, track(current_step="PARALLEL_EXECUTE", checkpoints=both))
+    assert ("mapped", "loop_state.checkpoints.PARALLEL_EXECUTE") in kinds(data)
+    looked(place, "auth")
+    now = place.json(FILE)["loop_state"]["checkpoints"]
+    assert [(step, one["status"], one["last_task"]) for step, one in now.items()] == [
+        ("EXECUTE", "IN_PROGRESS", "1.1")
+    ]
+
+
+def test_edit_of_parallel_execution_updates_one_step(place: MachinePlace) -> None:
+    """If an agent adds the other name of the step, its progress is taken over."""
+    imported(place, track(checkpoints={"EXECUTE": WORKING}))
+    looked(place, "auth")
+    edited = place.json(FILE)
+    checkpoints = edited["loop_state"]["checkpoints"]
+    checkpoints["PARALLEL_EXECUTE"] = {**checkpoints["EXECUTE"], "last_task": "1.2"}
+    place.write(FILE, edited)
+    looked(place, "auth")
+    now = place.json(FILE)["loop_state"]["checkpoints"]
+    assert [(step, one["last_task"]) for step, one in now.items()] == [("EXECUTE", "1.2")]
+
+
+@pytest.mark.parametrize("path", ["_checkpoint.summary", "_eventHints", "_eventHints.missing"])
+def test_refused_hand_off_field_names_the_checkpoint_command(
+    place: MachinePlace, path: str
+) -> None:
+    """An update of these fields is refused with the command that writes them."""
+    place.init("login")
+    data = place.refused("RESERVED_FIELD", 5, "update", "login", f"{path}=done")
+    way = "wfctl machine checkpoint login --summary TEXT --next TEXT"
+    assert data["alternateWritePath"] == way
+
+
+def test_step_passed_with_warnings_counts_as_passed(place: MachinePlace) -> None:
+    """The import maps the status of a newer writer and reports the mapping."""
+    data = imported(place, track(step_status="PASSED_WITH_WARNINGS"))
+    assert ("mapped", "loop_state.step_status") in kinds(data)
+    assert place.done("transition", "auth", "EVALUATE_EXECUTION")["phase"] == "EVALUATE_EXECUTION"
+
+
+def test_imported_discovery_runs_to_its_end(place: MachinePlace) -> None:
+    """The shipped definition leads the machine from its sources to its report."""
+    source = {"featureId": "d1", "workflowType": "discovery", "phase": "gathering"}
+    place.write("d1.state.json", source)
+    place.done("import", str(place.path / "d1.state.json"))
+    place.refused("GUARD_FAILED", 5, "transition", "d1", "synthesizing")
+    place.done("update", "d1", 'artifacts.sources=["https://example.org"]')
+    place.done("transition", "d1", "synthesizing")
+    place.done("update", "d1", "artifacts.report=docs/report.md")
+    assert place.done("transition", "d1", "completed")["phase"] == "completed"
+
+
+def test_feature_waiting_for_a_merge_returns_to_its_tasks(place: MachinePlace) -> None:
+    """The import maps the phase merge-pending to delegate and keeps the merge data."""
+    source = {
+        "featureId": "f1",
+        "workflowType": "feature",
+        "phase": "merge-pending",
+        "tasks": [{"id": "001", "title": "One", "status": "complete"}],
+        "mergeOrchestrator": {"phase": "executing"},
+    }
+    data = imported(place, source, "f1.state.json")
+    assert ("mapped", "phase") in kinds(data)
+    state = place.done("get", "f1")
+    assert (state["phase"], state["mergeOrchestrator"]) == ("delegate", {"phase": "executing"})
+
+
+def test_merge_pending_is_unknown_for_other_types(place: MachinePlace) -> None:
+    """The import of a debug state in this phase is refused."""
+    place.write(
+        "d1.state.json", {"featureId": "d1", "workflowType": "debug", "phase": "merge-pending"}
+    )
+    place.refused("INVALID_INPUT", 2, "import", str(place.path / "d1.state.json"))

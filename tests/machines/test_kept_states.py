@@ -1,4 +1,4 @@
-"""A machine's state is kept beside its log as a workflow's is, and never stands in its way."""
+"""The state of a machine is stored with its log; invalid stored states are ignored."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from lifecycle.machines.evolve import REDUCER
-from service.reading.stream_log import Seal, own_seal
+from extensions.machines.rules.evolve import REDUCER
+from service.reading.stream_log import Seal, get_or_create_seal
 from tests.adversary import raw
 from tests.machines.place import MachinePlace
 
@@ -17,7 +17,7 @@ _THEIRS = Seal(b"t" * 32)
 
 @pytest.fixture
 def begun(place: MachinePlace, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> MachinePlace:
-    """Give a machine of six events whose state is kept after every write."""
+    """Return a machine of six events, whose state is stored after every write."""
     monkeypatch.setattr("service.reading.stream_log.FOLD_EVERY", 1)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state-of-mine"))
     place.init("m-1")
@@ -39,8 +39,8 @@ def _n4(place: MachinePlace) -> object:
 
 
 def _forged(place: MachinePlace, seal: Seal) -> bytes:
-    """Return the kept state with another value in it, sealed."""
-    mine = own_seal()
+    """Return the stored state with a changed value, sealed with the given seal."""
+    mine = get_or_create_seal()
     assert mine is not None
     _, version, state = _kept(place)
     purpose = f"machine {REDUCER} never-signed {version} {_STREAM}"
@@ -55,16 +55,16 @@ def _put(place: MachinePlace, state: bytes) -> None:
         database.execute("UPDATE folds SET state = ?", (state,))
 
 
-def test_the_newest_state_is_kept_as_the_log_yields_it(begun: MachinePlace) -> None:
-    """Given it is used, then a write costs what it costs at the beginning."""
+def test_newest_state_is_stored(begun: MachinePlace) -> None:
+    """The stored state has the version of the last event and passes the check."""
     name, version, _ = _kept(begun)
     assert (name.partition(" ")[0], version) == ("machine", 6)
     assert begun.wfctl("replay", "--check").data["findings"] == []
 
 
-def test_a_state_under_my_seal_is_taken_and_the_check_finds_it(begun: MachinePlace) -> None:
-    """Or the next test would show nothing."""
-    mine = own_seal()
+def test_state_with_a_valid_seal_is_used_and_checked(begun: MachinePlace) -> None:
+    """A state under the user's own seal is read, and `replay --check` finds the change."""
+    mine = get_or_create_seal()
     assert mine is not None
     _put(begun, _forged(begun, mine))
     assert _n4(begun) == 99
@@ -74,14 +74,14 @@ def test_a_state_under_my_seal_is_taken_and_the_check_finds_it(begun: MachinePla
 
 
 def test_a_state_of_another_login_is_not_mine(begun: MachinePlace) -> None:
-    """Given another's seal, or bytes that no seal is of, then the events alone count."""
+    """The state is computed from the events if the seal is foreign or missing."""
     for state in (_forged(begun, _THEIRS), b"\0" * 64):
         _put(begun, state)
         assert _n4(begun) == 4
 
 
-def test_a_cut_tail_is_seen_below_a_kept_state(begun: MachinePlace) -> None:
-    """Given the event that a kept state ends with is gone, then no read goes on from it."""
+def test_deleted_last_event_is_detected_despite_a_stored_state(begun: MachinePlace) -> None:
+    """If the event of the stored state is gone, reading fails."""
     with raw.connected(begun.path) as database:
         database.execute("DROP TRIGGER IF EXISTS events_no_delete")
         for (name,) in database.execute(

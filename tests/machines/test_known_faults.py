@@ -1,4 +1,4 @@
-"""What public implementations are known to get wrong, each a test that it is right here."""
+"""Known faults of other implementations, each with a test that wfctl does not have it."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from tests.need import need_programs
 STATE = "login.state.json"
 
 
-def test_state_lost_although_the_log_was_whole(place: MachinePlace) -> None:
-    """Given every file but the log lost, when it is replayed, then each is as it was."""
+def test_lost_files_are_rebuilt_from_the_log(place: MachinePlace) -> None:
+    """After all files except the log are deleted, a rebuild restores the same bytes."""
     place.init("login")
     place.done("update", "login", "artifacts.design=d.md", 'brief={"z": 1, "a": [2]}')
     place.done("transition", "login", "plan")
@@ -37,8 +37,8 @@ def test_state_lost_although_the_log_was_whole(place: MachinePlace) -> None:
     assert place.wfctl("replay", "--check").code == 0
 
 
-def test_a_cancelled_workflow_back_at_ideate_after_a_replay(place: MachinePlace) -> None:
-    """It stays cancelled."""
+def test_cancelled_machine_stays_cancelled_after_a_replay(place: MachinePlace) -> None:
+    """The rebuilt file has the phase cancelled, and not the first phase."""
     place.init("login")
     place.done("cancel", "login")
     (place.path / STATE).unlink()
@@ -47,8 +47,8 @@ def test_a_cancelled_workflow_back_at_ideate_after_a_replay(place: MachinePlace)
     assert place.json(STATE)["phase"] == "cancelled"
 
 
-def test_artifacts_set_by_dot_path_missing_from_rehydrate(place: MachinePlace) -> None:
-    """However they were written, they are there."""
+def test_rehydrate_lists_artifacts_written_in_any_form(place: MachinePlace) -> None:
+    """Artifacts set by a path and by a JSON object are both listed."""
     place.init("login")
     place.done("update", "login", "artifacts.design=d.md")
     place.done("update", "login", "--data", '{"artifacts": {"plan": "p.md"}}')
@@ -57,8 +57,8 @@ def test_artifacts_set_by_dot_path_missing_from_rehydrate(place: MachinePlace) -
 
 
 @pytest.mark.slow
-def test_an_acknowledged_value_absent_from_the_log_after_a_crash(place: MachinePlace) -> None:
-    """Given a writer killed at any moment, then all that it acknowledged is in the log."""
+def test_acknowledged_updates_survive_a_kill(place: MachinePlace) -> None:
+    """If a writer is killed at any time, the log has every update that was acknowledged."""
     place.init("login")
     script = (
         "import sys\n"
@@ -89,8 +89,8 @@ def test_an_acknowledged_value_absent_from_the_log_after_a_crash(place: MachineP
     assert place.wfctl("replay", "--check").code == 0
 
 
-def test_a_refused_update_already_logged(place: MachinePlace) -> None:
-    """A refusal changes neither the log nor the file."""
+def test_refused_update_changes_nothing(place: MachinePlace) -> None:
+    """Neither the log nor the file changes, also if one of several values is valid."""
     place.init("login")
     before = (place.path / STATE).read_bytes()
     place.refused("RESERVED_FIELD", 5, "update", "login", "artifacts.design=d.md", "phase=plan")
@@ -99,8 +99,8 @@ def test_a_refused_update_already_logged(place: MachinePlace) -> None:
     assert (place.path / STATE).read_bytes() == before
 
 
-def test_a_torn_last_line_swallowing_the_next_event(place: MachinePlace) -> None:
-    """Given a file cut off at any byte, when somebody writes, then it is whole, nothing is lost."""
+def test_truncated_file_is_restored_by_the_next_write(place: MachinePlace) -> None:
+    """A file cut off at any byte is written completely again, and no event is lost."""
     place.init("login")
     whole = (place.path / STATE).read_bytes()
     for cut in (0, 1, len(whole) // 2, len(whole) - 1):
@@ -114,13 +114,13 @@ def test_a_torn_last_line_swallowing_the_next_event(place: MachinePlace) -> None
 
 @pytest.mark.slow
 @pytest.mark.long
-def test_forty_parallel_appends_giving_duplicate_sequence_numbers(place: MachinePlace) -> None:
-    """Given forty processes that update one machine, then forty versions and no lost update."""
+def test_forty_parallel_updates_get_distinct_versions(place: MachinePlace) -> None:
+    """Forty processes update one machine, and no update is lost."""
     place.init("login")
     script = (
         "import os, sys\n"
         "from cli.main import run\n"
-        "import cli.commands.machine.changes\n"
+        "import extensions.machines.commands.changes\n"
         "children = []\n"
         "for number in range(40):\n"
         "    child = os.fork()\n"
@@ -140,8 +140,8 @@ def test_forty_parallel_appends_giving_duplicate_sequence_numbers(place: Machine
     assert place.wfctl("replay", "--check").code == 0
 
 
-def test_blockers_that_never_clear(place: MachinePlace) -> None:
-    """Given a failed task, then a blocker; given it done, then none."""
+def test_blocker_disappears_when_its_cause_is_gone(place: MachinePlace) -> None:
+    """A failed task is a blocker until its status is complete."""
     place.init("login")
     place.done("task", "login", "T-1", "--status", "failed")
     (blocker,) = place.done("rehydrate", "login")["blockers"]
@@ -153,7 +153,7 @@ def test_blockers_that_never_clear(place: MachinePlace) -> None:
 
 
 def at_delegate(place: MachinePlace) -> None:
-    """Go on to the phase in which the tasks are done."""
+    """Move the machine to the phase delegate, in which the tasks are done."""
     for written, phase in (
         ("artifacts.design=d", "plan"),
         ("artifacts.plan=p", "plan-review"),
@@ -165,8 +165,8 @@ def at_delegate(place: MachinePlace) -> None:
         place.done("transition", "login", phase)
 
 
-def test_evidence_of_an_earlier_visit_opens_nothing(place: MachinePlace) -> None:
-    """Given a fix cycle, then the tasks and reviews from before it do not count again."""
+def test_tasks_and_reviews_from_before_a_fix_cycle_are_ignored(place: MachinePlace) -> None:
+    """After the return to the tasks, all statuses must be written again."""
     place.init("login")
     at_delegate(place)
     done = '{"tasks": [{"id": "T-1", "status": "complete"}]}'
@@ -175,7 +175,7 @@ def test_evidence_of_an_earlier_visit_opens_nothing(place: MachinePlace) -> None
     place.done("update", "login", "reviews.spec-review.status=fail")
     place.done("transition", "login", "delegate")
     data = place.refused("GUARD_FAILED", 5, "transition", "login", "review")
-    assert data["unmet"][0]["found"] == "not written since the phase began"
+    assert data["unmet"][0]["found"] == "not written since the phase started"
     place.done("update", "login", "--data", done)
     place.done("transition", "login", "review")
     place.refused("GUARD_FAILED", 5, "transition", "login", "delegate")
@@ -183,8 +183,8 @@ def test_evidence_of_an_earlier_visit_opens_nothing(place: MachinePlace) -> None
     place.refused("GUARD_FAILED", 5, "transition", "login", "delegate")
 
 
-def test_what_is_set_ahead_opens_nothing_later(place: MachinePlace) -> None:
-    """Given one update with all that later guards ask for, then it counts in its phase alone."""
+def test_values_written_in_an_earlier_phase_do_not_count_later(place: MachinePlace) -> None:
+    """An update with values for two phases meets only the guard of the current phase."""
     place.init("login")
     place.done("update", "login", "artifacts.design=d", "artifacts.plan=p")
     place.done("transition", "login", "plan")
@@ -192,27 +192,27 @@ def test_what_is_set_ahead_opens_nothing_later(place: MachinePlace) -> None:
 
 
 @pytest.mark.parametrize("task", ['{"status": "complete"}', '{"id": "", "status": "complete"}'])
-def test_a_task_that_nobody_can_name_is_refused(place: MachinePlace, task: str) -> None:
-    """A task has an id of its own."""
+def test_task_without_an_id_is_refused(place: MachinePlace, task: str) -> None:
+    """A missing or empty id is an invalid input."""
     place.init("login")
     place.refused("INVALID_INPUT", 2, "update", "login", f"tasks=[{task}]")
 
 
 @pytest.mark.parametrize("path", ["planreview.approved", "artefacts.design", "artifacts.desing"])
-def test_a_misspelt_field_is_refused_with_the_nearest(place: MachinePlace, path: str) -> None:
-    """Fields of one's own have names that differ more."""
+def test_misspelt_field_is_refused_with_the_nearest_name(place: MachinePlace, path: str) -> None:
+    """A field with a clearly different name is accepted as an extra field."""
     place.init("login")
     data = place.refused("INVALID_INPUT", 2, "update", "login", f"{path}=true")
     assert (
-        "is planReview meant?" in str(data)
-        or "is artifacts meant?" in str(data)
-        or ("is design meant?" in str(data))
+        "did you mean planReview?" in str(data)
+        or "did you mean artifacts?" in str(data)
+        or ("did you mean design?" in str(data))
     )
     place.done("update", "login", "x-mood=good")
 
 
-def test_new_items_at_the_end_of_a_list_are_all_kept(place: MachinePlace) -> None:
-    """Given appends that know nothing of each other, then each has its own place."""
+def test_appended_list_items_are_all_kept(place: MachinePlace) -> None:
+    """The index [+] adds each task at the end of the list."""
     place.init("login")
     for number in range(4):
         task = f'tasks[+]={{"id": "T-{number}"}}'
@@ -222,10 +222,8 @@ def test_new_items_at_the_end_of_a_list_are_all_kept(place: MachinePlace) -> Non
 
 
 @pytest.mark.parametrize("change", ["tasks[0].status=complete", 'tasks[1]={"id": "T-2"}', "x[0]=1"])
-def test_a_place_in_a_list_takes_the_version_that_was_looked_at(
-    place: MachinePlace, change: str
-) -> None:
-    """Given a write by index, then it is refused with the ways; with the version it is done."""
+def test_write_by_index_requires_the_expected_version(place: MachinePlace, change: str) -> None:
+    """Without a version, the refusal lists safe alternatives."""
     place.init("login")
     place.done("task", "login", "T-1", "title=one")
     place.done("update", "login", "x=[0]")
@@ -240,9 +238,10 @@ def test_a_place_in_a_list_takes_the_version_that_was_looked_at(
     place.refused("VERSION_CONFLICT", 4, "update", "login", change, "--expected-version", "1")
 
 
+@pytest.mark.long
 @pytest.mark.slow
-def test_of_eight_writes_at_one_place_one_is_done(place: MachinePlace) -> None:
-    """Given eight processes that all saw one version, then one writes and seven are told."""
+def test_one_of_eight_writes_with_the_same_version_succeeds(place: MachinePlace) -> None:
+    """Eight processes write at one index, and seven get a version conflict."""
     place.init("login")
     seen = str(place.head("login"))
     lines = [
@@ -256,8 +255,8 @@ def test_of_eight_writes_at_one_place_one_is_done(place: MachinePlace) -> None:
     assert len(place.json(STATE)["tasks"]) == 1
 
 
-def test_a_machine_that_has_ended_takes_no_more(place: MachinePlace) -> None:
-    """Nothing is recorded of a cancelled machine, and no file of it changes."""
+def test_cancelled_machine_takes_no_updates(place: MachinePlace) -> None:
+    """Each write is refused, and no event is recorded."""
     place.init("login")
     place.done("cancel", "login")
     before = place.head("login")
@@ -270,23 +269,23 @@ def test_a_machine_that_has_ended_takes_no_more(place: MachinePlace) -> None:
     assert place.head("login") == before
 
 
-def test_an_empty_folder_has_no_machines(place: MachinePlace) -> None:
-    """It is an empty list, and no error."""
+def test_empty_folder_has_an_empty_machine_list(place: MachinePlace) -> None:
+    """`machine list` succeeds without a root."""
     assert place.done("list") == []
 
 
-def test_an_empty_task_list_counted_as_all_complete(place: MachinePlace) -> None:
-    """No task is not every task."""
+def test_empty_task_list_is_not_complete(place: MachinePlace) -> None:
+    """A guard that requires all tasks to be complete needs at least one task."""
     place.init("login")
     at_delegate(place)
     data = place.refused("GUARD_FAILED", 5, "transition", "login", "review")
-    assert data["unmet"][0]["found"] == "none at all"
+    assert data["unmet"][0]["found"] == "no items"
     place.done("update", "login", "tasks=[]")
     place.refused("GUARD_FAILED", 5, "transition", "login", "review")
 
 
-def test_a_pending_task_hidden_behind_another_of_its_id(place: MachinePlace) -> None:
-    """Given two tasks of one id, one of them pending, then they are refused."""
+def test_tasks_with_the_same_id_are_refused(place: MachinePlace) -> None:
+    """A second task cannot hide a pending task with the same id."""
     place.init("login")
     at_delegate(place)
     twice = [{"id": "T-1", "status": status} for status in ("pending", "complete")]
@@ -294,8 +293,8 @@ def test_a_pending_task_hidden_behind_another_of_its_id(place: MachinePlace) -> 
     place.refused("GUARD_FAILED", 5, "transition", "login", "review")
 
 
-def test_loops_counted_by_nobody(place: MachinePlace) -> None:
-    """Given a debug that fails its tests, then two fixes, and then a person, for every count."""
+def test_loop_count_ignores_values_written_by_users(place: MachinePlace) -> None:
+    """Fields named like counts do not change the count, and the third fix is blocked."""
     place.init("crash", "debug")
     place.done("update", "crash", "triage.symptom=x", "track=hotfix")
     for phase in ("investigate", "hotfix-implement", "hotfix-validate"):
@@ -308,13 +307,13 @@ def test_loops_counted_by_nobody(place: MachinePlace) -> None:
     assert place.done("transition", "crash", "hotfix-implement")["phase"] == "blocked"
 
 
-def test_the_phase_cannot_be_had_by_an_edit_of_the_file(place: MachinePlace) -> None:
-    """Given a hand edit of the phase, then it is kept and recorded, and decides nothing."""
+def test_edited_phase_is_recorded_as_drift(place: MachinePlace) -> None:
+    """The edit changes nothing, and adopting it is refused."""
     place.init("login")
     edited = {**place.json(STATE), "phase": "completed"}
     place.write(STATE, edited)
     warnings = place.call("get", "login").envelope["_meta"]["warnings"]
-    assert f"{STATE} was changed by somebody else" in warnings[0]
+    assert f"{STATE} was edited" in warnings[0]
     assert place.phase("login") == "ideate"
     place.done("checkpoint", "login", "--summary", "went on")
     assert place.json(STATE)["phase"] == "ideate"
@@ -324,8 +323,8 @@ def test_the_phase_cannot_be_had_by_an_edit_of_the_file(place: MachinePlace) -> 
     place.refused("RESERVED_FIELD", 5, "drift", "login", "--adopt")
 
 
-def test_a_hand_edit_of_a_field_can_be_adopted(place: MachinePlace) -> None:
-    """Through the rules, as an update."""
+def test_edited_field_can_be_adopted(place: MachinePlace) -> None:
+    """Adopting the edit records it as an update."""
     place.init("login")
     edited = place.json(STATE)
     edited["artifacts"] = {"design": "by-hand.md"}
@@ -336,8 +335,8 @@ def test_a_hand_edit_of_a_field_can_be_adopted(place: MachinePlace) -> None:
     assert place.call("drift", "login").code == 0
 
 
-def test_some_fields_of_a_hand_edit_can_be_adopted(place: MachinePlace) -> None:
-    """Given an edit of several, the phase among them, then those that are named are taken over."""
+def test_one_edited_field_can_be_adopted(place: MachinePlace) -> None:
+    """With --field, only the named field is adopted; an edited phase stays refused."""
     place.init("login")
     place.done("update", "login", "artifacts.design=d.md", "artifacts.plan=p.md")
     edited = place.json(STATE)
@@ -351,7 +350,7 @@ def test_some_fields_of_a_hand_edit_can_be_adopted(place: MachinePlace) -> None:
     place.done(*line, "artifacts")
     assert place.json(STATE)["artifacts"] == {"design": "by-hand.md"}
     assert place.phase("login") == "ideate"
-    # What was not named waits on, and nothing else does.
+    # Only the phase, which was not named, is still open.
     [left] = place.call("drift", "login").data["changes"]
     assert [one["path"] for one in left["differences"]] == [["phase"]]
     assert place.refused("RESERVED_FIELD", 5, *line, "phase")
@@ -360,8 +359,8 @@ def test_some_fields_of_a_hand_edit_can_be_adopted(place: MachinePlace) -> None:
     assert place.call("drift", "login").code == 0
 
 
-def test_a_hand_edit_inside_of_the_loop_is_refused_by_its_own_name(place: MachinePlace) -> None:
-    """Given a field of others beside those of the engine, then it alone is taken over."""
+def test_edited_count_inside_the_loop_is_refused(place: MachinePlace) -> None:
+    """An extra field of loop_state is adopted, and an edited count is refused."""
     place.init("auth", "conductor")
     file = "conductor/tracks/auth/metadata.json"
     edited = place.json(file)
@@ -376,8 +375,8 @@ def test_a_hand_edit_inside_of_the_loop_is_refused_by_its_own_name(place: Machin
     assert data["rejectedPath"] == "loop_state.fix_cycle_count"
 
 
-def test_rehydrate_stays_within_its_bound_and_says_what_it_cut(place: MachinePlace) -> None:
-    """5 KB by default, a thousand tasks or not; it appends nothing."""
+def test_rehydrate_stays_within_its_byte_limit(place: MachinePlace) -> None:
+    """With a thousand tasks, the answer fits the limit, lists the cut parts and appends nothing."""
     place.init("login")
     tasks = [{"id": f"T-{n}", "title": "word " * 40, "status": "pending"} for n in range(1000)]
     place.write("tasks.json", {"tasks": tasks, "planReview": {"gaps": ["g" * 5000] * 30}})
@@ -393,7 +392,7 @@ def test_rehydrate_stays_within_its_bound_and_says_what_it_cut(place: MachinePla
 
 
 def git(folder: Path, *arguments: str) -> None:
-    """Call git, with nothing of the caller's configuration."""
+    """Run git without the configuration of the caller."""
     need_programs("git")
     environ = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
     who = ["-c", "user.name=ada", "-c", "user.email=ada@example.org"]
@@ -405,10 +404,10 @@ def git(folder: Path, *arguments: str) -> None:
     )
 
 
-def test_rehydrate_compares_with_the_files_and_with_git(
+def test_rehydrate_compares_the_state_with_files_and_git(
     place: MachinePlace, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Given work that vanished, then each is named: artifacts, branches and worktrees."""
+    """Missing or changed artifacts, worktrees and branches are listed as drift."""
     git(place.path, "init", "-q", "-b", "main")
     place.write("design.md", "one")
     git(place.path, "add", ".")

@@ -1,4 +1,4 @@
-"""A task is one worker's for a time: claims of several agents, and of dead ones."""
+"""Claims: one agent at a time works on a task, until its claim is released or expires."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from lifecycle.machines import payload as p
-from lifecycle.machines.decide import after, decide
-from lifecycle.machines.machine import Caller
+from extensions.machines.rules import payload as p
+from extensions.machines.rules.decide import compute_state_after, decide
+from extensions.machines.rules.machine import Caller
 from tests.cli.support import Answer, call
 from tests.machines.place import MachinePlace
 from tests.machines.support import AT, begun, when
@@ -24,7 +24,7 @@ def _as(place: MachinePlace, who: str, *words: str) -> Answer:
 
 
 def _claimed(place: MachinePlace, who: str, *words: str) -> tuple[str, str]:
-    """Claim the task; return the option that shows the claim."""
+    """Claim the task, and return the option that proves the claim."""
     return ("--under", _as(place, who, "task", "claim", *TASK, *words).data["claim"]["handle"])
 
 
@@ -34,14 +34,14 @@ def _begun(place: MachinePlace) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.few(1)
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("place", "actor"),
     [("file", "agent:worker-{}"), ("file", "agent:unknown"), ("server", "agent:worker-{}")],
     indirect=["place"],
 )
-def test_of_eight_processes_that_claim_a_task_one_has_it(place: MachinePlace, actor: str) -> None:
-    """Given eight at once, of names of their own or of none, then one wins, seven are told who."""
+def test_one_of_eight_parallel_claims_succeeds(place: MachinePlace, actor: str) -> None:
+    """The other seven processes get the name of the claimer and the end of the claim."""
     _begun(place)
     answers = place.at_once([("task", "claim", *TASK)] * 8, actor)
     assert sorted(code for code, _ in answers) == [0, *[4] * 7]
@@ -57,9 +57,9 @@ def test_of_eight_processes_that_claim_a_task_one_has_it(place: MachinePlace, ac
 
 @pytest.mark.parametrize("other", ["agent:b", "agent:a"])
 def test_only_the_claimer_changes_a_task(place: MachinePlace, other: str) -> None:
-    """Given a claim, then every way to write the task is refused to others, and done by one.
+    """Other callers cannot write a claimed task in any way; the handle identifies the claimer.
 
-    Another session of the same client is another one: it does not have the handle.
+    Another session of the same client does not have the handle, so it is refused too.
     """
     _begun(place)
     under = _claimed(place, "agent:a")
@@ -87,8 +87,8 @@ def test_only_the_claimer_changes_a_task(place: MachinePlace, other: str) -> Non
     assert _as(place, "agent:b", "task", *TASK, "title=again").code == 0
 
 
-def test_a_claim_is_renewed_and_given_up_by_its_claimer(place: MachinePlace) -> None:
-    """Given a claim, when it is renewed, then it lasts longer; released, another has the task."""
+def test_claim_is_renewed_and_released_by_its_claimer(place: MachinePlace) -> None:
+    """A renewed claim lasts longer, and after the release another agent can claim the task."""
     _begun(place)
     first = _as(place, "agent:a", "task", "claim", *TASK, "--for", "1m").data["claim"]
     under = ("--under", first["handle"])
@@ -109,8 +109,8 @@ def test_a_claim_is_renewed_and_given_up_by_its_claimer(place: MachinePlace) -> 
 
 
 @pytest.mark.slow
-def test_a_claim_that_ran_out_is_taken_over(place: MachinePlace) -> None:
-    """Given a claimer that died, when its time has passed, then another has the task."""
+def test_expired_claim_can_be_taken_over(place: MachinePlace) -> None:
+    """If the claimer died, another agent gets the task after the time of the claim."""
     _begun(place)
     assert _as(place, "agent:dead", "task", "claim", *TASK, "--for", "1s").code == 0
     while (answer := _as(place, "agent:b", "task", "claim", *TASK)).code == 4:
@@ -119,8 +119,8 @@ def test_a_claim_that_ran_out_is_taken_over(place: MachinePlace) -> None:
     assert _as(place, "agent:dead", "task", *TASK, "--status", "complete").code == 4
 
 
-def test_a_claim_ends_against_its_claimer_with_a_reason_that_is_kept(place: MachinePlace) -> None:
-    """Given another's claim, when it is said why it cannot wait, then the log has both."""
+def test_claim_of_another_agent_can_be_ended_with_a_reason(place: MachinePlace) -> None:
+    """The log records the reason and the agent whose claim ended."""
     _begun(place)
     assert _as(place, "agent:a", "task", "claim", *TASK).code == 0
     words = ("task", *TASK, "--status", "complete", "--despite-claim", "a has crashed")
@@ -140,17 +140,15 @@ def test_a_claim_ends_against_its_claimer_with_a_reason_that_is_kept(place: Mach
     ("words", "says"),
     [
         (("task", "claim", "login", "T-9"), "no task 'T-9'"),
-        (("task", "claim", *TASK, "--for", "soon"), "expected a time"),
+        (("task", "claim", *TASK, "--for", "soon"), "not a valid duration"),
         (("task", "claim", *TASK, "--for", "0s"), "seconds"),
         (("task", "claim", *TASK, "--for", "40d"), "seconds"),
         (("task", "login", "claim"), "wfctl machine task claim login TASK"),
-        (("task", "release", *TASK, "--reason", "x", "--despite-claim", "y"), "leave --reason out"),
+        (("task", "release", *TASK, "--reason", "x", "--despite-claim", "y"), "Remove --reason"),
     ],
 )
-def test_a_claim_that_cannot_be_is_refused(
-    place: MachinePlace, words: tuple[str, ...], says: str
-) -> None:
-    """An unknown task, no length of time, the words in another order."""
+def test_invalid_claim_is_refused(place: MachinePlace, words: tuple[str, ...], says: str) -> None:
+    """An unknown task, an invalid duration and a wrong order of words record nothing."""
     _begun(place)
     before = place.head("login")
     answer = place.call(*words)
@@ -159,8 +157,8 @@ def test_a_claim_that_cannot_be_is_refused(
     assert place.head("login") == before
 
 
-def test_what_is_done_or_has_ended_is_not_claimed(place: MachinePlace) -> None:
-    """Given a task that is done, then it is refused; of a machine that ended, every task."""
+def test_completed_task_cannot_be_claimed(place: MachinePlace) -> None:
+    """A task of a cancelled machine cannot be claimed either."""
     _begun(place)
     place.done("task", *TASK, "--status", "complete")
     place.refused("INVALID_INPUT", 2, "task", "claim", *TASK)
@@ -169,8 +167,8 @@ def test_what_is_done_or_has_ended_is_not_claimed(place: MachinePlace) -> None:
     place.refused("ALREADY_CANCELLED", 5, "task", "claim", "login", "T-2")
 
 
-def test_a_claim_is_shown_and_given_again_to_the_same_key(place: MachinePlace) -> None:
-    """Given a claim, then get and rehydrate say whose it is; its command id gets its answer."""
+def test_claim_is_shown_by_get_and_rehydrate(place: MachinePlace) -> None:
+    """Repeating the command with its command id returns the same answer."""
     _begun(place)
     words = ("task", "claim", *TASK, "--command-id", "c-1")
     assert place.call(*words).data["repeated"] is False
@@ -181,8 +179,8 @@ def test_a_claim_is_shown_and_given_again_to_the_same_key(place: MachinePlace) -
     assert place.wfctl("replay", "--check").code == 0
 
 
-def test_a_resume_leaves_a_claimed_task_to_its_claimer(place: MachinePlace) -> None:
-    """Given a running task that somebody holds, when another resumes, then it runs on."""
+def test_resume_does_not_restart_a_claimed_task(place: MachinePlace) -> None:
+    """If another agent resumes, a claimed running task stays running."""
     place.init("wf", "dotagent")
     _at_work(place)
     assert _as(place, "agent:a", "task", "claim", "wf", "task-001").code == 0
@@ -199,14 +197,14 @@ def _at_work(place: MachinePlace) -> Any:
 @pytest.mark.parametrize(
     ("by", "until"), [("agent:b", LATER), ("", LATER), ("agent:a", None)], ids=str
 )
-def test_a_claim_that_was_written_past_the_rules_counts_for_nothing(
-    by: str, until: str | None
-) -> None:
-    """Given a living claim, when a row claims the task for another or for ever, then set aside."""
+def test_forged_claim_is_ignored(by: str, until: str | None) -> None:
+    """A row that claims the task for another agent or forever does not replace a valid claim."""
     state = when(begun("feature"), p.MachineTaskChanged(task="T-1", changes={"title": "one"}))
-    state = after(state, decide(state, p.MachineTaskClaimed(task="T-1"), AT, caller=A), AT)
+    state = compute_state_after(
+        state, decide(state, p.MachineTaskClaimed(task="T-1"), AT, caller=A), AT
+    )
     held = state.leases["T-1"]
     forged = p.MachineTaskClaimed(task="T-1", by=by or None, until=until)
-    found = after(state, [forged], AT)
+    found = compute_state_after(state, [forged], AT)
     assert found.leases == {"T-1": held}
     assert [one["type"] for one in found.set_aside] == ["machine.task_claimed"]

@@ -1,4 +1,4 @@
-"""How often a loop may be taken: by the definition, by the beginning, by a field of the machine."""
+"""The limit of a loop: set by the definition, at the start, by a field or by a person."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.machines.support import small_data
 
 
 def tries(place: MachinePlace, most: int) -> None:
-    """Fail the tests as often as the loop may be taken, and once more."""
+    """Fail the tests until the loop is exhausted, and once more."""
     for round_ in range(most + 1):
         place.done("update", "bug", "validation.testsPass=false")
         phase = place.done("transition", "bug", "hotfix-implement")["phase"]
@@ -23,8 +23,8 @@ def tries(place: MachinePlace, most: int) -> None:
             place.done("transition", "bug", "hotfix-validate")
 
 
-def test_a_limit_is_given_as_a_machine_begins(place: MachinePlace) -> None:
-    """Given --limit, then it holds in place of that of the definition; the others stay."""
+def test_limit_can_be_set_when_a_machine_starts(place: MachinePlace) -> None:
+    """--limit replaces the limit of one loop, and the other loops keep theirs."""
     place.init("bug", "debug", "--limit", "fix-cycle=3")
     place.done("update", "bug", "triage.symptom=x", "track=hotfix")
     for phase in ("investigate", "hotfix-implement", "hotfix-validate"):
@@ -38,15 +38,15 @@ def test_a_limit_is_given_as_a_machine_begins(place: MachinePlace) -> None:
 
 
 @pytest.mark.parametrize("said", ["fix-cycle", "fix-cycle=0", "fix-cycle=x", "other=3", "=3"])
-def test_a_limit_that_can_be_none_is_refused(place: MachinePlace, said: str) -> None:
-    """Nothing is begun."""
+def test_invalid_limit_is_refused(place: MachinePlace, said: str) -> None:
+    """The machine is not created."""
     line = ("init", "bug", "--type", "debug", "--limit", said)
     place.refused("INVALID_INPUT", 2, *line)
     assert not (place.path / ".wfctl").exists()
 
 
 def own(place: MachinePlace) -> str:
-    """Write a definition whose loop has its limit from a field."""
+    """Write a definition whose loop reads its limit from a field, and return the path."""
     data: dict[str, Any] = small_data(
         phases={"a": {}, "b": {}, "c": {"final": True}, "stuck": {"person": "decides"}},
         transitions=[
@@ -63,8 +63,8 @@ def own(place: MachinePlace) -> str:
     return str(place.path / "own.json")
 
 
-def test_a_limit_comes_from_a_field_of_the_machine(place: MachinePlace) -> None:
-    """Given the field in the first state, then it is the limit, and nobody changes it."""
+def test_limit_is_read_from_a_field(place: MachinePlace) -> None:
+    """The value at the start is the limit, and later updates of the field are refused."""
     path = own(place)
     place.done("init", "one", "--definition", path, "--consent", "trust", "plan.rounds=1")
     place.refused("RESERVED_FIELD", 5, "update", "one", "plan.rounds=9")
@@ -75,8 +75,8 @@ def test_a_limit_comes_from_a_field_of_the_machine(place: MachinePlace) -> None:
 
 
 @pytest.mark.parametrize("value", ["0", "1.5", "true", '"3"', "1001", "[3]"])
-def test_a_field_that_can_be_no_limit_is_refused(place: MachinePlace, value: str) -> None:
-    """In either protocol; a limit is a whole number."""
+def test_invalid_limit_in_a_field_is_refused(place: MachinePlace, value: str) -> None:
+    """A limit is a whole number from 1 to 1000, for each type of machine."""
     place.refused(
         "INVALID_INPUT", 2, "init", "one", "--definition", own(place), f"plan.rounds={value}"
     )
@@ -85,8 +85,8 @@ def test_a_field_that_can_be_no_limit_is_refused(place: MachinePlace, value: str
 
 
 @pytest.mark.parametrize("how", ["--limit", "field"])
-def test_a_track_has_the_limit_that_it_begins_with(place: MachinePlace, how: str) -> None:
-    """And its file shows it."""
+def test_track_file_shows_the_limit_from_the_start(place: MachinePlace, how: str) -> None:
+    """The limit is given with --limit or as a field."""
     word = "loop_state.max_fix_cycles=5"
     place.init("track", "conductor", *(("--limit", "fix-cycle=5") if how == "--limit" else (word,)))
     shown = place.json("conductor/tracks/track/metadata.json")["loop_state"]
@@ -94,15 +94,15 @@ def test_a_track_has_the_limit_that_it_begins_with(place: MachinePlace, how: str
 
 
 def used_up(place: MachinePlace, *how: str) -> None:
-    """Begin a fix whose cycles are used up but for the last of them."""
+    """Create a debug machine and move it to the validation of its hotfix."""
     place.done("init", "bug", "--type", "debug", *how)
     place.done("update", "bug", "triage.symptom=x", "track=hotfix")
     for phase in ("investigate", "hotfix-implement", "hotfix-validate"):
         place.done("transition", "bug", phase)
 
 
-def test_a_person_changes_a_limit_later(place: MachinePlace) -> None:
-    """Then the loop goes as often as was said, and the log says by whom, and why."""
+def test_person_can_change_a_limit_later(place: MachinePlace) -> None:
+    """The loop runs as often as the new limit allows, and the log has the reason."""
     used_up(place, "--consent", "trust")
     line = ("limit", "bug", "fix-cycle", "4", "--reason", "The cause is known.")
     place.done(*line)
@@ -123,8 +123,8 @@ def test_a_person_changes_a_limit_later(place: MachinePlace) -> None:
     assert place.wfctl("fsck").data["findings"] == []
 
 
-def test_no_agent_changes_a_limit(place: MachinePlace) -> None:
-    """Under terminal it is refused, and kept as a refusal; nothing is recorded."""
+def test_agent_cannot_change_a_limit(place: MachinePlace) -> None:
+    """Under the policy terminal, the command is refused and the refusal is recorded."""
     used_up(place)
     words = ("machine", "limit", "bug", "fix-cycle", "9", "--reason", "more")
     refused = call("--root", str(place.path), "-o", "json", "--actor", "agent:bot", *words)
@@ -138,10 +138,8 @@ def test_no_agent_changes_a_limit(place: MachinePlace) -> None:
 
 @pytest.mark.forged
 @pytest.mark.parametrize("proof", [{}, {"policy": "terminal", "statement": "0" * 64}])
-def test_a_limit_past_the_program_counts_for_nothing(
-    place: MachinePlace, proof: dict[str, Any]
-) -> None:
-    """No row without a proof of this decision at this head changes it."""
+def test_forged_limit_is_ignored(place: MachinePlace, proof: dict[str, Any]) -> None:
+    """A row without a valid proof of consent does not change the limit."""
     used_up(place)
     data = {"loop": "fix-cycle", "before": 2, "to": 9, "reason": "x", "approved_by": "user:ada"}
     raw(place, "machine.limited", {**data, "proof": proof}, form=1)
@@ -151,19 +149,19 @@ def test_a_limit_past_the_program_counts_for_nothing(
 
 
 @pytest.mark.slow
-def test_a_person_types_the_answer(place: MachinePlace) -> None:
-    """Shown the loop, both limits and the reason."""
+def test_person_confirms_a_limit_at_a_terminal(place: MachinePlace) -> None:
+    """The question has the loop, both limits and the reason."""
     used_up(place)
     line = ("--root", str(place.path), "--actor", "user:ada", "machine", "limit", "bug")
     code, shown = answered("y\n", *line, "fix-cycle", "3", "--reason", "One more look.")
     assert code == 0, shown
-    assert "the loop fix-cycle may go 3 times instead of 2" in shown
+    assert "the loop fix-cycle may run 3 times instead of 2" in shown
     assert "0 are used; because: One more look." in shown
     tries(place, 3)
 
 
-def test_a_track_shows_the_limit_that_a_person_gave(place: MachinePlace) -> None:
-    """In the file of its protocol."""
+def test_track_file_shows_the_limit_set_by_a_person(place: MachinePlace) -> None:
+    """The new limit is in max_fix_cycles."""
     place.init("track", "conductor")
     place.done("limit", "track", "fix-cycle", "5", "--reason", "A long one.")
     shown = place.json("conductor/tracks/track/metadata.json")

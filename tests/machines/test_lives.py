@@ -1,4 +1,4 @@
-"""A machine of each protocol without files of its own, from its beginning to its end."""
+"""A machine of each shipped type without its own file protocol, from start to end."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from tests.cli.support import call
 from tests.machines.place import MachinePlace
 
-#: On the log in a file, and on a server.
+#: With the log in a file, and on a server.
 pytestmark = pytest.mark.parametrize("place", ["file", "server"], indirect=True)
 
 Step = tuple[dict[str, Any], str]
@@ -23,7 +23,7 @@ DONE = {"tasks": [{"id": "T-1", "status": "complete"}]}
 REVIEWED = {"reviews": {"spec-review": {"status": "pass"}, "quality-review": {"status": "pass"}}}
 MERGED = {"synthesis": {"prUrl": "https://example.org/1"}}
 
-#: What is written before each step, and the phase that it leads to.
+#: The fields written before each transition, and the phase after the transition.
 LIVES: dict[str, list[Step]] = {
     "feature": [
         ({"artifacts": {"design": "d.md"}}, "plan"),
@@ -57,7 +57,7 @@ LIVES: dict[str, list[Step]] = {
     ],
 }
 
-#: The steps that a person decides on, and the approval of each.
+#: The transitions that a person approves, and the name of each approval.
 APPROVED = {
     ("plan-review", "delegate"): "plan",
     ("hotfix-validate", "completed"): "hotfix",
@@ -68,8 +68,8 @@ APPROVED = {
 
 @pytest.mark.few(3)
 @pytest.mark.parametrize("type_", LIVES)
-def test_a_whole_life(place: MachinePlace, type_: str) -> None:
-    """Each step is refused until its guard is met, then taken once, also when asked for twice."""
+def test_machine_runs_from_its_first_to_its_last_phase(place: MachinePlace, type_: str) -> None:
+    """Each transition is refused until its guard is met, and a repeated command is ignored."""
     place.init("one", type_)
     assert (place.path / ".wfctl/events.db").exists() is ("WFCTL_DATABASE_URL" not in os.environ)
     for number, (content, phase) in enumerate(LIVES[type_]):

@@ -1,4 +1,4 @@
-"""A name that a definition or its protocol knows is never free data: it has one place."""
+"""A name of a definition or its protocol can be written only at its own place."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ WRONG = [
     ("refactor", "x.scopeAssessment", "explore.scopeAssessment"),
     ("dotagent", "extra.user_checkpoints", "machine approve one APPROVAL"),
     ("dotagent", "execution.phase_status", "machine append one phase.started"),
-    ("conductor", "extra.fix_cycle_count", "the engine counts"),
+    ("conductor", "extra.fix_cycle_count", "wfctl counts"),
     ("conductor", "max_fix_cycles", "limit"),
 ]
 
 
 @pytest.mark.parametrize(("type_", "path", "instead"), WRONG)
-def test_a_known_name_has_one_place(
+def test_known_name_is_refused_at_another_place(
     place: MachinePlace, type_: str, path: str, instead: str
 ) -> None:
-    """By a path, in an object, and in the first state; the refusal names the place."""
+    """The refusal names the right place, for a path, an object and the initial state."""
     place.init("one", type_)
     above, _, name = path.rpartition(".")
     lines = [(f"{path}=1",), ("--data", json.dumps({path: 1}))]
@@ -43,8 +43,8 @@ def test_a_known_name_has_one_place(
     place.refused("RESERVED_FIELD", 5, "init", "two", "--type", type_, f"{path}=1")
 
 
-def test_a_task_takes_no_known_name_of_another_place(place: MachinePlace) -> None:
-    """Nor does an event that takes other data."""
+def test_task_refuses_a_known_name_of_another_place(place: MachinePlace) -> None:
+    """Events refuse such a name in their data as well."""
     place.init("one", "oneshot")
     place.refused("RESERVED_FIELD", 5, "task", "one", "T-1", "synthesisPolicy=always")
     place.init("track", "conductor")
@@ -64,17 +64,15 @@ def test_a_task_takes_no_known_name_of_another_place(place: MachinePlace) -> Non
         ("oneshot", "tasks[+].note"),
     ],
 )
-def test_a_place_of_the_protocol_and_names_of_ones_own_stay_free(
-    place: MachinePlace, type_: str, path: str
-) -> None:
-    """Given a field of another type at its own place, or words that any object has."""
+def test_own_place_and_common_names_are_allowed(place: MachinePlace, type_: str, path: str) -> None:
+    """A field at its own place and names such as status can be written."""
     place.init("one", type_)
     value = '{"id": "T-1", "note": "always"}' if path.startswith("tasks") else "always"
     place.done("update", "one", f"{path.removesuffix('.note')}={value}")
 
 
-def test_a_hand_edit_with_a_known_name_is_not_adopted(place: MachinePlace) -> None:
-    """It goes through the same rules."""
+def test_edit_with_a_misplaced_known_name_is_not_adopted(place: MachinePlace) -> None:
+    """`machine drift --adopt` applies the same rules as an update."""
     place.init("one", "oneshot")
     edited = place.json("one.state.json")
     place.write("one.state.json", {**edited, "extra": {"synthesisPolicy": "always"}})

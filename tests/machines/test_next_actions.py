@@ -1,4 +1,4 @@
-"""What a machine says is next: accepted as it stands, or it names what it needs, or a person."""
+"""Next actions of a machine: each command is accepted or states what it needs."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from typing import Any
 
 import pytest
 
-from service.machines.completing import SHIPPED
+from extensions.machines.service.completing import SHIPPED
 from tests.machines.place import MachinePlace
 from tests.machines.test_lives import LIVES
 
 
 def actions(place: MachinePlace) -> list[dict[str, Any]]:
-    """Return what the machine says is next."""
+    """Return the next actions of the machine."""
     return list(place.call("get", "one").envelope["next_actions"])
 
 
 def free(place: MachinePlace) -> list[list[str]]:
-    """Return the words of the commands that need nothing and nobody."""
+    """Return the commands that need no data and no person."""
     found = [one for one in actions(place) if not (one.get("needs") or one.get("person"))]
     return [shlex.split(one["command"])[2:] for one in found]
 
 
 def held(place: MachinePlace) -> None:
-    """Hold each free command to its word: it is accepted, and it changes something."""
+    """Check that each free command is accepted and changes something."""
     for words in free(place):
         assert words[0] != "cancel", "nothing gives a machine up"
         tried = place.call(*words, "--dry-run") if words[0] != "get" else place.call(*words)
@@ -34,8 +34,8 @@ def held(place: MachinePlace) -> None:
 
 
 @pytest.mark.parametrize("type_", SHIPPED)
-def test_whoever_does_only_what_is_next_is_never_refused(place: MachinePlace, type_: str) -> None:
-    """It stops where work, data or a person is asked for, and does nothing twice."""
+def test_following_next_actions_is_never_refused(place: MachinePlace, type_: str) -> None:
+    """The caller stops when data or a person is needed, and no command is repeated."""
     place.done("init", "one", "--type", type_, "--consent", "trust")
     done: list[list[str]] = []
     while steps := free(place):
@@ -50,8 +50,8 @@ def test_whoever_does_only_what_is_next_is_never_refused(place: MachinePlace, ty
 
 
 @pytest.mark.parametrize("type_", sorted(LIVES))
-def test_every_step_of_a_life_says_what_is_next(place: MachinePlace, type_: str) -> None:
-    """At each step; and the way that is taken is among what was offered."""
+def test_every_phase_offers_the_next_transition(place: MachinePlace, type_: str) -> None:
+    """In each phase, the transition that follows is among the next actions."""
     place.done("init", "one", "--type", type_, "--consent", "trust")
     for written, phase in LIVES[type_]:
         if written:
@@ -68,8 +68,8 @@ def test_every_step_of_a_life_says_what_is_next(place: MachinePlace, type_: str)
     held(place)
 
 
-def test_an_event_that_needs_data_names_it(place: MachinePlace) -> None:
-    """And one that was recorded is not the first that is proposed again."""
+def test_action_that_needs_data_names_the_data(place: MachinePlace) -> None:
+    """An event that was just recorded is not proposed again."""
     place.done("init", "one", "--type", "conductor")
     assert free(place) == [["append", "one", "step.started"]]
     place.done("append", "one", "step.started")

@@ -1,4 +1,4 @@
-"""A definition of one's own is a person's decision, as the first plan of a workflow is."""
+"""A user's own definition must be approved by a person, like the first plan of a workflow."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ STATE = {"version": "1.1", "featureId": "one", "workflowType": "small", "phase":
 
 
 def as_agent(place: MachinePlace, *words: str) -> Answer:
-    """Call wfctl here as an agent."""
+    """Run wfctl in this root as an agent."""
     return call("--root", str(place.path), "-o", "json", "--actor", "agent:bot", *words)
 
 
 def file_of(place: MachinePlace, **more: Any) -> str:
-    """Write a definition of one's own, and return its path."""
+    """Write a definition file, and return its path."""
     place.write("own.json", small_data(**more))
     return str(place.path / "own.json")
 
 
 def begun(place: MachinePlace, way: str, *policy: str) -> None:
-    """Begin a machine by an own definition, as an agent does."""
+    """Create or import a machine with its own definition as an agent."""
     place.write("one.state.json", STATE)
     source = "one" if way == "init" else str(place.path / "one.state.json")
     if way == "init":
@@ -39,8 +39,8 @@ def begun(place: MachinePlace, way: str, *policy: str) -> None:
 
 
 @pytest.mark.parametrize("way", ["init", "import"])
-def test_an_agent_walks_nowhere_by_its_own_definition(place: MachinePlace, way: str) -> None:
-    """Each place that shows the machine says who is waited for; nothing is recorded."""
+def test_own_definition_of_an_agent_blocks_all_transitions(place: MachinePlace, way: str) -> None:
+    """All commands that show the machine name the person's approval as the next step."""
     begun(place, way)
     refused = as_agent(place, "machine", "transition", "one", "b")
     assert (refused.code, refused.error["code"]) == (6, "GUARD_FAILED")
@@ -60,16 +60,16 @@ def test_an_agent_walks_nowhere_by_its_own_definition(place: MachinePlace, way: 
 
 
 @pytest.mark.parametrize("way", ["init", "import"])
-def test_under_trust_nothing_waits(place: MachinePlace, way: str) -> None:
-    """The policy says that anyone who calls is believed."""
+def test_own_definition_needs_no_approval_under_trust(place: MachinePlace, way: str) -> None:
+    """Under the policy trust, the machine can change its phase immediately."""
     begun(place, way, "--consent", "trust")
     assert place.done("transition", "one", "b")["phase"] == "b"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("way", ["init", "import"])
-def test_a_person_agrees_to_the_text_of_the_definition(place: MachinePlace, way: str) -> None:
-    """Shown whole with its digest; then the ways are open, and the answer is given once."""
+def test_person_approves_the_text_of_a_definition(place: MachinePlace, way: str) -> None:
+    """The full text and its digest are shown, and the approval cannot be withdrawn."""
     begun(place, way)
     line = ["--root", str(place.path), "--actor", "user:ada", "machine", "approve", "one"]
     code, shown = answered("y\n", *line, "definition")
@@ -85,8 +85,8 @@ def test_a_person_agrees_to_the_text_of_the_definition(place: MachinePlace, way:
 
 
 @pytest.mark.slow
-def test_who_types_the_command_has_agreed(place: MachinePlace) -> None:
-    """A person at a terminal is asked nothing more."""
+def test_person_who_starts_the_machine_approves_its_definition(place: MachinePlace) -> None:
+    """A person who types `machine init` at a terminal is asked no question."""
     line = ["--root", str(place.path), "--actor", "user:ada", "machine", "init", "one"]
     typed(*line, "--definition", file_of(place))
     approved = place.events("one")[-1]
@@ -94,8 +94,8 @@ def test_who_types_the_command_has_agreed(place: MachinePlace) -> None:
     assert place.done("transition", "one", "b")["phase"] == "b"
 
 
-def test_a_shipped_type_and_a_copy_of_it_wait_for_nobody(place: MachinePlace) -> None:
-    """What travels with wfctl is known; how often its loops may go is free."""
+def test_shipped_definition_needs_no_approval(place: MachinePlace) -> None:
+    """An exact copy of a shipped definition needs none either, but a changed copy does."""
     source = call("-o", "json", "machine", "describe", "feature", "--source").data
     place.write("copy.json", source)
     for id_, how in (("one", ["--type", "feature"]), ("two", ["--definition", "copy.json"])):
@@ -111,8 +111,8 @@ def test_a_shipped_type_and_a_copy_of_it_wait_for_nobody(place: MachinePlace) ->
     place.refused("GUARD_FAILED", 6, "transition", "three", "plan")
 
 
-def test_no_approval_of_a_definition_has_its_name(place: MachinePlace) -> None:
-    """It would be asked for by the same words."""
+def test_approval_named_definition_is_refused(place: MachinePlace) -> None:
+    """This name is reserved for the approval of the definition itself."""
     approvals = {"definition": {"phase": "a", "asks": "Shall it go on?"}}
     data = place.refused(
         *("INVALID_DEFINITION", 1, "init", "one"),
@@ -122,8 +122,8 @@ def test_no_approval_of_a_definition_has_its_name(place: MachinePlace) -> None:
 
 
 @pytest.mark.forged
-def test_a_row_past_the_program_opens_nothing(place: MachinePlace, tmp_path: Path) -> None:
-    """An approval without a proof, and a change of phase without an approval, are ignored."""
+def test_forged_approval_of_a_definition_is_ignored(place: MachinePlace, tmp_path: Path) -> None:
+    """Rows without a proof neither approve the definition nor change the phase."""
     from tests.adversary.test_machines import raw
 
     begun(place, "init")

@@ -1,4 +1,4 @@
-"""From the page alone: what is written by its tables loads, what is broken is refused with why."""
+"""Definitions written by the reference page load, and each mistake is named with its place."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from lifecycle.machines.errors import InvalidDefinition
-from lifecycle.machines.soundness import load
+from extensions.machines.rules.errors import InvalidDefinition
+from extensions.machines.rules.soundness import load_definition
 
 Data = dict[str, Any]
 KINDS = {
@@ -21,7 +21,7 @@ KINDS = {
 
 
 def guard(rng: random.Random, name: str, fields: Data, files: bool = True) -> Data:
-    """Return a condition, with the shape of the field that it looks at."""
+    """Return a random guard, and add the shape of its field to `fields`."""
     kind = rng.choice(["present", "flag", "choice", "every", "some", *(["file"] if files else [])])
     match kind:
         case "present":
@@ -44,7 +44,7 @@ def guard(rng: random.Random, name: str, fields: Data, files: bool = True) -> Da
 
 
 def written(seed: int) -> Data:
-    """Return a definition as somebody would write it who has read the page."""
+    """Return a random definition that follows the reference page."""
     rng = random.Random(seed)
     kind = rng.choice(list(KINDS))
     names = KINDS[kind][: rng.randint(3, 5)]
@@ -96,52 +96,56 @@ def _at(*path: Any, value: Any) -> Callable[[Data], None]:
     return change
 
 
-#: What somebody does wrong, the place that the refusal names, and what it says there is.
+#: A mistake, the place that the refusal names, and a part of its message.
 BROKEN: list[tuple[Callable[[Data], None], str, str]] = [
     (_without("files"), "files", "missing"),
     (_without("phases"), "phases", "missing"),
     (_at("phase", value={}), "phase", "no field of this name"),
-    (_at("initial", value="strat"), "initial", "there is: "),
-    (_at("loops", "once-more", "on_limit", value="stuckk"), "loops.", "is stuck meant?"),
-    (_at("transitons", value=[]), "transitons", "is transitions meant?"),
-    (_at("phases", "closed", "finall", value=True), "phases.closed.finall", "is final meant?"),
-    (_at("transitions", 0, "to", value="nowhere"), "transitions: ", "there is: "),
-    (_at("transitions", 0, "loop", value="often"), "transitions: ", "there is: once-more"),
+    (_at("initial", value="strat"), "initial", "available: "),
+    (_at("loops", "once-more", "on_limit", value="stuckk"), "loops.", "did you mean stuck?"),
+    (_at("transitons", value=[]), "transitons", "did you mean transitions?"),
+    (_at("phases", "closed", "finall", value=True), "phases.closed.finall", "did you mean final?"),
+    (_at("transitions", 0, "to", value="nowhere"), "transitions: ", "available: "),
+    (_at("transitions", 0, "loop", value="often"), "transitions: ", "available: once-more"),
     (_at("loops", "once-more", "on_limit", value="sutck"), "loops.once-more.on_limit", "stuck"),
     (_at("loops", "once-more", "limit", value=0), "loops.once-more.limit", "at least 1"),
-    (_at("approvals", "close", "phase", value="x"), "approvals.close.phase", "there is: "),
+    (_at("approvals", "close", "phase", value="x"), "approvals.close.phase", "available: "),
     (_at("transitions", 0, "guard", value={"approved": "ok"}), "transitions: ", "close, go-on"),
-    (_at("transitions", 0, "guard", value={"present": "x.y"}), "transitions: ", "add its shape"),
+    (
+        _at("transitions", 0, "guard", value={"present": "x.y"}),
+        "transitions: ",
+        "add the field and its type",
+    ),
     (
         _at("transitions", 0, "guard", value={"field": "again", "equals": "no"}),
         "transitions: ",
         "expected flag",
     ),
     (_at("transitions", 0, "guard", value={"when": "x"}), "transitions.0.guard", "present"),
-    (_at("fields", "extra", value="string"), "fields.extra", "there is text"),
+    (_at("fields", "extra", value="string"), "fields.extra", "expected text"),
     (_at("files", value={"state": "{name}.json"}), "files.state", "{id}"),
     (_at("files", value={"sate": "{id}.json"}), "files.sate", "state"),
     (_at("files", value={"state": "/tmp/x.json"}), "files.state", "inside the root"),
     (_at("phases", "closed", value={}), "phases", "final"),
-    (_at("phases", "lost", value={}), "phases.lost", "no way leads"),
+    (_at("phases", "lost", value={}), "phases.lost", "no transition"),
     (_at("phases", "closed", "person", value="must"), "phases.closed.person", "decides"),
 ]
 
 
 @pytest.mark.parametrize("seed", range(50))
-def test_what_is_written_by_the_page_loads(seed: int) -> None:
-    """At first try, and back from the log as it was."""
-    known = load(written(seed))
-    assert load(known.dumped()) == known
+def test_definition_written_by_the_page_loads(seed: int) -> None:
+    """The definition loads unchanged after it was stored in the log."""
+    known = load_definition(written(seed))
+    assert load_definition(known.dumped()) == known
 
 
 @pytest.mark.parametrize("number", range(50))
-def test_what_is_broken_is_refused_with_its_place_and_what_to_do(number: int) -> None:
-    """Each by the place, and what was expected or what there is."""
+def test_mistake_in_a_definition_is_named_with_a_fix(number: int) -> None:
+    """The refusal has the place of the mistake and what was expected."""
     breaks, place, fix = BROKEN[number % len(BROKEN)]
     data = deepcopy(written(100 + number))
     breaks(data)
     with pytest.raises(InvalidDefinition) as refused:
-        load(data)
+        load_definition(data)
     problems = refused.value.data["problems"]
     assert any(one.startswith(place) and fix in one for one in problems), problems

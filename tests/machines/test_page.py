@@ -1,4 +1,4 @@
-"""The page of the machines is made from their definitions."""
+"""The pages about machines are up to date with the definitions and the models."""
 
 from __future__ import annotations
 
@@ -6,33 +6,33 @@ from pathlib import Path
 
 import pytest
 
-from lifecycle.machines.soundness import load
+from extensions.machines.rules.soundness import load_definition
 from service.documents.strict_yaml import load as decoded
 from tests.machines import pages, reference
 from tests.machines.definition_words import WORDS
 from tests.machines.place import MachinePlace
 
 
-def test_the_page_is_what_the_definitions_say() -> None:
-    """Else: ``python -m tests.machines.pages``."""
+def test_machines_page_is_up_to_date() -> None:
+    """If this test fails, run ``python -m tests.machines.pages``."""
     assert pages.PATH.read_text("utf-8") == pages.text()
 
 
-def test_the_reference_is_what_the_models_say() -> None:
-    """Else: ``python -m tests.machines.reference``."""
+def test_reference_page_is_up_to_date() -> None:
+    """If this test fails, run ``python -m tests.machines.reference``."""
     assert reference.PATH.read_text("utf-8") == reference.text()
 
 
 @pytest.mark.parametrize("model", WORDS, ids=lambda model: model.__name__)
-def test_every_key_has_its_words(model: type) -> None:
-    """And no words are of an unknown key."""
-    fields = getattr(model, "model_fields")  # noqa: B009 - a model of pydantic, whatever its type
+def test_every_key_is_described(model: type) -> None:
+    """Each key of a model has a description, and no unknown key is described."""
+    fields = getattr(model, "model_fields")  # noqa: B009 - mypy does not know the attribute
     assert set(WORDS[model]) == {field.alias or name for name, field in fields.items()}
 
 
-def test_the_example_of_the_page_runs(place: MachinePlace, tmp_path: Path) -> None:
-    """From its first phase to its last, with one round of revision."""
-    load(decoded(reference.EXAMPLE))
+def test_example_of_the_reference_page_runs(place: MachinePlace, tmp_path: Path) -> None:
+    """The machine runs from its first to its last phase, with one revision."""
+    load_definition(decoded(reference.EXAMPLE))
     file = tmp_path / "paper.yaml"
     file.write_text(reference.EXAMPLE)
     assert place.done("check", str(file))["mermaid"].startswith("stateDiagram-v2")

@@ -1,4 +1,4 @@
-"""Where a definition says that a person decides, nobody goes on without one."""
+"""Phases in which a person decides cannot be left without an approval."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.cli.support import Answer, call
 from tests.machines.place import MachinePlace
 from tests.machines.support import small_data
 
-#: All that the guards of a feature ask for, from its first phase to its last.
+#: All fields that the guards of a feature require, from the first to the last phase.
 EVERYTHING = {
     "artifacts": {"design": "d.md", "plan": "p.md", "pr": "1"},
     "planReview": {"approved": True},
@@ -21,13 +21,13 @@ EVERYTHING = {
 
 
 def as_agent(place: MachinePlace, *words: str) -> Answer:
-    """Call ``wfctl machine`` here as an agent."""
+    """Run ``wfctl machine`` in this root as an agent."""
     line = ("--root", str(place.path), "-o", "json", "--actor", "agent:bot", "machine", *words)
     return call(*line)
 
 
-def test_an_agent_alone_stops_at_the_first_phase_of_a_person(place: MachinePlace) -> None:
-    """Given all fields written before each step, when it walks on, then it waits for a person."""
+def test_agent_stops_at_the_first_decision_of_a_person(place: MachinePlace) -> None:
+    """The agent writes all fields, but the plan review still needs an approval."""
     assert as_agent(place, "init", "login", "--type", "feature").code == 0
     for phase in ("plan", "plan-review"):
         as_agent(place, "update", "login", "--data", json.dumps(EVERYTHING))
@@ -42,8 +42,8 @@ def test_an_agent_alone_stops_at_the_first_phase_of_a_person(place: MachinePlace
     assert place.phase("login") == "plan-review"
 
 
-def test_nothing_ends_without_a_person(place: MachinePlace) -> None:
-    """Given a pull request, when the end is asked for, then it takes an approval of that phase."""
+def test_completion_requires_an_approval(place: MachinePlace) -> None:
+    """A pull request alone does not complete the machine."""
     place.init("one", "oneshot")
     place.done("update", "one", "artifacts.plan=short", "oneshot.synthesisPolicy=always")
     place.done("transition", "one", "implementing")
@@ -54,8 +54,8 @@ def test_nothing_ends_without_a_person(place: MachinePlace) -> None:
     assert place.done("transition", "one", "completed")["phase"] == "completed"
 
 
-def test_a_definition_that_lets_nobody_decide_is_refused(place: MachinePlace) -> None:
-    """Given a phase where a person decides and a way on without an approval, then both are said."""
+def test_definition_must_require_the_approval_of_a_deciding_person(place: MachinePlace) -> None:
+    """A transition without an approval from such a phase is refused, with a fix."""
     phases = {"a": {"person": "decides"}, "b": {"final": True}}
     place.write("mine.json", small_data(phases=phases))
     path = str(place.path / "mine.json")
@@ -65,8 +65,8 @@ def test_a_definition_that_lets_nobody_decide_is_refused(place: MachinePlace) ->
 
 
 @pytest.mark.parametrize("person", ["advises", True, False])
-def test_where_a_person_advises_nothing_waits(place: MachinePlace, person: object) -> None:
-    """It is shown to anyone who comes back, and holds nothing up."""
+def test_advising_person_blocks_nothing(place: MachinePlace, person: object) -> None:
+    """`rehydrate` shows that a person advises, but no approval is needed."""
     phases = {"a": {"person": person}, "b": {"final": True}}
     place.write("mine.json", small_data(phases=phases))
     place.done("init", "one", "--definition", str(place.path / "mine.json"), "--consent", "trust")
@@ -75,7 +75,7 @@ def test_where_a_person_advises_nothing_waits(place: MachinePlace, person: objec
 
 
 def at_the_plan(place: MachinePlace) -> None:
-    """Begin a feature whose plan lies before a person, with all that its review asks for."""
+    """Create a feature whose plan waits for a person, with all required fields."""
     place.init("f")
     place.write("plan.md", "one step")
     place.done("update", "f", "artifacts.design=d.md")
@@ -88,8 +88,10 @@ def at_the_plan(place: MachinePlace) -> None:
 @pytest.mark.parametrize(
     "change", ["artifacts.plan=evil.md", 'tasks=[{"id": "T-1"}]', 'planReview.gaps=["none"]']
 )
-def test_an_approval_of_a_plan_is_of_what_the_fields_hold(place: MachinePlace, change: str) -> None:
-    """Given another plan or other tasks after it, it counts no more; another field does nothing."""
+def test_approval_of_a_plan_covers_the_values_of_its_fields(
+    place: MachinePlace, change: str
+) -> None:
+    """A changed plan or task list needs a new approval; other fields do not."""
     at_the_plan(place)
     place.done("approve", "f", "plan")
     place.done("update", "f", change)
@@ -97,19 +99,14 @@ def test_an_approval_of_a_plan_is_of_what_the_fields_hold(place: MachinePlace, c
         place.done("transition", "f", "delegate")
         return
     (unmet,) = place.refused("GUARD_FAILED", 6, "transition", "f", "delegate")["unmet"]
-    assert (
-        unmet["found"]
-        == f"an approval of other values than these: {change.split('=', maxsplit=1)[0]}"
-    )
+    assert unmet["found"] == f"the approval names other values: {change.split('=', maxsplit=1)[0]}"
     place.done("approve", "f", "plan")
     place.done("transition", "f", "delegate")
 
 
 @pytest.mark.parametrize("name", ["plan.md", "./plan.md", "{root}/plan.md"])
-def test_an_approval_of_a_plan_is_of_the_file_that_a_field_names(
-    place: MachinePlace, name: str
-) -> None:
-    """Given other content after it, then it counts no more; the statement has the digest."""
+def test_approval_of_a_plan_covers_the_content_of_its_file(place: MachinePlace, name: str) -> None:
+    """If the plan file changes after the approval, a new approval is needed."""
     at_the_plan(place)
     place.done("update", "f", "artifacts.plan=" + name.format(root=place.path))
     place.done("approve", "f", "plan")
@@ -118,13 +115,13 @@ def test_an_approval_of_a_plan_is_of_the_file_that_a_field_names(
     assert data["fields"]["planReview.approved"] is True
     place.write("plan.md", "another step")
     (unmet,) = place.refused("GUARD_FAILED", 6, "transition", "f", "delegate")["unmet"]
-    assert unmet["found"] == "an approval of other files than these"
+    assert unmet["found"] == "the approval names other files"
 
 
-def test_the_statement_says_where_the_approval_leads_and_of_which_values_it_is(
+def test_statement_names_the_next_phase_and_the_approved_values(
     place: MachinePlace,
 ) -> None:
-    """As JSON that a person can read elsewhere."""
+    """The statement is JSON, so that a person can read it on another machine."""
     at_the_plan(place)
     line = ("--root", str(place.path), "machine", "approve", "f", "plan", "--statement")
     said = json.loads(call(*line).out)
@@ -132,8 +129,8 @@ def test_the_statement_says_where_the_approval_leads_and_of_which_values_it_is(
     assert said["fields"] == {"artifacts.plan": "plan.md", "planReview.approved": True}
 
 
-def test_a_person_takes_an_approval_back(place: MachinePlace) -> None:
-    """Then it counts no more until it is given again; without one there is nothing to take."""
+def test_approval_can_be_withdrawn(place: MachinePlace) -> None:
+    """After that, the transition is refused until the person approves again."""
     at_the_plan(place)
     assert place.done("approve", "f", "plan", "--withdraw")["events"] == []
     place.done("approve", "f", "plan")

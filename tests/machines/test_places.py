@@ -1,4 +1,4 @@
-"""Roots that moved, and roots that share a log."""
+"""Roots that were moved, and roots that share a log."""
 
 from __future__ import annotations
 
@@ -11,10 +11,8 @@ from tests.cli.support import call
 from tests.machines.place import MachinePlace
 
 
-def test_a_moved_root_is_not_written_to_until_somebody_says(
-    place: MachinePlace, tmp_path: Path
-) -> None:
-    """Reads go on; said once, it is known."""
+def test_moved_root_is_read_only_until_it_is_confirmed(place: MachinePlace, tmp_path: Path) -> None:
+    """Writes are refused until one command has --root-is; reads work."""
     place.init("login")
     moved = MachinePlace(tmp_path / "elsewhere")
     shutil.move(place.path, moved.path)
@@ -25,10 +23,10 @@ def test_a_moved_root_is_not_written_to_until_somebody_says(
 
 
 @pytest.mark.parametrize("log", ["file", "server"])
-def test_roots_that_share_a_log_see_their_own_machines(
+def test_roots_sharing_a_log_list_only_their_own_machines(
     request: pytest.FixtureRequest, tmp_path: Path, log: str
 ) -> None:
-    """And an id is one for the whole log."""
+    """A machine id is unique in the whole log."""
     url = f"sqlite:///{tmp_path}/shared.db"
     if log == "server":
         url = request.getfixturevalue("server").log()

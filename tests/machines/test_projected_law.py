@@ -1,4 +1,4 @@
-"""A file never says more than its machine allows, whatever history led there."""
+"""The files of a machine agree with its state after any history."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from extensions.machines.rules import payload as p
+from extensions.machines.rules.decide import compute_state_after, decide
+from extensions.machines.rules.definition import CANCELLED, Definition
+from extensions.machines.rules.errors import MachineError
+from extensions.machines.rules.guard import FileFact
+from extensions.machines.rules.machine import Machine
+from extensions.machines.views.documents import build_documents
 from lifecycle.errors import NeedsConsent
-from lifecycle.machines import payload as p
-from lifecycle.machines.decide import after, decide
-from lifecycle.machines.definition import CANCELLED, Definition
-from lifecycle.machines.errors import MachineError
-from lifecycle.machines.guard import FileFact
-from lifecycle.machines.machine import Machine
 from lifecycle.payload.base import Payload
-from projections.machines.documents import documents
 from tests.machines.place import MachinePlace
 from tests.machines.support import AT, PROOF, World, every, meet
 
@@ -27,7 +27,7 @@ STEPS = {
     *("FIX", "BUSINESS_SYNC", "COMPLETE"),
 }
 STATUSES = {"NOT_STARTED", "IN_PROGRESS", "PASSED", "FAILED", "BLOCKED"}
-#: What others keep in a track's file: in a place and an order of their own.
+#: Fields of other programs in a track's file, in an unusual order.
 THEIRS: dict[str, Any] = {
     "zeta": 1,
     "loop_state": {
@@ -40,7 +40,7 @@ THEIRS: dict[str, Any] = {
 
 
 def begun(known: Definition, draw: Any) -> Machine:
-    """Return a machine that others keep fields in, its loops fresh or used up."""
+    """Return an imported machine with foreign fields, and unused or exhausted loops."""
     own = known.protocol == "conductor"
     document = THEIRS if own else {key: THEIRS[key] for key in ("zeta", "beta")}
     sources = [way.source for way in known.transitions if way.source in STEPS]
@@ -52,11 +52,11 @@ def begun(known: Definition, draw: Any) -> Machine:
         document=document,
         counts={name: draw(st.sampled_from([0, loop.limit])) for name, loop in known.loops.items()},
     )
-    return after(None, decide(None, command, AT), AT)
+    return compute_state_after(None, decide(None, command, AT), AT)
 
 
 def any_command(known: Definition, draw: Any) -> tuple[list[Payload], dict[str, FileFact]]:
-    """Return what somebody may ask for next, and the files that are there then."""
+    """Return random commands, and the files that exist at that time."""
     kind = draw(st.sampled_from(["event", "event", "way", "way", "approve", "cancel"]))
     if kind == "event":
         name = draw(st.sampled_from(list(known.events)))
@@ -77,8 +77,8 @@ def any_command(known: Definition, draw: Any) -> tuple[list[Payload], dict[str, 
 
 
 def check(state: Machine) -> None:
-    """Hold the files of a machine to what the machine is."""
-    shown = documents(state)
+    """Check the files of a machine against its state."""
+    shown = build_documents(state)
     match state.definition.protocol:
         case "conductor":
             check_track(state, shown["metadata"])
@@ -92,7 +92,7 @@ def check(state: Machine) -> None:
 
 
 def check_track(state: Machine, shown: dict[str, Any]) -> None:
-    """A track: its step, status, limits, blockers, checkpoints, and the fields of others."""
+    """Check step, status, limits, blockers, checkpoints and foreign fields of a track."""
     loop = shown["loop_state"]
     assert loop["current_step"] in STEPS
     assert loop["step_status"] in STATUSES
@@ -120,7 +120,7 @@ def check_track(state: Machine, shown: dict[str, Any]) -> None:
 
 
 def check_phases(state: Machine, shown: dict[str, Any]) -> None:
-    """Phased development: its phase, its status, and the phases that are done."""
+    """Check phase, status and completed phases of a phased development."""
     assert shown["phase_status"] in ("pending", "in_progress", "complete", "failed")
     assert (state.phase == CANCELLED) == ("cancelled_at" in shown)
     if not state.is_final:
@@ -135,8 +135,10 @@ def check_phases(state: Machine, shown: dict[str, Any]) -> None:
 @pytest.mark.parametrize("known", every(), ids=lambda known: known.id)
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())
-def test_the_files_agree_with_the_machine(known: Definition, data: st.DataObject) -> None:
-    """Given any history, then after each event they say what the machine is, and no more."""
+def test_files_agree_with_the_state_after_any_history(
+    known: Definition, data: st.DataObject
+) -> None:
+    """The files are checked after each of up to forty random commands."""
     state = begun(known, data.draw)
     for _ in range(data.draw(st.integers(1, 40))):
         commands, files = any_command(known, data.draw)
@@ -145,39 +147,39 @@ def test_the_files_agree_with_the_machine(known: Definition, data: st.DataObject
                 decided = decide(state, command, AT, files)
             except (MachineError, NeedsConsent):
                 continue
-            state = after(state, decided, AT) if decided else state
+            state = compute_state_after(state, decided, AT) if decided else state
             check(state)
 
 
 @pytest.fixture
 def track(place: MachinePlace) -> MachinePlace:
-    """Give a root with a track."""
+    """Return a root with a track."""
     place.init("auth", "conductor")
     return place
 
 
 def step(place: MachinePlace, name: str, notes: str | None = None) -> None:
-    """Record an event of the step."""
+    """Record an event of the current step."""
     data = ["--data", json.dumps({"notes": notes})] if notes is not None else []
     place.done("append", "auth", f"step.{name}", *data)
 
 
 def checkpoint(place: MachinePlace, name: str) -> dict[str, Any]:
-    """Return a checkpoint as the file has it."""
+    """Return a checkpoint of the track file."""
     found: dict[str, Any] = place.json(FILE)["loop_state"]["checkpoints"][name]
     return found
 
 
 def onward(place: MachinePlace, *steps: str) -> None:
-    """Pass the step and go on, once for each."""
+    """For each name, pass the current step and move to the named step."""
     for name in steps:
         step(place, "started")
         step(place, "passed")
         place.done("transition", "auth", name)
 
 
-def test_a_blocked_track_takes_no_steps(track: MachinePlace) -> None:
-    """Given the fix limit, then no step begins or passes, and the file goes on saying BLOCKED."""
+def test_blocked_track_takes_no_steps(track: MachinePlace) -> None:
+    """At the limit of fixes, step events are refused and the file stays BLOCKED."""
     onward(track, "PLAN", "EVALUATE_PLAN", "EXECUTE", "EVALUATE_EXECUTION")
     for _ in range(4):
         step(track, "started")
@@ -186,15 +188,15 @@ def test_a_blocked_track_takes_no_steps(track: MachinePlace) -> None:
             onward(track, "EVALUATE_EXECUTION")
     before = track.json(FILE)
     data = track.refused("INVALID_TRANSITION", 5, "append", "auth", "step.started")
-    assert data["validTargets"] == ["FIX"]
+    assert data["validTargets"] == ["PLAN", "FIX"]
     track.refused("INVALID_TRANSITION", 5, "append", "auth", "step.passed")
     assert track.json(FILE) == before
     assert before["loop_state"]["step_status"] == "BLOCKED"
     assert before["blockers"]
 
 
-def test_a_cancelled_track_does_not_look_fresh(track: MachinePlace) -> None:
-    """It is blocked for good, and says why."""
+def test_cancelled_track_is_blocked_in_its_file(track: MachinePlace) -> None:
+    """The file has the status BLOCKED and the reason of the cancellation."""
     step(track, "started")
     track.done("cancel", "auth", "--reason", "no longer wanted")
     shown = track.json(FILE)
@@ -203,8 +205,8 @@ def test_a_cancelled_track_does_not_look_fresh(track: MachinePlace) -> None:
     assert track.done("list")[0]["status"] is None
 
 
-def test_a_checkpoint_keeps_what_it_went_through(track: MachinePlace) -> None:
-    """Given a failure, a new start and a pass, then the notes of the failure are history."""
+def test_checkpoint_keeps_its_history(track: MachinePlace) -> None:
+    """After a failure and a pass, the notes of the failure are in the history."""
     onward(track, "PLAN")
     step(track, "started")
     step(track, "failed", "again bad")
@@ -217,8 +219,8 @@ def test_a_checkpoint_keeps_what_it_went_through(track: MachinePlace) -> None:
     assert [one["notes"] for one in passed["history"]] == ["ERROR: again bad"]
 
 
-def test_a_checkpoint_stays_when_its_step_is_entered_again(track: MachinePlace) -> None:
-    """Given a plan that is sent back, then its checkpoint is there, with its history."""
+def test_checkpoint_stays_when_its_step_is_entered_again(track: MachinePlace) -> None:
+    """If a plan is sent back, its checkpoint keeps the earlier pass as history."""
     onward(track, "PLAN", "EVALUATE_PLAN")
     step(track, "started")
     step(track, "failed", "the plan has gaps")

@@ -1,4 +1,4 @@
-"""A definition is checked whole when it is loaded."""
+"""A definition is checked completely when it is loaded."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from lifecycle.machines.errors import InvalidDefinition, ReservedField
-from lifecycle.machines.soundness import load
+from extensions.machines.rules.errors import InvalidDefinition, ReservedField
+from extensions.machines.rules.soundness import load_definition
 from tests.machines.support import begun, every, set_, small, small_data, when
 
 CYCLE: list[dict[str, Any]] = [
@@ -27,26 +27,29 @@ BEGUN_ANEW = [{**way, "resets": ["again"]} if way["to"] == "a" else way for way 
 TASKS = {"statuses": ["open", "done"], "running": "open", "done": "done", "failed": "lost"}
 
 FAULTS: dict[str, tuple[dict[str, Any], str]] = {
-    "a phase that no way leads to": ({"phases": THREE}, "phases.c: no way leads here"),
+    "a phase that no way leads to": (
+        {"phases": THREE},
+        "phases.c: no transition leads to this phase",
+    ),
     "a phase that no way leads from": (
         {"phases": THREE, "transitions": TO_C},
-        "phases.c: no way leads from here",
+        "phases.c: no transitions lead from this phase",
     ),
     "a guard on an unknown field": (
         {"transitions": [{"from": "a", "to": "b", "guard": {"present": "artifacts.x"}}]},
-        "artifacts.x, which is not among the fields",
+        "artifacts.x, which fields does not define",
     ),
     "a guard inside of others": (
         {"transitions": [{"from": "a", "to": "b", "guard": {"not": {"any": [{"present": "y"}]}}}]},
-        "y, which is not among the fields",
+        "y, which fields does not define",
     ),
     "a guard on an invalid path": (
         {"transitions": [{"from": "a", "to": "b", "guard": {"present": "x[id=1]"}}]},
-        "is no path",
+        "is not valid at",
     ),
     "a loop that nothing counts": (
         {"phases": THREE, "transitions": CYCLE, "fields": {"x": "text"}},
-        "loop without an exit",
+        "can repeat forever",
     ),
     "a limit that leads back": (
         {
@@ -55,7 +58,7 @@ FAULTS: dict[str, tuple[dict[str, Any], str]] = {
             "fields": {"x": "text"},
             "loops": {"again": {"limit": 2, "on_limit": "c"}},
         },
-        "it is no exit",
+        "name a phase outside the loop",
     ),
     "a count that nobody's agreement begins anew": (
         {
@@ -64,7 +67,7 @@ FAULTS: dict[str, tuple[dict[str, Any], str]] = {
             "fields": {"x": "text"},
             "loops": {"again": {"limit": 2, "on_limit": "b"}},
         },
-        "c -> a: only where a person agrees does a count begin anew",
+        "c -> a: a transition that resets a loop needs the approval of a person",
     ),
     "a limit in an unknown field": (
         {
@@ -73,19 +76,19 @@ FAULTS: dict[str, tuple[dict[str, Any], str]] = {
             "fields": {"x": "text"},
             "loops": {"again": {"limit": 2, "on_limit": "b", "limit_from": "most"}},
         },
-        "loops.again.limit_from: it looks at most, which is not among the fields",
+        "loops.again.limit_from: the condition reads most, which fields does not define",
     ),
     "a reserved field that is no path": (
         {"reserved": {"a b": "ask"}},
-        "reserved: 'a b' is no path",
+        "reserved: the path 'a b' is not valid",
     ),
-    "a status that no task has": ({"tasks": TASKS}, "tasks.failed: no status 'lost'"),
+    "a status that no task has": ({"tasks": TASKS}, "tasks.failed: 'lost' is missing"),
     "an approval that is given elsewhere": (
         {
             "transitions": [{"from": "a", "to": "b", "guard": {"approved": "end"}}],
             "approvals": {"end": {"phase": "b", "asks": "End?"}},
         },
-        "a -> b: end is given in b, never here",
+        "a -> b: the approval end belongs to the phase b",
     ),
     "an unknown event": (
         {"transitions": [{"from": "a", "to": "b", "guard": {"recorded": "e"}}]},
@@ -105,28 +108,31 @@ FAULTS: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "an unknown phase": ({"transitions": [{"from": "a", "to": "z"}]}, "no phase 'z'"),
     "an unknown start": ({"initial": "z"}, "initial: no phase 'z'"),
-    "no end": ({"phases": {"a": {}, "b": {}}}, "none is final"),
+    "no end": ({"phases": {"a": {}, "b": {}}}, "one phase must be final"),
     "a way from an end": (
         {"transitions": [{"from": "a", "to": "b"}, {"from": "b", "to": "a"}]},
-        "nothing leaves a final phase",
+        "a final phase has no transitions",
     ),
     "the same way twice": (
         {"transitions": [{"from": "a", "to": "b"}, {"from": "a", "to": "b"}]},
-        "appears 2 times",
+        "is defined 2 times",
     ),
     "an unknown condition": (
         {"transitions": [{"from": "a", "to": "b", "guard": {"python": "True"}}]},
         "transitions.0.guard",
     ),
     "an unknown field": ({"on_enter": "rm -rf"}, "on_enter"),
-    "an unknown shape": ({"fields": {"x": "integer"}}, "no shape 'integer'"),
+    "an unknown shape": ({"fields": {"x": "integer"}}, "unknown type 'integer'"),
     "a default that does not fit": (
         {"fields": {"x": "flag"}, "defaults": {"x": "yes"}},
         "x: expected flag",
     ),
     "a file outside of the root": ({"files": {"state": "../x.json"}}, "inside the root"),
     "a file of ours": ({"files": {"state": ".wfctl/config.toml"}}, "inside the root"),
-    "no file to write": ({"files": {}}, "files.state: the protocol exarchos writes this file"),
+    "no file to write": (
+        {"files": {}},
+        "files.state: missing; the protocol exarchos writes this file",
+    ),
     "a file elsewhere in a guard": (
         {"transitions": [{"from": "a", "to": "b", "guard": {"file": "/etc/passwd"}}]},
         "a -> b: expected the path of a file inside the root",
@@ -160,7 +166,7 @@ FAULTS: dict[str, tuple[dict[str, Any], str]] = {
                 {"from": "a", "to": "b", "guard": {"every": "reviews", "status": ["fine"]}}
             ],
         },
-        "no item of reviews is ever fine; expected some of good, bad",
+        "no item of reviews can have the status fine; expected some of good, bad",
     ),
     "a condition on the items of a text": (
         {
@@ -179,58 +185,58 @@ FAULTS: dict[str, tuple[dict[str, Any], str]] = {
                 {"from": "a", "to": "b", "guard": {"counter": "again", "at_least": 3}},
             ],
         },
-        "again is taken at most 2 times, never 3",
+        "the loop again stops at 2, so the count never reaches 3",
     ),
     "a name that nothing is put in for": (
         {"files": {"state": "{name}.json"}},
-        "files.state: only {id} is put in, the machine's id; found '{name}'",
+        "files.state: only {id}, the id of the machine, can be used in the path; found '{name}'",
     ),
     "a file that nobody writes": (
         {"files": {"state": "{id}.state.json", "log": "{id}.log"}},
-        "files.log: nobody writes it; the protocol exarchos has: state",
+        "files.log: wfctl cannot write this file; the protocol exarchos has: state",
     ),
     "a file of a guard with braces": (
         {"transitions": [{"from": "a", "to": "b", "guard": {"file": "{id}.md"}}]},
-        "a -> b: file: nothing is put in for braces here",
+        "a -> b: file: braces are not supported",
     ),
     "its own cancelled phase": (
         {"phases": {"a": {}, "b": {"final": True}, "cancelled": {"final": True}}},
-        "every machine has it by itself",
+        "every machine has this phase",
     ),
 }
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_an_unsound_definition_is_refused(name: str) -> None:
-    """Given the fault, when it is loaded, then the problem is named with its place."""
+def test_unsound_definition_is_refused(name: str) -> None:
+    """Each fault is reported with its place in the definition."""
     more, expected = FAULTS[name]
     with pytest.raises(InvalidDefinition) as refused:
-        load(small_data(**more))
+        load_definition(small_data(**more))
     assert any(expected in problem for problem in refused.value.data["problems"]), refused.value
 
 
-def test_every_problem_is_named_at_once() -> None:
-    """Nobody corrects a file ten times."""
+def test_all_problems_of_a_definition_are_reported_together() -> None:
+    """A definition with two faults is refused with two problems."""
     with pytest.raises(InvalidDefinition) as refused:
-        load(small_data(initial="z", files={"state": "/etc/passwd"}))
+        load_definition(small_data(initial="z", files={"state": "/etc/passwd"}))
     assert len(refused.value.data["problems"]) == 2
 
 
-def test_a_cycle_may_be_without_a_limit_where_it_says_so() -> None:
-    """The step loop's plan is revised as often as it takes."""
+def test_cycle_without_a_limit_is_allowed_if_declared() -> None:
+    """A transition with `unbounded: true` needs no loop."""
     free = [{**way, "unbounded": True} if way["to"] == "a" else way for way in CYCLE]
-    known = load(small_data(phases=THREE, transitions=free, fields={"x": "text"}))
+    known = load_definition(small_data(phases=THREE, transitions=free, fields={"x": "text"}))
     assert known.loops == {}
 
 
 @pytest.mark.parametrize("known", every(), ids=lambda known: known.id)
-def test_a_definition_reads_back_as_it_was_written(known: Any) -> None:
-    """What the log holds of it is all of it."""
-    assert load(known.dumped()) == known
+def test_definition_survives_the_log(known: Any) -> None:
+    """A shipped definition loads unchanged from its stored form."""
+    assert load_definition(known.dumped()) == known
 
 
-def test_a_limit_that_a_field_holds_is_nobodys_to_change() -> None:
-    """Given a loop whose limit a field holds, then no update raises it on the way."""
+def test_field_with_the_limit_of_a_loop_cannot_be_updated() -> None:
+    """Otherwise an update could raise the limit."""
     loops = {"again": {"limit": 2, "on_limit": "b", "limit_from": "most"}}
     fields = {"x": "text", "most": "number"}
     known = small(phases=THREE, transitions=COUNTED, fields=fields, loops=loops)

@@ -1,4 +1,4 @@
-"""Every transition of every definition, with its guard met and with it refused."""
+"""Every transition of every shipped definition, with a met and an unmet guard."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ from typing import NamedTuple
 
 import pytest
 
+from extensions.machines.rules import guard as g
+from extensions.machines.rules import payload as p
+from extensions.machines.rules.decide import decide
+from extensions.machines.rules.definition import CANCELLED, Definition, Transition
+from extensions.machines.rules.errors import CircuitOpen, GuardFailed, InvalidTransition
 from lifecycle.errors import NoWorkflow
-from lifecycle.machines import guard as g
-from lifecycle.machines import payload as p
-from lifecycle.machines.decide import decide
-from lifecycle.machines.definition import CANCELLED, Definition, Transition
-from lifecycle.machines.errors import CircuitOpen, GuardFailed, InvalidTransition
 from tests.machines.support import AT, World, every, fail, go, meet, placed, when
 
 
 class Way(NamedTuple):
-    """A transition of a definition."""
+    """A transition and its definition."""
 
     known: Definition
     way: Transition
 
     @property
     def name(self) -> str:
-        """How it is called in a report."""
+        """Return the name of the transition for the test report."""
         return f"{self.known.id}: {self.way.source} to {self.way.to}"
 
 
@@ -36,13 +36,13 @@ UNFINISHED = [
 
 
 def world_of(known: Definition) -> World:
-    """Return a world in which a phase stands as on entry."""
+    """Return a world whose phase has its initial status."""
     return World(known, status=known.statuses.initial if known.statuses else None)
 
 
 @pytest.mark.parametrize("one", WAYS, ids=lambda one: one.name)
-def test_a_way_is_taken_where_its_guard_is_met(one: Way) -> None:
-    """Given what the guard asks for, when it is asked for, then the phase changes, and only it."""
+def test_transition_with_a_met_guard_changes_the_phase(one: Way) -> None:
+    """The phase changes, and the fields of the machine stay the same."""
     world = world_of(one.known)
     meet(one.way.guard, world)
     before = world.machine(one.way.source)
@@ -52,8 +52,8 @@ def test_a_way_is_taken_where_its_guard_is_met(one: Way) -> None:
 
 
 @pytest.mark.parametrize("one", GUARDED, ids=lambda one: one.name)
-def test_a_way_is_refused_where_its_guard_is_not_met(one: Way) -> None:
-    """Given nothing of it, when it is asked for, then every unmet condition and target is named."""
+def test_transition_with_an_unmet_guard_is_refused(one: Way) -> None:
+    """The refusal has the unmet conditions and all valid targets."""
     world = world_of(one.known)
     fail(one.way.guard, world)
     state = world.machine(one.way.source)
@@ -65,8 +65,8 @@ def test_a_way_is_refused_where_its_guard_is_not_met(one: Way) -> None:
 
 
 @pytest.mark.parametrize("one", GUARDED, ids=lambda one: one.name)
-def test_a_refusal_lists_each_unmet_condition(one: Way) -> None:
-    """Given all conditions but one, then that one is the whole list."""
+def test_refusal_lists_each_unmet_condition(one: Way) -> None:
+    """If all conditions except one are met, the refusal lists this condition."""
     whole = one.way.guard
     conditions = whole.all if isinstance(whole, g.All) else [whole]
     for left_out in conditions:
@@ -80,8 +80,8 @@ def test_a_refusal_lists_each_unmet_condition(one: Way) -> None:
 
 
 @pytest.mark.parametrize("one", LOOPS, ids=lambda one: one.name)
-def test_a_loop_is_counted_and_leads_out_at_its_limit(one: Way) -> None:
-    """Given the limit taken, when it is asked for once more, then the exit is taken and said."""
+def test_loop_at_its_limit_leads_to_its_exit(one: Way) -> None:
+    """The next repetition goes to `on_limit`, and the event has the count and the limit."""
     loop = one.way.loop
     assert loop is not None
     limit = one.known.loops[loop].limit
@@ -101,8 +101,8 @@ def test_a_loop_is_counted_and_leads_out_at_its_limit(one: Way) -> None:
 
 
 @pytest.mark.parametrize(("known", "phase"), UNFINISHED, ids=lambda value: str(value)[:20])
-def test_any_phase_that_is_not_final_leads_to_cancelled(known: Definition, phase: str) -> None:
-    """Given any work, when it is cancelled, then nothing leads on from there."""
+def test_every_unfinished_phase_can_be_cancelled(known: Definition, phase: str) -> None:
+    """No transition leads from the phase cancelled."""
     state = world_of(known).machine(phase)
     cancelled = when(state, p.MachineCancelled(reason="no longer wanted"))
     assert (cancelled.phase, cancelled.is_final) == (CANCELLED, True)
@@ -113,14 +113,14 @@ def test_any_phase_that_is_not_final_leads_to_cancelled(known: Definition, phase
 
 
 @pytest.mark.parametrize(("known", "phase"), UNFINISHED, ids=lambda value: str(value)[:20])
-def test_asking_for_the_phase_one_is_in_appends_nothing(known: Definition, phase: str) -> None:
-    """It is so already."""
+def test_transition_to_the_current_phase_appends_nothing(known: Definition, phase: str) -> None:
+    """The machine is already in the requested phase."""
     assert decide(world_of(known).machine(phase), go(phase), AT) == []
 
 
 @pytest.mark.parametrize("known", every(), ids=lambda known: known.id)
-def test_what_is_no_way_is_refused_with_the_ways_there_are(known: Definition) -> None:
-    """Every pair of phases that no transition joins."""
+def test_undefined_transition_is_refused_with_the_valid_targets(known: Definition) -> None:
+    """Every pair of phases without a transition is tried."""
     ways = {(way.source, way.to) for way in known.transitions}
     for source, phase in known.phases.items():
         state = world_of(known).machine(source)
@@ -133,8 +133,8 @@ def test_what_is_no_way_is_refused_with_the_ways_there_are(known: Definition) ->
 
 
 @pytest.mark.parametrize("known", every(), ids=lambda known: known.id)
-def test_no_machine_begins_in_a_phase_that_there_is_not(known: Definition) -> None:
-    """However the event that begins it came into the log; one that was cancelled has its place."""
+def test_machine_cannot_start_in_an_unknown_phase(known: Definition) -> None:
+    """An import into the phase cancelled is allowed."""
     with pytest.raises(NoWorkflow, match="no phase 'nowhere'"):
         placed(known, "nowhere", {}, None)
     assert placed(known, CANCELLED, {}, None).is_final

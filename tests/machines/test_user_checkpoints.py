@@ -1,4 +1,4 @@
-"""``user_checkpoints`` of ``phase.json``: the approvals of phases that a person gave."""
+"""``user_checkpoints`` in ``phase.json`` lists the phases that a person approved."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ FINAL = "memory/reports/final_design.json"
 
 
 def listed(place: MachinePlace) -> list[str]:
-    """Return the phases that ``phase.json`` calls approved."""
+    """Return the phases that ``phase.json`` lists as approved."""
     return [one["phase"] for one in place.json(PHASE)["user_checkpoints"]]
 
 
-def test_more_attempts_are_no_checkpoint(place: MachinePlace) -> None:
-    """It lets tasks run again; no phase is approved by it."""
+def test_approval_of_more_attempts_is_not_listed(place: MachinePlace) -> None:
+    """This approval lets tasks run again, but approves no phase."""
     place.init("wf", "dotagent")
     place.write(DEMAND, {"wants": "a shop"})
     place.done("approve", "wf", "requirements")
@@ -28,8 +28,8 @@ def test_more_attempts_are_no_checkpoint(place: MachinePlace) -> None:
     assert listed(place) == ["REQUIREMENTS", "ARCHITECTURE"]
 
 
-def test_what_an_import_claims_is_no_checkpoint(place: MachinePlace) -> None:
-    """Nobody gave it here by the policy; anyone who comes back is told of the claim."""
+def test_approval_claimed_by_an_import_is_not_listed(place: MachinePlace) -> None:
+    """No proof exists for the claim, so `rehydrate` reports it as a claim of the file."""
     state = {
         "workflow_id": "wf",
         "started_at": "2026-11-01T10:00:00Z",
@@ -48,7 +48,7 @@ def test_what_an_import_claims_is_no_checkpoint(place: MachinePlace) -> None:
 
 
 def own(place: MachinePlace) -> None:
-    """Begin phased development of one's own: a phase that is approved, and a way back to it."""
+    """Create a machine with an approved phase and a transition back to this phase."""
     phases = {"a": {"person": "decides"}, "b": {}, "c": {"final": True}}
     ways = [
         {"from": "a", "to": "b", "guard": {"all": [{"present": "text"}, {"approved": "ok"}]}},
@@ -71,8 +71,8 @@ def own(place: MachinePlace) -> None:
     place.done("approve", "wf", "ok")
 
 
-def test_an_approval_of_other_values_is_no_checkpoint(place: MachinePlace) -> None:
-    """Until it is given anew, and then it is one and not two."""
+def test_approval_of_changed_values_is_not_listed(place: MachinePlace) -> None:
+    """After a new approval, the phase is listed once."""
     own(place)
     assert listed(place) == ["a"]
     place.done("update", "wf", "text=another")
@@ -81,8 +81,8 @@ def test_an_approval_of_other_values_is_no_checkpoint(place: MachinePlace) -> No
     assert listed(place) == ["a"]
 
 
-def test_an_approval_of_an_earlier_stay_is_no_checkpoint(place: MachinePlace) -> None:
-    """A phase that is entered again waits for its approval again."""
+def test_approval_of_an_earlier_visit_is_not_listed(place: MachinePlace) -> None:
+    """A phase that the machine enters again needs a new approval."""
     own(place)
     place.done("transition", "wf", "b")
     assert listed(place) == ["a"]

@@ -1,4 +1,4 @@
-"""The protocols' own writers write beside wfctl: what the rules allow becomes events."""
+"""Agents edit the protocol's files; edits that the rules allow become events."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ PHASE, TASKS = "memory/state/phase.json", "memory/state/execution.json"
 
 
 def now() -> str:
-    """Return the time as agents write it."""
+    """Return the current time in the format that agents write."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def edit(place: MachinePlace, file: str, **fields: Any) -> dict[str, Any]:
-    """Let another program write fields of a file, dots in their names as ``__``."""
+    """Edit fields of a file as another program; ``__`` in a name stands for a dot."""
     document: dict[str, Any] = place.json(file)
     for name, value in fields.items():
         here = document
@@ -37,7 +37,7 @@ def edit(place: MachinePlace, file: str, **fields: Any) -> dict[str, Any]:
 
 
 def start(place: MachinePlace, step: str, **more: Any) -> None:
-    """Let an agent begin a step, as the protocol's agents are told to."""
+    """Start a step in the file, as the protocol instructs its agents."""
     begun = {"status": "IN_PROGRESS", "started_at": now(), "agent": "loop-agent", **more}
     edit(
         place,
@@ -50,7 +50,7 @@ def start(place: MachinePlace, step: str, **more: Any) -> None:
 
 
 def finish(place: MachinePlace, step: str, following: str, **more: Any) -> None:
-    """Let an agent end a step, and name the next one."""
+    """End a step in the file, and name the next step."""
     done = {"status": "PASSED", "completed_at": now(), **more}
     edit(
         place,
@@ -63,24 +63,24 @@ def finish(place: MachinePlace, step: str, following: str, **more: Any) -> None:
 
 
 def names(place: MachinePlace, machine: str) -> list[str]:
-    """Return what was recorded, by the names of the definition's events."""
+    """Return the names of all recorded events after the first."""
     return [e["data"].get("name") or e["type"] for e in place.events(machine)][1:]
 
 
 def looked(place: MachinePlace, machine: str) -> None:
-    """Let wfctl write once more."""
+    """Record a checkpoint, so that wfctl reads and writes the files."""
     place.done("checkpoint", machine, "--summary", "went on")
 
 
 @pytest.fixture
 def track(place: MachinePlace) -> MachinePlace:
-    """Begin a track."""
+    """Create a track."""
     place.init("auth", "conductor")
     return place
 
 
-def test_a_step_that_an_agent_passed_in_the_file_is_passed(track: MachinePlace) -> None:
-    """Given the file as agents write it, then each step is an event, by the file's name."""
+def test_step_passed_in_the_file_is_recorded(track: MachinePlace) -> None:
+    """Each step that an agent writes becomes events with the file as their actor."""
     start(track, "BRAINSTORM")
     looked(track, "auth")
     finish(track, "BRAINSTORM", "PLAN", output_files=["spec.md"])
@@ -99,8 +99,8 @@ def test_a_step_that_an_agent_passed_in_the_file_is_passed(track: MachinePlace) 
     assert track.call("drift", "auth").code == 0
 
 
-def test_steps_that_went_by_between_two_looks_are_all_taken_over(track: MachinePlace) -> None:
-    """Given a loop that ran to its evaluation, then no step of it is lost, nor what they said."""
+def test_all_steps_between_two_commands_are_recorded(track: MachinePlace) -> None:
+    """If an agent runs four steps before the next command, no step and no data is lost."""
     ways = ["BRAINSTORM", "PLAN", "EVALUATE_PLAN", "EXECUTE", "EVALUATE_EXECUTION"]
     for step, following in pairwise(ways):
         start(track, step)
@@ -115,8 +115,10 @@ def test_steps_that_went_by_between_two_looks_are_all_taken_over(track: MachineP
 
 
 @pytest.mark.parametrize("said", ["2020-01-01T00:00:00Z", "2099-01-01T00:00:00Z", "soon"])
-def test_a_time_that_cannot_be_hinders_nothing(track: MachinePlace, said: str) -> None:
-    """Given a beginning before the log's, or yet to come, then the event is of now."""
+def test_impossible_start_time_is_replaced_by_the_current_time(
+    track: MachinePlace, said: str
+) -> None:
+    """A start before the log, in the future or without a valid time does not stop wfctl."""
     start(track, "BRAINSTORM", started_at=said)
     looked(track, "auth")
     assert names(track, "auth") == ["step.started", "machine.checkpointed"]
@@ -125,8 +127,8 @@ def test_a_time_that_cannot_be_hinders_nothing(track: MachinePlace, said: str) -
     assert track.call("drift", "auth").code in (0, 7 * (said == "soon"))
 
 
-def test_a_failed_evaluation_counts_a_fix(track: MachinePlace) -> None:
-    """As the evaluator writes it: with its items, its verdict, and the count of fixes."""
+def test_failed_evaluation_in_the_file_starts_a_fix_cycle(track: MachinePlace) -> None:
+    """The failure items become notes, and the count of fixes increases."""
     for step in ("PLAN", "EVALUATE_PLAN", "EXECUTE", "EVALUATE_EXECUTION"):
         track.done("append", "auth", "step.started")
         track.done("append", "auth", "step.passed")
@@ -151,8 +153,8 @@ def test_a_failed_evaluation_counts_a_fix(track: MachinePlace) -> None:
     assert track.call("drift", "auth").code == 0
 
 
-def test_what_the_rules_do_not_allow_says_which(track: MachinePlace) -> None:
-    """Given a step that is skipped, then it stays drift, and the rest of the edit is taken."""
+def test_forbidden_part_of_an_edit_stays_drift(track: MachinePlace) -> None:
+    """If a step is skipped, the drift names the rule, and the other fields are adopted."""
     edit(track, TRACK, loop_state__current_step="EXECUTE", loop_state__mode="fast")
     told = track.call("drift", "auth")
     assert told.code == 7
@@ -167,8 +169,8 @@ def test_what_the_rules_do_not_allow_says_which(track: MachinePlace) -> None:
     track.refused("INVALID_TRANSITION", 5, "drift", "auth", "--adopt")
 
 
-def test_the_exit_of_a_limit_is_a_persons(track: MachinePlace) -> None:
-    """Given a blocked track, when a file says that it goes on, then it stays blocked."""
+def test_edit_cannot_unblock_a_track(track: MachinePlace) -> None:
+    """A file that continues after the limit of fixes is drift, and the track stays blocked."""
     for step in ("PLAN", "EVALUATE_PLAN", "EXECUTE", "EVALUATE_EXECUTION"):
         track.done("append", "auth", "step.started")
         track.done("append", "auth", "step.passed")
@@ -197,8 +199,8 @@ def test_the_exit_of_a_limit_is_a_persons(track: MachinePlace) -> None:
     assert track.call("drift", "auth").code == 7
 
 
-def test_a_removed_field_is_adopted_by_itself(track: MachinePlace) -> None:
-    """Given two that were taken away, when one is adopted, then it does not come back."""
+def test_removed_field_is_adopted_separately(track: MachinePlace) -> None:
+    """Of two removed fields, only the adopted field stays removed."""
     track.done("update", "auth", "name=Auth", "type=feature")
     document = track.json(TRACK)
     del document["name"], document["type"]
@@ -212,8 +214,8 @@ def test_a_removed_field_is_adopted_by_itself(track: MachinePlace) -> None:
     assert track.wfctl("replay", "--check").code == 0
 
 
-def test_what_the_log_learned_meanwhile_is_not_taken_back(track: MachinePlace) -> None:
-    """Given an agent that read the file before wfctl wrote, then only what it changed counts."""
+def test_stale_edit_does_not_undo_newer_values(track: MachinePlace) -> None:
+    """If an agent writes an old copy of the file, only its own change is adopted."""
     before = track.json(TRACK)
     track.done("update", "auth", "name=New")
     before["extra"] = 1
@@ -223,8 +225,8 @@ def test_what_the_log_learned_meanwhile_is_not_taken_back(track: MachinePlace) -
     assert (shown.get("name"), shown["extra"]) == ("New", 1)
 
 
-def test_the_next_task_is_after_the_one_that_the_file_names(track: MachinePlace) -> None:
-    """Given an executor that recorded its last task in the file, then reading counts it too."""
+def test_resume_reads_the_last_task_from_the_file(track: MachinePlace) -> None:
+    """The next task follows the task in the edited file, and no event is recorded."""
     for step in ("PLAN", "EVALUATE_PLAN", "EXECUTE"):
         track.done("append", "auth", "step.started")
         track.done("append", "auth", "step.passed")
@@ -239,7 +241,7 @@ def test_the_next_task_is_after_the_one_that_the_file_names(track: MachinePlace)
 
 @pytest.fixture
 def flow(place: MachinePlace) -> MachinePlace:
-    """Begin phased development and go to its implementation, with a task that runs."""
+    """Move a phased development to its implementation, with a running task."""
     place.init("wf-1", "dotagent")
     for report, approval, phase in (
         ("demand", "requirements", "ARCHITECTURE"),
@@ -254,14 +256,14 @@ def flow(place: MachinePlace) -> MachinePlace:
 
 
 def with_task(place: MachinePlace, **fields: Any) -> None:
-    """Let an executor write fields of its task."""
+    """Edit fields of the first task in execution.json."""
     document = place.json(TASKS)
     document["tasks"][0] |= fields
     place.write(TASKS, document)
 
 
-def test_an_executors_output_is_taken_over_before_anything_is_mended(flow: MachinePlace) -> None:
-    """Given a task that is pre_complete with its output, then it is, and was not interrupted."""
+def test_output_of_an_executor_is_adopted_before_a_repair(flow: MachinePlace) -> None:
+    """A task that the executor marked as pre_complete is not treated as interrupted."""
     flow.write("memory/reports/task-001.json", {"task_id": "task-001", "status": "pre_complete"})
     with_task(flow, status="pre_complete", output="memory/reports/task-001.json")
     recorded = flow.done("rehydrate", "wf-1")["resume"]["recorded"]
@@ -274,8 +276,8 @@ def test_an_executors_output_is_taken_over_before_anything_is_mended(flow: Machi
 
 
 @pytest.mark.parametrize("output", [None, '{"task_id":"task-001","status":"pre_c'])
-def test_an_output_that_is_not_whole_is_no_evidence(flow: MachinePlace, output: str | None) -> None:
-    """Given none, or the beginning of one, then the claim stays drift and says why."""
+def test_missing_or_torn_output_is_no_evidence(flow: MachinePlace, output: str | None) -> None:
+    """The claim pre_complete stays drift, and the drift names the output file."""
     if output is not None:
         flow.write("memory/reports/task-001.json", output)
     with_task(flow, status="pre_complete", output="memory/reports/task-001.json")
@@ -285,8 +287,8 @@ def test_an_output_that_is_not_whole_is_no_evidence(flow: MachinePlace, output: 
     assert "memory/reports/task-001.json" in change["differences"][0]["rule"]
 
 
-def test_phases_of_nobody_are_passed_with_their_outputs_alone(flow: MachinePlace) -> None:
-    """Given an orchestrator that goes on in its file, then by what lies there."""
+def test_edited_phase_is_adopted_only_if_its_output_exists(flow: MachinePlace) -> None:
+    """Without the output file, the next phase in phase.json stays drift."""
     with_task(flow, status="verified")
     edit(flow, PHASE, current_phase="VERIFICATION", phase_status="in_progress")
     looked(flow, "wf-1")
@@ -303,8 +305,8 @@ def test_phases_of_nobody_are_passed_with_their_outputs_alone(flow: MachinePlace
     assert flow.call("drift", "wf-1").code == 0
 
 
-def test_a_persons_phase_is_not_passed_by_an_edit(place: MachinePlace) -> None:
-    """Given an approval and a next phase in the file, then neither counts without a proof."""
+def test_edit_cannot_approve_a_phase(place: MachinePlace) -> None:
+    """An approval in the file has no proof, so approval and next phase stay drift."""
     place.init("wf-1", "dotagent")
     place.write("memory/reports/demand.json", {"a": 1})
     given = [{"phase": "REQUIREMENTS", "approved_at": now()}]

@@ -1,4 +1,4 @@
-"""Agents that write their files beside wfctl, and both are killed at any moment."""
+"""Agents write their files while wfctl runs, and both are killed at random times."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from tests.machines.place import MachinePlace
 from tests.machines.test_crashes import age_lock_of, killed_command
 from tests.rounds import rounds
 
-#: Deaths in one round.
+#: Number of kills in one test.
 DEATHS = 20
-#: No command takes as many steps on the disk.
+#: An upper limit for the number of disk writes of a command.
 MOST = 40
 
 
 def forked(work: Callable[[Path], None], root: Path) -> int:
-    """Let an agent work in a process of its own; return its id."""
+    """Run an agent in a child process, and return its process id."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         child = os.fork()
@@ -32,20 +32,20 @@ def forked(work: Callable[[Path], None], root: Path) -> int:
         try:
             work(root)
             os._exit(0)
-        except BaseException:  # noqa: BLE001 - a child of a test must never come back
+        except BaseException:  # noqa: BLE001 - the child process must exit
             os._exit(1)
     return child
 
 
 def ended(child: int, *, kill: bool) -> int:
-    """Wait for a process, killed at once or not; return how it ended."""
+    """Wait for a process, killed first if requested, and return its exit status."""
     if kill:
         os.kill(child, signal.SIGKILL)
     return os.waitpid(child, 0)[1]
 
 
 def begun(place: MachinePlace) -> None:
-    """Begin a track, and phased development at its implementation, with tasks."""
+    """Create a track, and a phased development with tasks at its implementation."""
     place.init("auth", "conductor")
     place.init("wf-1", "dotagent")
     for report, approval, phase in (
@@ -61,12 +61,12 @@ def begun(place: MachinePlace) -> None:
 
 
 def looked(place: MachinePlace, machine: str) -> None:
-    """Let wfctl write once more; one that has ended is mended all the same."""
+    """Record a checkpoint; a machine that has ended refuses it but is repaired too."""
     assert place.call("checkpoint", machine, "--summary", "went on").code in (0, 5)
 
 
 def struck(place: MachinePlace, dice: random.Random) -> int:
-    """Let an agent and a command of wfctl work beside each other, and kill them; count deaths."""
+    """Run an agent and a command at the same time, kill both, and return the number of deaths."""
     work = dice.choice([writers.orchestrate, writers.execute, writers.execute, writers.lie])
     machine = dice.choice(["auth", "wf-1"])
     agent = forked(work, place.path)
@@ -79,10 +79,8 @@ def struck(place: MachinePlace, dice: random.Random) -> int:
 
 
 @pytest.mark.parametrize("seed", rounds(range(10), 1))
-def test_nothing_of_theirs_is_lost_and_no_phase_is_passed_without_evidence(
-    place: MachinePlace, seed: int
-) -> None:
-    """Given kills of both, then all that agents wrote is there, and nothing that was not done."""
+def test_kills_lose_no_data_and_pass_no_phase(place: MachinePlace, seed: int) -> None:
+    """All values that agents wrote are in the files, and no phase passed without evidence."""
     dice = random.Random(seed)
     begun(place)
     deaths = 0
@@ -101,7 +99,7 @@ def test_nothing_of_theirs_is_lost_and_no_phase_is_passed_without_evidence(
     assert [token for token in written if token not in whole] == []
     assert {t["status"] for t in place.json("memory/state/execution.json")["tasks"]} == {"verified"}
     assert place.done("list")[0]["phase"] == "COMPLETE"
-    # Anyone who lied had no output to show.
+    # The agent that lied wrote no output.
     assert place.json("memory/state/phase.json")["current_phase"] in (
         *("IMPLEMENTATION", "VERIFICATION"),
     )

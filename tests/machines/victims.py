@@ -1,4 +1,4 @@
-"""A process that kills itself before a step on the disk: a sync, a rename, a lock."""
+"""A process that kills itself before the N-th disk operation."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _STEPS: tuple[tuple[Any, str], ...] = (
 
 
 def arm(number: int) -> None:
-    """Let this process die before its step of that number."""
+    """Let this process die before its N-th disk operation."""
     left = [number]
     for owner, name in _STEPS:
         setattr(owner, name, _counted(getattr(owner, name), left))

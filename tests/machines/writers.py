@@ -1,4 +1,4 @@
-"""Agents that write their files as the protocols tell them to, and can die at any time."""
+"""Agents that write the protocol's files correctly, and can be killed at any time."""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ FOLLOWING = {
     "EXECUTE": "EVALUATE_EXECUTION",
     "EVALUATE_EXECUTION": "COMPLETE",
 }
-#: Tasks that an executor does.
+#: Number of tasks of an executor.
 TASKS = 12
 
 
 def now() -> str:
-    """Return the time as agents write it."""
+    """Return the current time in the format that agents write."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def replaced(path: Path, document: Any) -> None:
-    """Write a file whole, by a rename."""
+    """Replace the content of a file with a rename."""
     other = path.with_name(f".{path.name}.{os.getpid()}")
     other.write_text(json.dumps(document, indent=2), "utf-8")
     other.replace(path)
 
 
 def noted(root: Path, token: str) -> None:
-    """Remember what was written, for anyone who compares."""
+    """Record a written token, so that the test can look for it."""
     with (root / "written.txt").open("a", encoding="utf-8") as file:
         file.write(token + "\n")
 
 
 def orchestrate(root: Path) -> None:
-    """Go on with a track, a write each turn, until it is complete."""
+    """Run a track to its end, with one write in each turn."""
     file, lock = root / TRACK / "metadata.json", root / TRACK / ".metadata.lock"
     while True:
         try:
@@ -62,7 +62,7 @@ def orchestrate(root: Path) -> None:
 
 
 def _turn(document: dict[str, Any]) -> str | None:
-    """Change the document as the agent of the present step does; None if all is done."""
+    """Apply the next change of the current step; return None if the track is complete."""
     loop = document["loop_state"]
     step, token = loop["current_step"], f"w-{time.monotonic_ns()}"
     if step == "COMPLETE":
@@ -83,7 +83,7 @@ def _turn(document: dict[str, Any]) -> str | None:
 
 
 def execute(root: Path) -> None:
-    """Do the tasks of phased development one by one: the output first, then what says so."""
+    """Do the tasks one by one: write the output first, and then the status."""
     file = root / STATE / "execution.json"
     while True:
         document = json.loads(file.read_text("utf-8"))
@@ -106,7 +106,7 @@ def execute(root: Path) -> None:
 
 
 def lie(root: Path) -> None:
-    """Say in the files that all is done, with nothing to show for it, and that a person agreed."""
+    """Write into the files that all is done and approved, without any output."""
     file = root / STATE / "phase.json"
     document = json.loads(file.read_text("utf-8"))
     document |= {"current_phase": "REFLECTION", "phase_status": "complete"}

@@ -1,4 +1,4 @@
-"""Roots to look at, made once: a page writes nothing in them."""
+"""Shared roots for the page tests, which write nothing in them."""
 
 from tests.exports.conftest import completed, half_way
 

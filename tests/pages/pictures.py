@@ -1,7 +1,7 @@
-"""Pictures of the pages and the report, of the demo: ``python -m tests.pages.pictures FOLDER``.
+"""Take pictures of the pages and a report: ``python -m tests.pages.pictures FOLDER``.
 
-Those that docs show are written anew as well where it is asked for: ``--readme``. The one of the
-README is the report of an example, whose walk is followed for it; that takes LAMMPS.
+The option ``--readme`` also writes the pictures of the documentation. The picture of the README
+shows the report of an example, so this option runs the walk of that example, which takes LAMMPS.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from tests.tutorial.test_tutorial import follow
 DOCS = HERE / "docs" / "use"
 EXAMPLE = HERE / "examples" / "lj-diffusion"
 WIDE, TALL = 1100, 760
-#: How far down a report shows its result and what was decided.
+#: The height at which a report shows its result and the decisions.
 RESULT = 1270
-#: Bytes that a picture of docs has at most.
+#: Maximum size of a documentation picture in bytes.
 LARGEST = 150_000
 
 
 def main(folder: Path, *, readme: bool) -> None:
-    """Run the demo and take the pictures; raises SystemExit where the demo fails."""
+    """Run the demo and take the pictures; raise SystemExit if the demo fails."""
     folder.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix="wfctl-", dir="/tmp") as made, sync_playwright() as playwright:
         root, report = Path(made) / "demo", Path(made) / "report.html"
@@ -72,7 +72,7 @@ def _take(browser: Browser, pages: Served, folder: Path, report: Path) -> None:
 
 
 def _take_example(browser: Browser, made: Path, folder: Path) -> None:
-    """Follow the walk of the example as a person does, and take its report."""
+    """Follow the walk of the example like a person, and take a picture of its report."""
     place, report = made / "lj-diffusion", made / "lj-diffusion.html"
     shutil.copytree(EXAMPLE, place)
     follow(EXAMPLE / "README.md", place, made / "home", agrees=True)

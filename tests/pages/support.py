@@ -1,4 +1,4 @@
-"""A server of pages as a person starts it, and a browser's requests to it."""
+"""A server of pages started like a person would, and requests to the server."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from typing import NamedTuple
 
 from tests.cli.support import HERE
 
-#: Seconds that a server may take to start, ten times what it does.
+#: Seconds that a server may take to start, ten times the usual time.
 PATIENCE = 30.0
 ADDRESS = re.compile(r"http://127\.0\.0\.1:(\d+)/\?token=(\S+)")
 
 
 class Reply(NamedTuple):
-    """What came back."""
+    """The reply to a request."""
 
     status: int
     headers: dict[str, str]
@@ -29,7 +29,7 @@ class Reply(NamedTuple):
 
 
 class Served:
-    """A server on a port, with the cookie that its address gave."""
+    """A server on a port, with the cookie from its first reply."""
 
     def __init__(self, process: subprocess.Popen[str], said: Path) -> None:
         self.process = process
@@ -39,11 +39,11 @@ class Served:
         self.cookie = ""
 
     def addresses(self) -> list[tuple[str, str]]:
-        """Return every port and token that was said."""
+        """Return every port and token that the server has printed."""
         return ADDRESS.findall(self.said.read_text())
 
     def ask(self, path: str, method: str = "GET", **headers: str) -> Reply:
-        """Ask as anyone who has these headers."""
+        """Send a request with the given headers."""
         connection = HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         connection.request(method, path, headers=named)
@@ -54,19 +54,19 @@ class Served:
         return Reply(answer.status, found, text)
 
     def enter(self) -> Reply:
-        """Come in by the address that was said, and keep the cookie."""
+        """Open the printed address, and keep the cookie."""
         answer = self.ask(f"/?token={self.token}")
         self.cookie = answer.headers["set-cookie"].partition(";")[0]
         return answer
 
     def get(self, path: str, **headers: str) -> Reply:
-        """Ask as the browser that came in."""
+        """Send a request with the cookie."""
         return self.ask(path, Cookie=self.cookie, **headers)
 
 
 @contextmanager
 def started(folder: Path, *arguments: str, cwd: Path | None = None) -> Iterator[Path]:
-    """Start ``wfctl serve`` and yield the file with what it says, once it has said something."""
+    """Start ``wfctl serve``, and yield the file of its output after the first line."""
     with running(folder, *arguments, cwd=cwd) as (_, said):
         yield said
 
@@ -75,7 +75,7 @@ def started(folder: Path, *arguments: str, cwd: Path | None = None) -> Iterator[
 def running(
     folder: Path, *arguments: str, cwd: Path | None = None
 ) -> Iterator[tuple[subprocess.Popen[str], Path]]:
-    """Start ``wfctl serve`` with a runtime folder of its own; it ends with the block."""
+    """Start ``wfctl serve`` with its own runtime folder, and stop it at the end."""
     runtime = folder / "runtime"
     runtime.mkdir(mode=0o700, exist_ok=True)
     said = folder / f"said-{time.monotonic_ns()}"
@@ -96,7 +96,7 @@ def running(
 
 @contextmanager
 def served(folder: Path, *arguments: str, port: int = 0) -> Iterator[Served]:
-    """Start a server on a port, come in, and yield it."""
+    """Start a server on a port, keep its cookie, and yield the server."""
     with running(folder, "--port", str(port), *arguments) as (process, said):
         found = Served(process, said)
         found.enter()

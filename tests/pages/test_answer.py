@@ -1,4 +1,4 @@
-"""The pages as a person reads them: the answer, what runs, why a task failed, what ran how."""
+"""A person reads results, running jobs, failures and parameters on the pages."""
 
 from __future__ import annotations
 
@@ -6,21 +6,22 @@ import os
 import re
 import shutil
 import socket
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
+from extensions.exports.graph_svg import draw_graph
 from lifecycle.state.workflow import Stage, Workflow
-from projections.exports.graph_svg import drawing
 from tests.cli.support import Place, write_plan
 from tests.need import need_programs
 from tests.pages.support import Served, served
 
-#: Milliseconds that a page may take to show what happened.
+#: Milliseconds within which a page must show an event.
 SOON = 10_000
 NOBODY = 65534
 TOLD = "T_c = 2.261 ± 0.010 J (0.8 σ from 2.2692, Onsager)"
@@ -28,7 +29,7 @@ TOLD = "T_c = 2.261 ± 0.010 J (0.8 σ from 2.2692, Onsager)"
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """The Chromium of this machine."""
+    """Start the Chromium of this machine."""
     need_programs("chromium")
     with sync_playwright() as playwright:
         found = playwright.chromium.launch(
@@ -39,7 +40,7 @@ def browser() -> Iterator[Browser]:
 
 
 def study(folder: Path, **parameters: Any) -> Place:
-    """Make a workflow of a sweep whose tasks wait to be let go, and of a fit with a figure."""
+    """Create a workflow of a sweep that waits for a file, and a fit with a figure."""
     let_go = f"while [ ! -e {folder}/go ]; do sleep 0.05; done"
     sweep = {
         "id": "stage-1",
@@ -88,7 +89,7 @@ def study(folder: Path, **parameters: Any) -> Place:
 
 
 def opened(browser: Browser, pages: Served, path: str = "") -> Page:
-    """Open a page of the workflow as somebody who was let in."""
+    """Open a page of the workflow with the cookie of the server."""
     context = browser.new_context()
     name, _, value = pages.cookie.partition("=")
     base = f"http://127.0.0.1:{pages.port}"
@@ -99,8 +100,8 @@ def opened(browser: Browser, pages: Served, path: str = "") -> Page:
 
 
 @pytest.mark.long
-def test_a_person_follows_a_sweep_to_its_answer(browser: Browser, tmp_path: Path) -> None:
-    """Squares fill, the failed task has a page that says why, and the answer stands on top."""
+def test_pages_show_a_sweep_until_its_result(browser: Browser, tmp_path: Path) -> None:
+    """The grid fills, the failed task has a page with its error, and the result comes first."""
     place = study(tmp_path)
     place.done("dispatch", "stage-1")
     with served(tmp_path, "--root", str(place.path)) as pages:
@@ -126,8 +127,8 @@ def test_a_person_follows_a_sweep_to_its_answer(browser: Browser, tmp_path: Path
 
 
 @pytest.mark.long
-def test_each_attempt_stands_under_what_it_ran_with(browser: Browser, tmp_path: Path) -> None:
-    """An amendment changes what the page of the stage defines, and not what an attempt had."""
+def test_stage_page_shows_the_parameters_of_each_attempt(browser: Browser, tmp_path: Path) -> None:
+    """After an amendment, the older attempt still shows the value that it ran with."""
     (tmp_path / "go").touch()
     place = study(tmp_path)
     place.call("run")
@@ -157,8 +158,8 @@ def test_each_attempt_stands_under_what_it_ran_with(browser: Browser, tmp_path: 
 
 
 @pytest.mark.long
-def test_what_somebody_reads_stays_in_its_place(browser: Browser, tmp_path: Path) -> None:
-    """Scrolled lines and a selected text are not taken away by what comes."""
+def test_page_update_keeps_scroll_position_and_selection(browser: Browser, tmp_path: Path) -> None:
+    """New events do not move scrolled lines or clear selected text."""
     wait = f"for n in $(seq 200); do echo line $n; done; until [ -e {tmp_path}/go ]; do sleep 0.1; "
     place = Place(tmp_path / "root")
     place.path.mkdir()
@@ -183,16 +184,28 @@ def test_what_somebody_reads_stays_in_its_place(browser: Browser, tmp_path: Path
 
 
 @pytest.mark.root
-def test_another_login_takes_no_room_on_the_port(tmp_path: Path) -> None:
-    """However many connections it opens, and leaves half open."""
+def test_connections_of_another_user_do_not_block_the_server(tmp_path: Path) -> None:
+    """The server answers its owner although another user holds hundreds of connections."""
     place = study(tmp_path)
     with served(tmp_path, "--root", str(place.path)) as pages, crowded(pages.port, 280):
         assert "melt" in pages.get("/").text
 
 
+@pytest.mark.slow
+def test_idle_connections_do_not_block_the_server(tmp_path: Path) -> None:
+    """A page arrives long before 400 idle connections of the same user time out."""
+    place = study(tmp_path)
+    with served(tmp_path, "--root", str(place.path)) as pages, ExitStack() as held:
+        for _ in range(400):
+            held.enter_context(socket.create_connection(("127.0.0.1", pages.port)))
+        start = time.monotonic()
+        assert "melt" in pages.get("/").text
+        assert time.monotonic() - start < 20
+
+
 @contextmanager
 def crowded(port: int, count: int) -> Iterator[None]:
-    """Hold connections as another login, which asks nothing by any of them."""
+    """Hold idle connections as another user."""
     ready, done = os.pipe(), os.pipe()
     child = os.fork()
     if child == 0:
@@ -217,14 +230,14 @@ def crowded(port: int, count: int) -> Iterator[None]:
 
 
 def graph(needs: dict[str, list[str]]) -> str:
-    """Draw the stages of a graph."""
+    """Draw a graph of stages."""
     stages = {id_: Stage(id_, id_, depends_on=deps) for id_, deps in needs.items()}
     state = Workflow(id="melt", created="", updated="", stages=stages)
-    return drawing(state, lambda id_: f"/stage/{id_}")
+    return draw_graph(state, lambda id_: f"/stage/{id_}")
 
 
-def test_many_chains_side_by_side_are_drawn_as_one() -> None:
-    """Root and sink are in sight; a few chains are drawn one by one, each card a link."""
+def test_many_parallel_chains_are_drawn_as_one() -> None:
+    """The first and last stage stay visible, and a few chains are drawn one by one."""
     for count, width, cards in ((30, 248, 2), (5, 1240, 12)):
         needs: dict[str, list[str]] = {"root": []}
         for n in range(count):
@@ -238,8 +251,8 @@ def test_many_chains_side_by_side_are_drawn_as_one() -> None:
         assert drawn.count('class="edge"') == len(set(re.findall(r'class="edge" d="[^"]+"', drawn)))
 
 
-def test_fans_of_two_roots_stay_apart() -> None:
-    """Stages stand alike only if what is above and below them does."""
+def test_stages_with_different_dependencies_are_not_merged() -> None:
+    """Stages are drawn as one only if their dependencies and dependents match."""
     needs: dict[str, list[str]] = {"one": [], "two": []}
     for n in range(20):
         needs |= {f"a{n}": ["one"], f"b{n}": ["two"]}

@@ -1,4 +1,4 @@
-"""An archive is a page at once: nothing of it is imported, and nothing of it stays."""
+"""An archive can be served as pages without an import, and nothing of it is left afterwards."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.pages.test_pages import PAGES, home
 
 @pytest.fixture
 def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """Return the folders in which a login keeps something: the temporary one first."""
+    """Return the folders in which wfctl keeps data of a user, the temporary one first."""
     made = {name: tmp_path / name for name in ("TMPDIR", "XDG_STATE_HOME", "XDG_CONFIG_HOME")}
     for name, folder in made.items():
         folder.mkdir()
@@ -27,10 +27,10 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
 
 
 @pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
-def test_an_archive_is_shown_and_leaves_nothing(
+def test_served_archive_leaves_no_files(
     half_way: Place, tmp_path: Path, places: list[Path], end: signal.Signals
 ) -> None:
-    """In a folder of this login alone, until the server ends in whatever way."""
+    """The archive is unpacked to a private folder, which is removed however the server ends."""
     file = handed_over(half_way, tmp_path)
     before = [tree(place) for place in places]
     with served(tmp_path, str(file)) as pages:
@@ -43,7 +43,7 @@ def test_an_archive_is_shown_and_leaves_nothing(
         for page in PAGES:
             found = pages.get(f"{home(pages)}{page}")
             assert (found.status, f"From the archive {file}" in found.text) == (200, True)
-            assert found.text.count('class="command"') == 1  # it is the import
+            assert found.text.count('class="command"') == 1  # The only command is the import.
             assert 'method="post"' not in found.text.lower()
         assert "amend-3" in pages.get(f"{home(pages)}amendments").text
         assert pages.ask("/", "POST", Cookie=pages.cookie).status == 501
@@ -53,8 +53,9 @@ def test_an_archive_is_shown_and_leaves_nothing(
     assert [tree(place) for place in places] == before
 
 
-def test_the_pages_are_those_of_the_root(tmp_path: Path, places: list[Path]) -> None:
-    """With what the results hold, as they came along."""
+@pytest.mark.long
+def test_archive_pages_match_the_pages_of_the_root(tmp_path: Path, places: list[Path]) -> None:
+    """The archive also has the contents of the results."""
     outputs = {"outputs": ["stage-1/a.csv"]}
     place = made(
         tmp_path, stage(1, "printf 'x\\n%s\\n' $((6 * 7)) > a.csv", **outputs), consent="trust"
@@ -69,8 +70,10 @@ def test_the_pages_are_those_of_the_root(tmp_path: Path, places: list[Path]) -> 
         assert "<td>42</td>" in there.get(f"{home(there)}stage/stage-1").text
 
 
-def test_no_other_file_is_shown(completed: Place, tmp_path: Path, places: list[Path]) -> None:
-    """Each is refused with what was expected, and nothing is written."""
+def test_serving_another_file_is_refused(
+    completed: Place, tmp_path: Path, places: list[Path]
+) -> None:
+    """The error states what was expected, and nothing is written."""
     (tmp_path / "text.zip").write_text("no")
     whole = handed_over(completed, tmp_path).read_bytes()
     (tmp_path / "half.zip").write_bytes(whole[: len(whole) // 2])
@@ -78,8 +81,8 @@ def test_no_other_file_is_shown(completed: Place, tmp_path: Path, places: list[P
         other.writestr("notes.txt", "no")
     before = [tree(place) for place in places]
     expected = {
-        "text.zip": (1, "whole zip file"),
-        "half.zip": (1, "whole zip file"),
+        "text.zip": (1, "complete zip file"),
+        "half.zip": (1, "complete zip file"),
         "other.zip": (1, "manifest.json"),
         "missing.zip": (3, "found no file"),
         ".": (2, "found a folder"),

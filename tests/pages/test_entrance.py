@@ -1,4 +1,4 @@
-"""Who may look: the login that serves, and nobody else."""
+"""Only the user who runs the server can read the pages."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.cli.support import Place
 from tests.pages.support import PATIENCE, Served, running, served, started
 
 NOBODY = 65534
-#: Asks for the list over a Unix socket and prints what comes back.
+#: Requests the list over a Unix socket, and prints the reply.
 _ASK = """
 import os, socket, sys
 if len(sys.argv) > 2:
@@ -37,20 +37,21 @@ print(found.decode())
 
 @pytest.fixture
 def short() -> Iterator[Path]:
-    """Return a folder whose path leaves room for a socket's name, and that others may enter."""
+    """Return a folder with a short path for a socket, which other users can enter."""
     with TemporaryDirectory(prefix="wfctl-", dir="/tmp") as folder:
         Path(folder).chmod(0o755)
         yield Path(folder)
 
 
-def _asked(path: Path, user: int | None = None) -> subprocess.CompletedProcess[str]:
+def asked(path: Path, user: int | None = None) -> subprocess.CompletedProcess[str]:
+    """Send a request over a socket, as this user or as another."""
     more = [] if user is None else [str(user)]
     line = [sys.executable, "-I", "-c", _ASK, str(path), *more]
     return subprocess.run(line, capture_output=True, text=True, timeout=PATIENCE, check=False)
 
 
-def test_an_address_lets_one_browser_in(half_way: Place, tmp_path: Path) -> None:
-    """It works once; the cookie it gives is out of reach for scripts and for other sites."""
+def test_printed_address_works_once(half_way: Place, tmp_path: Path) -> None:
+    """The address sets a cookie that scripts and other sites cannot use."""
     with running(tmp_path, "--port", "0", "--root", str(half_way.path)) as (process, said):
         pages = Served(process, said)
         assert pages.ask("/").status == 403
@@ -59,11 +60,11 @@ def test_an_address_lets_one_browser_in(half_way: Place, tmp_path: Path) -> None
         assert pages.get("/").status == 200
         assert pages.ask(f"/?token={pages.token}").status == 403
         assert pages.ask("/", Cookie=pages.cookie[:-1] + "x").status == 403
-        assert len(pages.addresses()) == 2  # the next browser has one of its own
+        assert len(pages.addresses()) == 2  # The server prints a new address for the next browser.
 
 
-def test_a_page_of_another_site_gets_nothing(half_way: Place, tmp_path: Path) -> None:
-    """Neither by a name that leads here, nor by a request from its own page."""
+def test_requests_of_other_sites_are_refused(half_way: Place, tmp_path: Path) -> None:
+    """A foreign host name and a cross-site request are both refused."""
     with served(tmp_path, "--root", str(half_way.path)) as pages:
         assert pages.get("/", Host=f"evil.example:{pages.port}").status == 421
         cross = {"Sec_Fetch_Site": "cross-site", "Sec_Fetch_Mode": "cors"}
@@ -74,8 +75,8 @@ def test_a_page_of_another_site_gets_nothing(half_way: Place, tmp_path: Path) ->
         assert found.headers["cross-origin-resource-policy"] == "same-origin"
 
 
-def test_nothing_but_get_is_answered(half_way: Place, tmp_path: Path) -> None:
-    """The pages read."""
+def test_server_accepts_only_get(half_way: Place, tmp_path: Path) -> None:
+    """The pages never write, so other methods give 501."""
     before = half_way.version()
     with served(tmp_path, "--root", str(half_way.path)) as pages:
         for method in ("POST", "PUT", "DELETE", "PATCH", "OPTIONS"):
@@ -83,28 +84,28 @@ def test_nothing_but_get_is_answered(half_way: Place, tmp_path: Path) -> None:
     assert half_way.version() == before
 
 
-def test_a_cookie_holds_after_a_restart(half_way: Place, tmp_path: Path) -> None:
-    """A page that was left open finds the server again."""
+def test_cookie_stays_valid_after_a_restart(half_way: Place, tmp_path: Path) -> None:
+    """An open page can reconnect to the server."""
     with served(tmp_path, "--root", str(half_way.path)) as first:
         cookie, port = first.cookie, first.port
     with served(tmp_path, "--root", str(half_way.path), port=port) as second:
         assert second.ask("/", Cookie=cookie).status == 200
 
 
-def test_the_socket_is_for_this_login_alone(half_way: Place, short: Path) -> None:
-    """Mode 0600, with the line for a tunnel; the same path each time; removed at the end."""
+def test_socket_is_restricted_to_its_user(half_way: Place, short: Path) -> None:
+    """The mode is 0600, the command for an ssh tunnel is printed, and the socket is removed."""
     with started(short, "--root", str(half_way.path)) as said:
         _wait_for(said, "http://localhost:8000/")
         (path,) = (short / "runtime" / "wfctl").glob("serve-*.sock")
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
         assert f"ssh -N -L 8000:{path} " in said.read_text()
-        assert "200 OK" in _asked(path).stdout
+        assert "200 OK" in asked(path).stdout
     assert not path.exists()
 
 
 @pytest.mark.parametrize("place", ["--port", "--socket"])
-def test_a_server_that_is_told_to_end_says_so(half_way: Place, short: Path, place: str) -> None:
-    """128 + SIGTERM: what started it sees that nobody left a pipe."""
+def test_terminated_server_exits_with_the_signal(half_way: Place, short: Path, place: str) -> None:
+    """The exit code is 128 + SIGTERM, not that of a closed pipe."""
     where = "0" if place == "--port" else str(short / "own.sock")
     with running(short, "--root", str(half_way.path), place, where) as (process, _):
         process.terminate()
@@ -112,19 +113,19 @@ def test_a_server_that_is_told_to_end_says_so(half_way: Place, short: Path, plac
 
 
 @pytest.mark.root
-def test_another_login_is_refused(half_way: Place, short: Path) -> None:
-    """By the mode of the socket, and by who asks where somebody opened it to all."""
+def test_socket_refuses_other_users(half_way: Place, short: Path) -> None:
+    """The server checks the user of the client, even if the mode of the socket allows all."""
     path = short / "open.sock"
     with started(short, "--root", str(half_way.path), "--socket", str(path)) as said:
         _wait_for(said, "http://localhost:8000/")
-        assert "Permission denied" in _asked(path, NOBODY).stderr
+        assert "Permission denied" in asked(path, NOBODY).stderr
         path.chmod(0o666)
-        assert "HTTP" not in _asked(path, NOBODY).stdout
-        assert "200 OK" in _asked(path).stdout
+        assert "HTTP" not in asked(path, NOBODY).stdout
+        assert "200 OK" in asked(path).stdout
 
 
-def test_what_lies_at_the_socket_s_place_is_left(half_way: Place, short: Path) -> None:
-    """A file is nobody's to remove; a socket that nobody listens on any more is replaced."""
+def test_existing_file_is_not_replaced_by_a_socket(half_way: Place, short: Path) -> None:
+    """A file stays, but a socket without a listening server is replaced."""
     file = short / "file"
     file.write_text("mine")
     answer = half_way.call("serve", "--socket", str(file))
@@ -134,8 +135,11 @@ def test_what_lies_at_the_socket_s_place_is_left(half_way: Place, short: Path) -
         made.bind(str(dead))
     with started(short, "--root", str(half_way.path), "--socket", str(dead)) as said:
         _wait_for(said, "http://localhost:8000/")
-        assert "200 OK" in _asked(dead).stdout
-        assert "somebody serves here" in half_way.call("serve", "--socket", str(dead)).err
+        assert "200 OK" in asked(dead).stdout
+        assert (
+            "another server already uses the socket"
+            in half_way.call("serve", "--socket", str(dead)).err
+        )
 
 
 def _wait_for(said: Path, text: str) -> None:

@@ -1,4 +1,4 @@
-"""What the pages show, as HTML: all that is known, and nothing of others as markup."""
+"""The pages show everything about a workflow as HTML and never show foreign text as markup."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from tests.cli.support import Place, call, write_plan
 from tests.pages.support import Served, served
 
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&\x1b[31m\u202e{{7*7}}"
-#: JSON and the plan take no control characters; those come by a job's own output.
+#: JSON and plans accept no control characters, but the output of a job may contain them.
 TYPED = EVIL.replace("\x1b", "")
 PAGES = ("", "history", "amendments", "search?q=script", "stage/stage-1", "stage/stage-2", "?at=4")
 
 
 def home(pages: Served) -> str:
-    """Return the address of the first workflow of the list."""
+    """Return the address of the first workflow in the list."""
     found = re.search(r'href="(/w/[^"]+)"', pages.get("/").text)
     assert found is not None
     return found[1]
@@ -29,21 +29,21 @@ def home(pages: Served) -> str:
 
 @pytest.fixture(scope="module")
 def pages(half_way: Place, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """A server of a workflow in the middle of it all."""
+    """Serve a workflow in the middle of its run."""
     with served(tmp_path_factory.mktemp("serve"), "--root", str(half_way.path)) as found:
         yield found
 
 
-def test_the_list_leads_to_the_workflow(pages: Served) -> None:
-    """With what waits for a person and the command for it."""
+def test_list_shows_workflows_and_pending_decisions(pages: Served) -> None:
+    """A pending amendment is shown with the command to approve it."""
     text = pages.get("/").text
     assert "melt-2026-03-31" in text
     assert "Waits for a person" in text
     assert re.search(r"wfctl --root \S+ amend approve amend-3", text)
 
 
-def test_a_workflow_shows_what_runs_waits_and_happened(pages: Served) -> None:
-    """Graph, stages, budget, timeline, newest events."""
+def test_workflow_page_shows_running_and_waiting_stages(pages: Served) -> None:
+    """The page has a graph, stages, budget, timeline and the newest events."""
     text = pages.get(home(pages)).text
     for part in ("Waits for a person", "amend reject amend-3", "Running", "stage-2", "of 6 used"):
         assert part in text
@@ -51,8 +51,8 @@ def test_a_workflow_shows_what_runs_waits_and_happened(pages: Served) -> None:
     assert 'class="wf-timeline"' in text
 
 
-def test_a_stage_shows_why_its_attempts_ended(pages: Served) -> None:
-    """Attempts, evidence and verdict in words, parameters and who set them."""
+def test_stage_page_shows_why_attempts_ended(pages: Served) -> None:
+    """The page has evidence and verdict of each attempt, and who set the parameters."""
     text = pages.get(home(pages) + "stage/stage-2").text
     for part in ("exit 137", "att-0004", "no trace of it", "I looked again.", "timestep"):
         assert part in text
@@ -60,8 +60,8 @@ def test_a_stage_shows_why_its_attempts_ended(pages: Served) -> None:
     assert "the plan" in text
 
 
-def test_the_history_takes_the_filters_of_events(pages: Served) -> None:
-    """Each narrows what is shown; older ones stand on a page of their own."""
+def test_history_page_accepts_the_filters_of_events(pages: Served) -> None:
+    """Each filter narrows the list, and older events have their own page."""
     text = pages.get(home(pages) + "history?type=stage.failed&stage=stage-2").text
     assert text.count('<a href="') >= 1
     assert "exit 137" in text
@@ -71,8 +71,8 @@ def test_the_history_takes_the_filters_of_events(pages: Served) -> None:
     assert pages.get(home(pages) + "history?session=x").status == 400
 
 
-def test_the_past_is_shown_with_what_differs_from_now(pages: Served) -> None:
-    """By an address that can be sent."""
+def test_past_state_is_shown_with_differences_from_now(pages: Served) -> None:
+    """The address of a past state can be sent to others."""
     text = pages.get(home(pages) + "?at=6").text
     assert "What differs from now" in text
     assert "As it was at 6" in text
@@ -81,15 +81,15 @@ def test_the_past_is_shown_with_what_differs_from_now(pages: Served) -> None:
     assert pages.get(home(pages) + "?at=never").status == 400
 
 
-def test_an_amendment_shows_impact_or_consent(pages: Served) -> None:
-    """What is pending with what it would bring about, the others with who decided."""
+def test_amendments_page_shows_impact_or_decision(pages: Served) -> None:
+    """A pending amendment shows its impact, and a decided one shows who decided."""
     text = pages.get(home(pages) + "amendments").text
     for part in ("impact", "Every tenth", "user:ada", "trust", "Never."):
         assert part in text
 
 
-def test_what_is_not_there_is_not_found(pages: Served) -> None:
-    """Never a way out of the root."""
+def test_unknown_paths_are_not_found(pages: Served) -> None:
+    """No path leads out of the root."""
     for path in ("stage/none", "nothing", "figure?path=../../etc/passwd", "figure?path=in.txt"):
         assert pages.get(home(pages) + path).status == 404
     assert pages.get("/w/other/").status == 404
@@ -97,7 +97,7 @@ def test_what_is_not_there_is_not_found(pages: Served) -> None:
 
 @pytest.fixture(scope="module")
 def evil(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """A server of two workflows with markup in every text that somebody can set."""
+    """Serve a folder whose workflow has markup in every text that a user can set."""
     folder = tmp_path_factory.mktemp("evil")
     root = folder / "root <b>"
     root.mkdir()
@@ -124,8 +124,8 @@ def evil(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         yield found
 
 
-def test_what_was_typed_is_text(evil: Served) -> None:
-    """A strict parser finds our elements alone, and no handler; what cannot be seen is a sign."""
+def test_user_text_is_escaped(evil: Served) -> None:
+    """A strict parser finds no foreign element, and invisible characters are replaced."""
     for path in ("/", *(home(evil) + page for page in PAGES)):
         answer = evil.get(path)
         assert answer.status == 200, (path, answer.text[-300:])
@@ -140,14 +140,14 @@ def test_what_was_typed_is_text(evil: Served) -> None:
 
 
 def test_every_page_is_valid_html(evil: Served, pages: Served) -> None:
-    """A strict parser takes each."""
+    """A strict parser accepts each page."""
     for one in (evil, pages):
         for path in ("/", *(home(one) + page for page in PAGES)):
             html5lib.HTMLParser(strict=True).parse(one.get(path).text)
 
 
-def test_a_file_is_shown_as_text_and_held_to_its_record(tmp_path: Path) -> None:
-    """A table, a figure and a text; one that was changed since says so."""
+def test_output_files_are_shown_and_compared_with_their_record(tmp_path: Path) -> None:
+    """A table, a figure and a text are shown, and a changed file is marked."""
     root = tmp_path / "root"
     root.mkdir()
     outputs = ["stage-1/t.csv", "stage-1/f.svg", "stage-1/n.txt"]
@@ -176,8 +176,8 @@ def test_a_file_is_shown_as_text_and_held_to_its_record(tmp_path: Path) -> None:
         assert "sandbox" in drawn.headers["content-security-policy"]
 
 
-def test_a_folder_whose_name_is_no_text_hides_no_other(tmp_path: Path) -> None:
-    """It was renamed so after its workflow began; the list still names them all."""
+def test_folder_name_that_is_not_utf_8_does_not_hide_other_workflows(tmp_path: Path) -> None:
+    """The folder was renamed after its creation, and the list still has all workflows."""
     every = tmp_path / "every"
     for name in ("one", "two"):
         root = every / name

@@ -1,1 +1,1 @@
-"""The plugin: its hooks, its skills, and how it is put into a client's settings."""
+"""Tests of the plugin: its hooks, its skills, and its installation for a client."""

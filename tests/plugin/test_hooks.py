@@ -1,4 +1,4 @@
-"""``wfctl agent hook``: what a client is told when a session starts, is compacted or stops."""
+"""``wfctl agent hook`` answers when a client's session starts, is compacted or stops."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from agents.install import SOURCE
+from extensions.agents.install import SOURCE
 from tests.cli.support import HERE, Place, call, wfctl, write_plan
 
 pytestmark = pytest.mark.slow
 
 
 def asked(folder: Path, turn: str, **given: Any) -> dict[str, Any]:
-    """Let a client's hook ask; return what it is told, nothing as an empty answer."""
+    """Call the hook like a client, and return its answer, or an empty one."""
     answer = wfctl("agent", "hook", turn, cwd=folder, stdin=json.dumps(given))
     assert answer.code == 0, answer
     found: dict[str, Any] = json.loads(answer.out or "{}")
@@ -26,13 +26,13 @@ def asked(folder: Path, turn: str, **given: Any) -> dict[str, Any]:
 
 
 def begin_task(root: Place) -> None:
-    """Begin a task of the machine."""
+    """Start a task of the machine."""
     line = ("machine", "task", "login", "task-1", "--status", "in_progress", "--title", "Form")
     assert root.call(*line).code == 0
 
 
-def test_a_session_starts_with_the_brief(root: Place) -> None:
-    """The workflow, its machines and the first advice, within 2,000 tokens of four bytes."""
+def test_session_start_returns_the_brief(root: Place) -> None:
+    """The brief has the workflow, its machines and the next step, in at most 2,000 tokens."""
     told = asked(root.path, "session-start", source="startup")["hookSpecificOutput"]
     text = told["additionalContext"]
     assert told["hookEventName"] == "SessionStart"
@@ -41,8 +41,8 @@ def test_a_session_starts_with_the_brief(root: Place) -> None:
     assert len(text.encode()) / 4 <= 2000
 
 
-def test_a_brief_of_many_machines_stays_within_its_bound(root: Place) -> None:
-    """Two in full, a line for each of some more."""
+def test_brief_of_many_machines_stays_short(root: Place) -> None:
+    """Two machines are shown in full, and some others in one line each."""
     for number in range(12):
         root.call("machine", "init", f"m{number}", "--type", "debug")
     text = asked(root.path, "session-start")["hookSpecificOutput"]["additionalContext"]
@@ -51,8 +51,8 @@ def test_a_brief_of_many_machines_stays_within_its_bound(root: Place) -> None:
 
 
 @pytest.mark.usefixtures("home")
-def test_where_there_is_no_log_nothing_is_said(tmp_path: Path) -> None:
-    """Neither by the command nor by the script before it."""
+def test_hook_without_a_log_prints_nothing(tmp_path: Path) -> None:
+    """Neither the command nor its script prints anything."""
     for turn in ("session-start", "before-compact", "before-stop"):
         assert asked(tmp_path, turn) == {}
         script = ["sh", str(SOURCE / "hooks/hook.sh"), turn, "claude"]
@@ -63,15 +63,15 @@ def test_where_there_is_no_log_nothing_is_said(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("home")
-def test_a_machine_alone_is_briefed_too(tmp_path: Path) -> None:
-    """In a root without a staged workflow."""
+def test_brief_includes_a_machine_without_a_workflow(tmp_path: Path) -> None:
+    """The root has no staged workflow."""
     call("--root", str(tmp_path), "machine", "init", "fix-1", "--type", "debug")
     text = asked(tmp_path, "session-start")["hookSpecificOutput"]["additionalContext"]
     assert "fix-1  debug, in triage" in text
 
 
-def test_a_stop_is_asked_for_a_word_once(root: Place) -> None:
-    """The same things in hand are asked for once, whatever the client says of itself."""
+def test_stop_with_open_work_is_blocked_once(root: Place) -> None:
+    """The agent is asked to record a note, and a second stop is allowed."""
     assert asked(root.path, "before-stop", session_id="s1") == {}
     root.call("stage", "prepare", "stage-1")
     begin_task(root)
@@ -82,14 +82,14 @@ def test_a_stop_is_asked_for_a_word_once(root: Place) -> None:
     assert asked(root.path, "before-stop", session_id="s1") == {}
 
 
-def test_a_client_that_was_asked_is_not_asked_again(root: Place) -> None:
-    """It says so itself."""
+def test_stop_is_allowed_if_the_client_was_asked_before(root: Place) -> None:
+    """The client reports so with stop_hook_active."""
     begin_task(root)
     assert asked(root.path, "before-stop", session_id="s1", stop_hook_active=True) == {}
 
 
-def test_after_a_word_a_stop_is_a_stop(root: Place) -> None:
-    """A note, a hand-off, or a question to a person."""
+def test_stop_is_allowed_after_a_note_or_checkpoint(root: Place) -> None:
+    """A note for the workflow and a checkpoint for the machine are both required."""
     root.call("stage", "prepare", "stage-1")
     begin_task(root)
     root.call("note", "inputs are there; dispatch next")
@@ -99,15 +99,15 @@ def test_after_a_word_a_stop_is_a_stop(root: Place) -> None:
     assert asked(root.path, "before-stop", session_id="s2") == {}
 
 
-def test_a_stage_that_waits_for_a_persons_answer_is_no_reason_to_go_on(root: Place) -> None:
-    """The question is the word."""
+def test_stop_is_allowed_while_a_proposal_waits(root: Place) -> None:
+    """The pending proposal already informs the next agent."""
     root.call("stage", "prepare", "stage-1")
     root.call("amend", "propose", "--stage", "stage-2", "--set", "parameters.x=1", "--reason", "so")
     assert asked(root.path, "before-stop", session_id="s1") == {}
 
 
-def test_a_compaction_leaves_a_word_that_keeps_the_one_before(root: Place) -> None:
-    """Of what is in hand alone; the next steps of the last hand-off are there still."""
+def test_compaction_records_open_work(root: Place) -> None:
+    """The new hand-off keeps the summary and next steps of the previous hand-off."""
     asked(root.path, "before-compact", trigger="auto")
     assert root.notes() == []
     begin_task(root)
@@ -119,20 +119,21 @@ def test_a_compaction_leaves_a_word_that_keeps_the_one_before(root: Place) -> No
     assert "task task-2 is in_progress" in handoff["summary"]
     assert "fields done" in handoff["summary"]
     assert handoff["nextSteps"] == ["the tests"]
-    assert root.notes() == ["an agent's context is compacted (auto); in hand: stage-1 is preparing"]
+    said = "an agent's context is compacted (auto); current work: stage-1 is preparing"
+    assert root.notes() == [said]
     asked(root.path, "before-compact", trigger="auto")
     assert len(root.notes()) == 1
 
 
 @pytest.mark.parametrize("text", ["", "no json", "[]"])
-def test_a_client_with_other_words_is_answered(root: Place, text: str) -> None:
-    """What it says is not needed for the brief."""
+def test_hook_accepts_unknown_input(root: Place, text: str) -> None:
+    """The brief does not need the input of the client."""
     answer = wfctl("agent", "hook", "session-start", cwd=root.path, stdin=text)
     assert "See it melt." in answer.out
 
 
-def test_the_script_never_stops_a_client(root: Place, tmp_path: Path) -> None:
-    """A wfctl that fails, or is not there, is no exit code that means something to it."""
+def test_hook_script_always_exits_with_0(root: Place, tmp_path: Path) -> None:
+    """A missing or failing wfctl must not affect the client."""
     broken = tmp_path / "bin"
     broken.mkdir()
     (broken / "wfctl").write_text("#!/bin/sh\nexit 2\n")
@@ -145,8 +146,8 @@ def test_the_script_never_stops_a_client(root: Place, tmp_path: Path) -> None:
         assert (done.returncode, done.stdout) == (0, b"")
 
 
-def test_the_script_names_the_client_as_who_acts(root: Place, tmp_path: Path) -> None:
-    """A word that it leaves is an agent's."""
+def test_hook_script_sets_the_client_as_actor(root: Place, tmp_path: Path) -> None:
+    """Its notes are recorded as those of an agent."""
     begin_task(root)
     programs = tmp_path / "bin"
     programs.mkdir()
@@ -164,8 +165,8 @@ def test_the_script_names_the_client_as_who_acts(root: Place, tmp_path: Path) ->
 
 
 @pytest.mark.usefixtures("home")
-def test_a_finished_workflow_is_briefed_and_lets_a_client_stop(tmp_path: Path) -> None:
-    """Nothing is in hand."""
+def test_stop_is_allowed_for_a_finished_workflow(tmp_path: Path) -> None:
+    """No work is open."""
     place = Place(tmp_path)
     place.call(
         "init", str(write_plan(tmp_path, {"workflow_id": "w", "stages": []})), "--consent", "trust"

@@ -1,31 +1,59 @@
-"""``wfctl agent install`` and ``uninstall``: into settings that belong to somebody else."""
+"""``wfctl agent install`` and ``uninstall`` manage the plugin's files, not the user's settings."""
 
 from __future__ import annotations
 
 import json
+import os
+import sys
 import tomllib
+from hashlib import sha256
 from pathlib import Path
-from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from agents.install import SOURCE, cut, lacking, members, place_of, put
+from extensions.agents.client_settings import SettingsPiece
+from extensions.agents.install import SOURCE, record_path
 from tests.cli.support import Answer, call
+from tests.need import NO_CLIENT, need
+from tests.npm import installed
 
 CLIENTS = ("claude", "codex", "gemini", "opencode", "other")
-#: Client → a file of settings, as a user may have written it, with what reads it.
-OWN = {
+#: Client → a settings file written by a user.
+SETTINGS = {
     "claude": (".claude/settings.json", '{\n  "permissions": null // mine\n}\r\n'),
     "codex": (".codex/config.toml", 'model = "m" # mine\n[mcp_servers.other]\ncommand = "x"'),
-    "gemini": (
-        ".gemini/settings.json",
-        '\ufeff// mine {\n{ /* { */\n  "a": [ "// }", 1, ], "c": {},\n  "b": 1,\n}\r\n',
-    ),
+    "gemini": (".gemini/settings.json", '\ufeff// mine {\n{ "a": [ "// }", 1, ],\n}\r\n'),
     "opencode": ("opencode.jsonc", '{\n\t"mcp": {\n\t\t"a": {"type": "local"}, // a\n\t}\n}\n'),
     "other": ("AGENTS.md", "# Rules\n\nBe kind."),
 }
+#: A program of a client that adds and removes a server in its settings file.
+PROGRAM = """#!{python}
+import sys
+from pathlib import Path
+if sys.argv[1:] == ["mcp", "add", "--help"]:
+    print("usage: gemini mcp add NAME COMMAND")
+else:
+    with Path({log!r}).open("a") as log:
+        print(*sys.argv[1:], file=log)
+    sys.exit({code})
+"""
+
+
+@pytest.fixture(autouse=True)
+def path(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the only folder with programs; it has no program of a client."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", f"{folder}")
+    return folder
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """Return the folder of a project."""
+    folder = tmp_path / "project"
+    folder.mkdir()
+    return folder
 
 
 def snapshot(folder: Path) -> dict[str, bytes | None]:
@@ -38,43 +66,48 @@ def snapshot(folder: Path) -> dict[str, bytes | None]:
 
 
 def agent(folder: Path, *line: str) -> Answer:
-    """Call a command of the group for a project."""
-    return call("--root", str(folder), "agent", *line, "--project")
+    """Run a command of the group for a project."""
+    return call("--root", str(folder), "agent", *line, "--project", "-o", "json")
 
 
-def own(folder: Path, client: str) -> Path:
-    """Write a user's own settings of a client."""
-    name, text = OWN[client]
+def write_settings(folder: Path, client: str) -> Path:
+    """Write a settings file of a user."""
+    name, text = SETTINGS[client]
     path = folder / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(text.encode())
     return path
 
 
-@pytest.mark.usefixtures("home")
+def paste(answer: Answer) -> None:
+    """Append the texts that an answer prints to their files, as a user does."""
+    for piece in answer.data["by_hand"]:
+        path = Path(piece["path"])
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a") as file:
+            file.write(piece["text"])
+
+
 @pytest.mark.parametrize("client", CLIENTS)
-@pytest.mark.parametrize("has_own", [True, False])
-def test_what_was_installed_is_taken_out_to_the_byte(
-    tmp_path: Path, client: str, has_own: bool
+@pytest.mark.parametrize("has_settings", [True, False])
+def test_install_and_uninstall_keep_user_files(
+    project: Path, client: str, has_settings: bool
 ) -> None:
-    """With settings of one's own and without; installed twice in between."""
-    folder = tmp_path / "project"
-    folder.mkdir()
-    if has_own:
-        own(folder, client)
-    before = snapshot(folder)
+    """Install twice, then uninstall: no file of the user changes at any time."""
+    if has_settings:
+        write_settings(project, client)
+    before = snapshot(project)
     for _ in range(2):
-        answer = agent(folder, "install", client)
-        assert answer.code == 0, answer
-    assert snapshot(folder) != before
-    assert agent(folder, "uninstall", client).code == 0
-    assert snapshot(folder) == before
-    assert agent(folder, "uninstall", client).code == 3
+        assert agent(project, "install", client).code == 0
+        assert snapshot(project).items() >= before.items()
+    assert agent(project, "uninstall", client).code == 0
+    assert snapshot(project) == before
+    assert agent(project, "uninstall", client).code == 3
 
 
 @pytest.mark.parametrize("client", CLIENTS[:-1])
-def test_a_login_is_set_up_and_cleared_as_a_project_is(home: Path, client: str) -> None:
-    """All of it below the home."""
+def test_install_without_a_project_uses_the_home_folder(home: Path, client: str) -> None:
+    """All files are below the home folder, and uninstall removes them."""
     before = snapshot(home)
     assert call("agent", "install", client).code == 0
     assert len(snapshot(home)) > len(before) + 3
@@ -82,191 +115,191 @@ def test_a_login_is_set_up_and_cleared_as_a_project_is(home: Path, client: str) 
     assert snapshot(home) == before
 
 
-@pytest.mark.usefixtures("home")
 @pytest.mark.parametrize("client", CLIENTS)
-def test_a_dry_run_writes_nothing(tmp_path: Path, client: str) -> None:
-    """It says what would be written."""
+def test_dry_run_of_install_writes_nothing(tmp_path: Path, project: Path, client: str) -> None:
+    """The answer lists the files and texts."""
     before = snapshot(tmp_path)
-    answer = agent(tmp_path, "install", client, "--dry-run", "-o", "json")
-    assert answer.data["written"]
+    data = agent(project, "install", client, "--dry-run").data
+    assert data["written"] or data["by_hand"]
     assert snapshot(tmp_path) == before
 
 
-@pytest.mark.usefixtures("home")
+def test_texts_to_paste_contain_server_and_hooks(project: Path) -> None:
+    """Each text is complete in the format of its file. Claude Code needs none."""
+    texts: dict[str, dict[str, str]] = {client: {} for client in CLIENTS}
+    for client in CLIENTS:
+        for piece in agent(project, "install", client).data["by_hand"]:
+            name = Path(piece["path"]).name
+            texts[client][name] = texts[client].get(name, "") + piece["text"]
+    assert texts["claude"] == {}
+    codex = tomllib.loads(texts["codex"]["config.toml"])
+    assert codex["mcp_servers"]["wfctl"] == {"command": "wfctl", "args": ["mcp"]}
+    assert set(codex["hooks"]) == {"SessionStart", "PreCompact", "Stop"}
+    script = codex["hooks"]["SessionStart"][0]["hooks"][0]["command"].split('"')[1]
+    assert Path(script).is_file()
+    opencode = json.loads(texts["opencode"]["opencode.json"])
+    assert opencode["mcp"]["wfctl"]["command"] == ["wfctl", "mcp"]
+    assert texts["other"]["AGENTS.md"] == (SOURCE / "AGENTS.md").read_text()
+
+
 @pytest.mark.parametrize("client", CLIENTS)
-def test_settings_of_ones_own_stay_and_a_later_edit_too(tmp_path: Path, client: str) -> None:
-    """What stood there is a part of what stands there; what is added behind stays behind."""
-    path = own(tmp_path, client)
-    before = path.read_text()
-    agent(tmp_path, "install", client)
-    between = path.read_text()
-    later = "\n# by hand\n" if path.suffix in (".toml", ".md") else "\n// by hand\n"
-    path.write_text(between + later)
-    assert agent(tmp_path, "uninstall", client).code == 0
-    assert path.read_bytes().decode() == before.replace("\r", "") + later
+def test_pasted_text_is_not_printed_again(project: Path, client: str) -> None:
+    """A second run, such as an update, prints only texts that are missing."""
+    paste(agent(project, "install", client))
+    assert agent(project, "install", client).data["by_hand"] == []
 
 
-@pytest.mark.usefixtures("home")
-def test_a_part_that_somebody_edited_is_left_and_named(tmp_path: Path) -> None:
-    """Of the settings, and of the files of the plugin."""
-    path = own(tmp_path, "gemini")
-    agent(tmp_path, "install", "gemini")
-    path.write_text(path.read_text().replace("5000", "9000"))
-    skill = tmp_path / ".gemini/skills/wfctl-stages/SKILL.md"
+def test_pasted_text_is_recognized_with_other_indentation(tmp_path: Path) -> None:
+    """A user who pastes into an object adds a comma and indents."""
+    path = tmp_path / "settings.json"
+    path.write_text('{\n"theme": "dark",\n    "a": {\n      "b": 1\n    },\n}\n')
+    assert SettingsPiece(path, '{\n  "a": {\n    "b": 1\n  }\n}\n').is_pasted()
+    assert not SettingsPiece(path, '{\n  "a": {\n    "b": 2\n  }\n}\n').is_pasted()
+
+
+@pytest.mark.parametrize("client", ["codex", "gemini"])
+def test_hook_script_is_kept_while_settings_name_it(project: Path, client: str) -> None:
+    """A hook without its script could stop the client. Uninstall prints the lines to remove."""
+    answer = agent(project, "install", client)
+    paste(answer)
+    texts = [one["text"] for one in answer.data["by_hand"]]
+    settings = Path(answer.data["by_hand"][0]["path"])
+    script = project / f".{client}/wfctl/hooks/hook.sh"
+    data = agent(project, "uninstall", client).data
+    assert [one["text"] for one in data["by_hand"]] == texts
+    assert data["left"][str(script)].startswith(f"{settings} uses it")
+    assert script.is_file()
+    settings.unlink()
+    assert agent(project, "uninstall", client).data["removed"] == [str(script)]
+    assert agent(project, "uninstall", client).code == 3
+
+
+def test_update_keeps_old_scripts_that_settings_name(project: Path) -> None:
+    """An earlier version wrote the settings itself; its record has parts that are now ignored."""
+    assert agent(project, "install", "codex").code == 0
+    old, edited = (project / f".codex/wfctl/hooks/{name}" for name in ("guard.sh", "guard.awk"))
+    record = record_path("codex", project)
+    content = json.loads(record.read_text())
+    old.write_text("exit 0\n")
+    edited.write_text("mine\n")
+    content["files"] |= {str(old): sha256(b"exit 0\n").hexdigest(), str(edited): "0" * 64}
+    del content["has_server"]
+    content["changed"] = [{"path": str(old), "made": True, "pieces": [[0, "x"]]}]
+    record.write_text(json.dumps(content))
+    settings = project / ".codex/config.toml"
+    settings.write_text(f"command = 'sh \"{old}\"'\n")
+    left = agent(project, "install", "codex").data["left"]
+    assert left[str(old)].startswith(f"{settings} uses it")
+    assert left[str(edited)] == "edited since"
+    settings.write_text("")
+    assert agent(project, "install", "codex").data["removed"] == [str(old)]
+
+
+def test_edited_plugin_file_is_kept_and_reported(project: Path) -> None:
+    """An update does not overwrite the file, and uninstall does not remove it."""
+    agent(project, "install", "gemini")
+    skill = project / ".gemini/skills/wfctl-stages/SKILL.md"
     skill.write_text("mine")
-    left = agent(tmp_path, "uninstall", "gemini", "-o", "json").data["left"]
-    assert set(left) == {str(path), str(skill)}
-    assert "9000" in path.read_text()
-    assert skill.read_text() == "mine"
+    for command in ("install", "install", "uninstall"):
+        assert agent(project, command, "gemini").data["left"] == {str(skill): "edited since"}
+        assert skill.read_text() == "mine"
 
 
-@pytest.mark.usefixtures("home")
-def test_a_key_behind_ours_does_not_hinder(tmp_path: Path) -> None:
-    """The comma that it needed goes with our part."""
-    path = tmp_path / "opencode.json"
-    path.write_text("{}")
-    agent(tmp_path, "install", "opencode")
-    text = path.read_text().rstrip().removesuffix("}").rstrip()
-    path.write_text(text + ',\n  "theme": "dark"\n}\n')
-    assert agent(tmp_path, "uninstall", "opencode").code == 0
-    assert json.loads(path.read_text()) == {"theme": "dark"}
-
-
-@pytest.mark.usefixtures("home")
-@pytest.mark.parametrize(("client", "text"), [("gemini", "{"), ("gemini", "[]"), ("codex", "= =")])
-def test_settings_that_cannot_be_read_are_left_alone(
-    tmp_path: Path, client: str, text: str
-) -> None:
-    """Nothing at all is written then."""
-    path = own(tmp_path, client)
-    path.write_text(text)
-    before = snapshot(tmp_path)
-    answer = agent(tmp_path, "install", client)
-    assert answer.code == 2
-    assert str(path) in answer.err
-    assert snapshot(tmp_path) == before
-
-
-@pytest.mark.usefixtures("home")
-@pytest.mark.parametrize(
-    ("client", "key", "theirs"),
-    [
-        ("gemini", "mcpServers", {"wfctl": {"command": "wfctl-of-mine", "env": {"A": "1"}}}),
-        ("gemini", "mcpServers", {"other": {"command": "x"}}),
-        ("gemini", "mcpServers", None),
-        ("gemini", "hooks", []),
-        ("gemini", "hooks", {"BeforeTool": None}),
-        ("opencode", "mcp", {"wfctl": {"type": "remote", "url": "http://localhost/mcp"}}),
-    ],
-)
-def test_a_key_that_is_there_is_left_and_its_part_told(
-    tmp_path: Path, client: str, key: str, theirs: Any
-) -> None:
-    """As a text to paste; once it is pasted, nothing is left to tell."""
-    path = own(tmp_path, client)
-    path.write_text(json.dumps({key: theirs}))
-    before = snapshot(tmp_path)
-    left = agent(tmp_path, "install", client, "-o", "json").data["left"]
-    said, _, snippet = left[str(path)].partition("; put into it yourself: ")
-    assert said == f"it has `{key}` already"
-    old = f'"{key}": {json.dumps(theirs)}'
-    assert old in path.read_text()
-    path.write_text(path.read_text().replace(old, f'"{key}": {{{snippet}}}'))
-    assert agent(tmp_path, "install", client, "-o", "json").data["left"] == {}
-    path.write_text(json.dumps({key: theirs}))
-    assert agent(tmp_path, "uninstall", client).code == 0
-    assert snapshot(tmp_path) == before
-
-
-@pytest.mark.usefixtures("home")
-def test_what_an_earlier_version_put_within_a_member_stays(tmp_path: Path) -> None:
-    """It holds what ours would; it is taken out as it was put in."""
-    path = own(tmp_path, "opencode")
-    path.write_text(before := '{\n  "mcp": {"x": {}}\n}\n')
-    agent(tmp_path, "install", "opencode")
-    entry = ',\n    "wfctl": {"type": "local", "command": ["wfctl", "mcp"], "enabled": true}'
-    path.write_text(before.replace("{}", f"{{}}{entry}"))
-    record = place_of("opencode", tmp_path)
-    kept = json.loads(record.read_text())
-    kept["changed"].append({"path": str(path), "made": False, "pieces": [[18, entry]]})
-    record.write_text(json.dumps(kept))
-    for _ in range(2):
-        assert agent(tmp_path, "install", "opencode", "-o", "json").data["left"] == {}
-        assert entry in path.read_text()
-    agent(tmp_path, "uninstall", "opencode")
-    assert path.read_text() == before
-
-
-@pytest.mark.usefixtures("home")
-def test_a_file_of_somebody_else_in_our_place_is_not_overwritten(tmp_path: Path) -> None:
-    """Exit 4, and nothing is written."""
-    path = tmp_path / ".claude/skills/wfctl/.mcp.json"
+def test_foreign_file_is_not_overwritten_or_removed(project: Path) -> None:
+    """With other content, install exits with 4; with the same content, the file is kept."""
+    path = project / ".claude/skills/wfctl/.mcp.json"
     path.parent.mkdir(parents=True)
     path.write_text("{}")
-    before = snapshot(tmp_path)
-    assert agent(tmp_path, "install", "claude").code == 4
-    assert snapshot(tmp_path) == before
+    before = snapshot(project)
+    assert agent(project, "install", "claude").code == 4
+    assert snapshot(project) == before
+    path.write_bytes((SOURCE / ".mcp.json").read_bytes())
+    assert agent(project, "install", "claude").code == 0
+    assert agent(project, "uninstall", "claude").code == 0
+    assert [one for one in snapshot(project).values() if one is not None] == [path.read_bytes()]
 
 
-@pytest.mark.usefixtures("home")
-def test_a_link_to_settings_stays_a_link(tmp_path: Path) -> None:
-    """As people have who keep their settings in a repository; the mode stays too."""
-    kept = tmp_path / "dotfiles.json"
-    kept.write_text("{}\n")
-    kept.chmod(0o600)
-    (tmp_path / ".gemini").mkdir()
-    link = tmp_path / ".gemini/settings.json"
-    link.symlink_to(kept)
-    agent(tmp_path, "install", "gemini")
-    assert link.is_symlink()
-    assert "mcpServers" in kept.read_text()
-    assert kept.stat().st_mode & 0o777 == 0o600
+def write_program(folder: Path, code: int = 0) -> Path:
+    """Write a program ``gemini`` that records its calls; return the file of the calls."""
+    log = folder / "calls"
+    program = folder / "gemini"
+    program.write_text(PROGRAM.format(python=sys.executable, log=str(log), code=code))
+    program.chmod(0o755)
+    return log
 
 
-@pytest.mark.usefixtures("home")
-def test_what_each_client_reads_says_what_it_is_to_run(tmp_path: Path) -> None:
-    """The server, and a hook for each turn."""
-    for client in CLIENTS:
-        assert agent(tmp_path, "install", client).code == 0
-    codex = tomllib.loads((tmp_path / ".codex/config.toml").read_text())
-    assert codex["mcp_servers"]["wfctl"] == {"command": "wfctl", "args": ["mcp"]}
-    assert set(codex["hooks"]) == {"SessionStart", "PreToolUse", "PreCompact", "Stop"}
-    gemini = json.loads((tmp_path / ".gemini/settings.json").read_text())
-    assert set(gemini["hooks"]) == {"SessionStart", "BeforeTool", "PreCompress", "AfterAgent"}
-    assert gemini["mcpServers"]["wfctl"]["args"] == ["mcp"]
-    opencode = json.loads((tmp_path / "opencode.json").read_text())
-    assert opencode["mcp"]["wfctl"]["command"] == ["wfctl", "mcp"]
-    assert (tmp_path / ".opencode/plugins/wfctl.js").is_file()
-    # Rules that deny come before the hook, which alone says the right command.
-    assert not (tmp_path / ".claude/settings.json").exists()
-    assert (tmp_path / "AGENTS.md").read_text().count("wfctl: begin") == 1
+def test_client_program_adds_and_removes_the_server(path: Path, project: Path) -> None:
+    """A dry run only names the command; a second run does not repeat the command."""
+    log = write_program(path)
+    add = "mcp add --scope project wfctl wfctl mcp"
+    assert " ".join(agent(project, "install", "gemini", "--dry-run").data["command"][1:]) == add
+    assert not log.exists()
+    data = agent(project, "install", "gemini").data
+    assert " ".join(data["command"][1:]) == log.read_text().strip() == add
+    assert not any("mcpServers" in one["text"] for one in data["by_hand"])
+    assert agent(project, "uninstall", "gemini").code == 0
+    assert log.read_text().splitlines() == [add, "mcp remove --scope project wfctl"]
+
+
+def test_settings_that_mention_wfctl_are_not_changed(path: Path, project: Path) -> None:
+    """The user may have added a server with the name wfctl."""
+    log = write_program(path)
+    settings = project / ".gemini/settings.json"
+    settings.parent.mkdir()
+    settings.write_text('{"mcpServers": {"wfctl": {"command": "my-wfctl"}}}')
+    assert agent(project, "install", "gemini").data["command"] == []
+    assert agent(project, "uninstall", "gemini").data["command"] == []
+    assert not log.exists()
+
+
+@pytest.mark.parametrize("text", [None, "#!/bin/sh\necho usage: gemini PROMPT\n"])
+def test_text_is_printed_if_the_client_program_fails(
+    path: Path, project: Path, text: str | None
+) -> None:
+    """A program without the subcommand is called only for its help."""
+    write_program(path, code=1)
+    if text is not None:
+        (path / "gemini").write_text(text)
+    data = agent(project, "install", "gemini").data
+    assert data["command"] == []
+    assert any("mcpServers" in one["text"] for one in data["by_hand"])
+
+
+@pytest.mark.long
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("client", "package", "settings"),
+    [
+        ("codex", "@openai/codex", ".codex/config.toml"),
+        ("gemini", "@google/gemini-cli", ".gemini/settings.json"),
+    ],
+)
+def test_real_client_program_adds_and_removes_the_server(
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+    home: Path,
+    client: str,
+    package: str,
+    settings: str,
+) -> None:
+    """The real client accepts the subcommands `mcp add` and `mcp remove`."""
+    monkeypatch.setenv("PATH", os.defpath)
+    modules = installed(tmp_path_factory, client, package)
+    need((modules / f".bin/{client}").exists(), f"{NO_CLIENT}: {package}")
+    monkeypatch.setenv("PATH", f"{modules / '.bin'}:{os.defpath}")
+    data = call("agent", "install", client, "-o", "json").data
+    assert data["command"][:3] == [client, "mcp", "add"]
+    assert "wfctl" in (home / settings).read_text()
+    assert call("agent", "uninstall", client, "-o", "json").data["command"][:3] == [
+        client,
+        "mcp",
+        "remove",
+    ]
+    assert "wfctl" not in (home / settings).read_text()
 
 
 @pytest.mark.parametrize("client", ["claude", "codex"])
-def test_the_plugin_names_its_author(client: str) -> None:
-    """As the package does."""
+def test_plugin_manifest_names_the_author(client: str) -> None:
+    """The author is that of the package."""
     manifest = json.loads((SOURCE / f".{client}-plugin/plugin.json").read_text())
     assert manifest["author"] == {"name": "The wfctl authors"}
-
-
-VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner),
-    max_leaves=12,
-)
-OBJECTS = st.dictionaries(st.text(max_size=4), VALUES, max_size=4)
-
-
-@given(old=OBJECTS, new=OBJECTS, indent=st.sampled_from([None, 2, 4]))
-def test_what_is_added_is_there_and_is_cut_out_again(
-    old: dict[str, Any], new: dict[str, Any], indent: int | None
-) -> None:
-    """Nothing that was there is another; the text without it is as it was."""
-    text = json.dumps(old, indent=indent)
-    pieces = members(text, new)
-    after = text
-    for piece in pieces:
-        after = put(after, piece)
-    assert json.loads(after) == {**new, **old}
-    assert set(lacking(after, new)) <= set(old)
-    assert cut(after, pieces, lambda _: True) == (text, [])

@@ -1,4 +1,4 @@
-"""Skills, the text for other agents, and the guard's advice: every command in them is there."""
+"""wfctl accepts every command that the skills and the text for other agents name."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 import yaml
 
-from agents.install import SOURCE
+from extensions.agents.install import SOURCE
 from tests.cli.support import Place
 
 SKILLS = sorted((SOURCE / "skills").glob("*/SKILL.md"))
-TEXTS = [*SKILLS, SOURCE / "AGENTS.md", SOURCE / "hooks" / "guard.sh"]
+TEXTS = [*SKILLS, SOURCE / "AGENTS.md"]
 _COMMAND = re.compile(r"`(wfctl [^`]+)`")
-#: What stands for a word of one's own.
+#: Values that replace the placeholders of a command.
 WORDS = {
     "STAGE": "stage-1",
     "ID": "login",
@@ -26,9 +26,9 @@ WORDS = {
     "PHASE": "plan",
     "SQL": "SELECT 1",
 }
-#: Commands that are named as those of a person, without what they take.
+#: Commands that the texts name for a person, without their arguments.
 BARE = {"wfctl amend approve", "wfctl run"}
-#: What is under way in a root by itself, or takes an answer that is not there yet.
+#: Exit codes for commands that this root refuses, because their state is missing.
 REFUSED = {3, 4, 5, 6, 7}
 
 
@@ -41,8 +41,8 @@ def commands() -> list[str]:
 
 
 @pytest.mark.slow
-def test_each_command_that_is_named_is_taken(root: Place) -> None:
-    """It runs, or is refused by the rules; it is never one that wfctl does not know."""
+def test_commands_named_in_the_texts_exist(root: Place) -> None:
+    """Each command runs or is refused by the rules, but is never unknown."""
     root.call("machine", "task", "login", "task-1", "--title", "x", "--status", "pending")
     answers = [root.call(*_words(line)) for line in commands()]
     assert not [answer for answer in answers if answer.code not in {0, *REFUSED}]
@@ -55,14 +55,14 @@ def _words(line: str) -> list[str]:
     return words
 
 
-def test_enough_commands_are_tried() -> None:
-    """The texts are full of them."""
+def test_texts_name_enough_commands() -> None:
+    """The texts contain more than 30 commands."""
     assert len(commands()) > 30
 
 
 @pytest.mark.parametrize("path", SKILLS, ids=lambda path: path.parent.name)
-def test_a_skill_is_one_that_clients_take(path: Path) -> None:
-    """Its name is its folder's, its description says when, and it is short."""
+def test_skill_has_valid_front_matter_and_length(path: Path) -> None:
+    """The folder has the same name, the description says when to use it, and the body is short."""
     _, head, body = path.read_text().split("---\n", 2)
     said = yaml.safe_load(head)
     assert said["name"] == path.parent.name

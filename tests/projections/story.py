@@ -1,4 +1,4 @@
-"""One fixed history: a plan carried through by every kind of command, failures included."""
+"""One fixed history: a plan run with every kind of command, including failures."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ COMMANDS: list[Payload] = [
     p.SessionEnded(reason="budget_exhausted", next="stage-3"),
 ]
 
-#: What the last stage does until all is completed.
+#: The commands of the last stage until the workflow is completed.
 REST: list[Payload] = [
     attempt("stage-3", 1, "sync"),
     computed("stage-3", 1),

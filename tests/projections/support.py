@@ -1,4 +1,4 @@
-"""Events by hand, and the lines and documents that they become."""
+"""Hand-made events, and the lines and documents they give."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from eventstore.event import RecordedEvent
-from lifecycle.fold.evolve import evolve, steps
+from lifecycle.fold.evolve import evolve, fold_events
 from lifecycle.payload.models import Payload
-from lifecycle.plan.document import create
+from lifecycle.plan.document import build_creation_payload
 from lifecycle.rules.decide import decide
 from lifecycle.state.workflow import Workflow
 from projections.files import progress_log
 
-#: Every event of a test counts as verified, amendments included.
+#: Every event of a test is accepted, including amendments.
 ACCEPTED = "accepted"
 
 
@@ -46,13 +46,13 @@ PLAN: dict[str, Any] = {
 
 
 def at(number: int) -> str:
-    """Return the time of the event of this version: a minute each, from 10:00 UTC."""
+    """Return the time of the event with a version: one minute each, from 10:00 UTC."""
     return f"2026-03-31T{10 + number // 60:02}:{number % 60:02}:00.250000Z"
 
 
 def history(payloads: Sequence[Payload], plan: dict[str, Any] | None = None) -> list[Recorded]:
-    """Return a workflow's creation and the payloads as recorded events."""
-    created = create(plan or PLAN, created=at(1))
+    """Return the creation of a workflow and the payloads as recorded events."""
+    created = build_creation_payload(plan or PLAN, created=at(1))
     return [
         Recorded(payload.type, payload.model_dump(mode="json"), n, at(n), at(n))
         for n, payload in enumerate([created, *payloads], 1)
@@ -60,20 +60,20 @@ def history(payloads: Sequence[Payload], plan: dict[str, Any] | None = None) -> 
 
 
 def folded(payloads: Sequence[Payload], plan: dict[str, Any] | None = None) -> Workflow:
-    """Return the state after a workflow's creation and the payloads."""
+    """Return the state after the creation of a workflow and the payloads."""
     state = evolve(None, history(payloads, plan), {ACCEPTED})
     assert state is not None
     return state
 
 
 def lines(payloads: Sequence[Payload], plan: dict[str, Any] | None = None) -> list[str]:
-    """Return progress.log, a line each."""
-    found = steps(None, history(payloads, plan), {ACCEPTED})
-    return [line for event, state in found if (line := progress_log.line(event, state))]
+    """Return the lines of progress.log."""
+    found = fold_events(None, history(payloads, plan), {ACCEPTED})
+    return [line for event, state in found if (line := progress_log.format_line(event, state))]
 
 
 def last_message(*payloads: Payload) -> str:
-    """Return the newest line without its time, which is checked on the way."""
+    """Return the newest line without its time, and check the time."""
     newest = lines(payloads)[-1]
     stamp, _, message = newest.partition("] ")
     minute = len(payloads) + 1
@@ -83,10 +83,13 @@ def last_message(*payloads: Payload) -> str:
 
 
 def decided(commands: Sequence[Payload], plan: dict[str, Any] | None = None) -> list[Recorded]:
-    """Return what the commands yield through the rules, a minute each, from a plan on."""
+    """Return the events that the rules give for the commands, one minute each."""
     found: list[Recorded] = []
     state = None
-    for command in [create(plan or PLAN, created=at(1), consent="trust"), *commands]:
+    for command in [
+        build_creation_payload(plan or PLAN, created=at(1), consent="trust"),
+        *commands,
+    ]:
         for payload in decide(state, command, at(len(found) + 1)):
             n = len(found) + 1
             found.append(Recorded(payload.type, payload.model_dump(mode="json"), n, at(n), at(n)))

@@ -1,4 +1,4 @@
-"""What is said to be next: accepted by the rules as it stands, or marked as needing somebody."""
+"""Suggested actions are accepted by the rules, or marked as needing a person."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.projections.support import folded
 
 AT = "2026-04-01T00:00:00.000000Z"
 PREPARED = Surroundings(prepared=frozenset({"stage-1", "stage-2", "stage-3", "stage-4"}))
-#: What somebody puts in place of the words in capitals.
+#: Arguments that replace the placeholders in capitals.
 WORDS = {"TEXT": "a smaller step", "PATH=VALUE": "parameters.other=1", "JSON": "[]"}
 
 
@@ -58,7 +58,7 @@ def proposal(stage: str, option: str, value: str) -> Payload:
 
 
 def commands_of(state: Workflow, action: NextAction) -> list[Payload]:
-    """Return what an action asks of the rules, its arguments given."""
+    """Return the commands of an action, with its placeholders replaced."""
     words = [WORDS.get(word, word) for word in shlex.split(action.command)[1:]]
     match words:
         case ["stage", deed, id_, *rest]:
@@ -76,7 +76,7 @@ def commands_of(state: Workflow, action: NextAction) -> list[Payload]:
 
 
 def destroys_nothing(command: str) -> bool:
-    """Say whether a command is one of those after which everything that was there still is."""
+    """Return whether a command keeps everything that exists."""
     words = shlex.split(command)[1:]
     grown = {"stage": {"ready", "complete", "fail", "retry"}, "amend": {"propose", "show"}}
     plain = {"dispatch", "run", "wait", "reconcile", "report", "rehydrate"}
@@ -86,7 +86,7 @@ def destroys_nothing(command: str) -> bool:
 
 
 def check(state: Workflow) -> int:
-    """Check every action of a state; return how many there are."""
+    """Check every action of a state, and return their number."""
     actions = next_actions(state, PREPARED)
     for action in actions:
         assert destroys_nothing(action.command), action
@@ -100,25 +100,23 @@ def check(state: Workflow) -> int:
 
 @settings(max_examples=25, derandomize=True)
 @given(CHRONICLES)
-def test_every_next_action_is_accepted_by_the_rules(chronicle: Chronicle) -> None:
-    """In whatever state: as it stands, or with the arguments that it names."""
+def test_suggested_actions_are_accepted_by_the_rules(chronicle: Chronicle) -> None:
+    """This holds for any state, after placeholders are replaced."""
     check(chronicle.log.current())
 
 
 @pytest.mark.long
 @settings(max_examples=500)
 @given(CHRONICLES)
-def test_every_next_action_of_many_states_is_accepted(chronicle: Chronicle) -> None:
-    """As above, for many more."""
+def test_suggested_actions_of_many_states_are_accepted(chronicle: Chronicle) -> None:
+    """The long test run checks many more states."""
     check(chronicle.log.current())
 
 
 @settings(max_examples=10, derandomize=True)
 @given(CHRONICLES, st.booleans())
-def test_nothing_is_begun_beside_a_loop_in_a_pause_or_before_a_decision(
-    chronicle: Chronicle, driven: bool
-) -> None:
-    """No dispatch and no run is advised that would be refused or that nobody wants."""
+def test_no_start_is_suggested_while_driven_or_paused(chronicle: Chronicle, driven: bool) -> None:
+    """A runner or a pause would refuse `dispatch` and `run`."""
     state = chronicle.log.current()
     around = Surroundings(driven=driven, paused=not driven, prepared=PREPARED.prepared)
     for action in next_actions(state, around):
@@ -126,8 +124,8 @@ def test_nothing_is_begun_beside_a_loop_in_a_pause_or_before_a_decision(
         assert not action.command.startswith("wfctl dispatch")
 
 
-def test_many_stages_are_begun_by_one_command() -> None:
-    """Not by a line for each."""
+def test_many_ready_stages_are_started_by_one_command() -> None:
+    """The suggestion is `wfctl run` instead of a line for each stage."""
     stages = [
         {"id": f"stage-{n}", "name": "s", "parameters": {"command": "true"}} for n in range(1, 34)
     ]
@@ -137,9 +135,9 @@ def test_many_stages_are_begun_by_one_command() -> None:
     assert action.command == "wfctl run"
 
 
-def test_what_an_example_holds_in_place_of_words_is_refused() -> None:
-    """A fix, an error or evidence of dots alone is refused, and never kept."""
+def test_placeholder_dots_are_refused_as_text() -> None:
+    """A fix, an error or evidence that consists only of dots is refused."""
     state = folded([p.StageReadied(stage="stage-1"), p.StagePrepared(stage="stage-1")])
     with pytest.raises(LifecycleError) as refusal:
         decide(state, p.StageFailed(stage="stage-1", error="…"), AT)
-    assert "in words" in str(refusal.value)
+    assert "Describe in a sentence" in str(refusal.value)

@@ -1,4 +1,4 @@
-"""``progress.log`` in the spelling that readers grep for, a test for each kind of line."""
+"""``progress.log`` has the exact words that its readers search for, for each kind of line."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ LAUNCHED = p.StageLaunched(**ATTEMPT, mode="tmux", session="dpdisp_stage-1")
 STARTED = p.SessionStarted(number=3)
 KEPT = ".wfctl/drift/x"
 
-#: The head of the log, which a session's first and last line end with.
+#: The version and hash of the log, at the end of the first and last line of a session.
 ANCHOR = re.compile(r" \[log at version \d+: [0-9a-f]{64}\]$")
 
-#: What happened → the line. The first part of each name is the event's type.
+#: Events → line. Each name starts with the type of the last event.
 SPELLING: dict[str, tuple[list[Payload], str]] = {
     "workflow.created": ([], "Workflow created: melt-2026-03-31. 3 stages. Purpose: See it melt."),
     "workflow.completed": (
@@ -188,9 +188,17 @@ SPELLING: dict[str, tuple[list[Payload], str]] = {
         ],
         "WARNING: stage-1: ann overruled the evidence on att-0001 (MONITORED) and calls it over: x",
     ),
+    "audit.agreed": (
+        [
+            p.AuditAgreed(
+                entry="3f9c", kind="script", subject="s", text="t", reason="x", approved_by="ann"
+            )
+        ],
+        "ann agreed to script s (t): x",
+    ),
     "files.recorded": (
         [p.FilesRecorded(scripts={"check.sh": "0" * 64})],
-        "Known by their digests: check.sh",
+        "Digests recorded: check.sh",
     ),
     "leftovers.freed": (
         [p.LeftoversFreed(**ATTEMPT, paths=["stage-1/.attempts/x/work/y"], size=7)],
@@ -206,7 +214,7 @@ SPELLING: dict[str, tuple[list[Payload], str]] = {
     ),
     "outputs.reused": (
         [p.OutputsReused(**ATTEMPT, outputs=[p.FileDigest(path="a", size=1, sha256="0" * 64)])],
-        "stage-1: outputs of att-0001 reused, which computed from the same: a",
+        "stage-1: outputs of att-0001 reused, because it had the same inputs: a",
     ),
     "outputs.archived": (
         [p.OutputsArchived(**HERE, kept_as="stage-1.v1")],
@@ -268,20 +276,20 @@ SPELLING: dict[str, tuple[list[Payload], str]] = {
     ),
     "drift.detected": (
         [p.DriftDetected(file="workflow-state.json", kept_as=KEPT)],
-        f"WARNING: workflow-state.json was changed by hand; the foreign version is kept as {KEPT}",
+        f"WARNING: workflow-state.json was changed by hand; the edited version is kept as {KEPT}",
     ),
 }
 
-#: These say nothing to a reader, or another line of the same append says it.
+#: These events have no line, or another event of the same append has the line.
 SILENT = {"drift.adopted", "drift.reverted"}
 
-#: These begin a stream, or are the lines of others.
+#: These events start a stream, or contain lines of others.
 IMPORTED = {"workflow.imported", "line.imported", "state.imported"}
 
 
 @pytest.mark.parametrize("name", SPELLING)
-def test_a_line_is_spelt_as_readers_expect_it(name: str) -> None:
-    """Time in brackets at the writer's offset, a space, the words, one line break."""
+def test_log_line_has_the_expected_text(name: str) -> None:
+    """Each line has the local time in brackets, a space, the text and one line break."""
     payloads, expected = SPELLING[name]
     printed = last_message(*payloads)
     at_a_boundary = name.startswith("session.")
@@ -289,42 +297,42 @@ def test_a_line_is_spelt_as_readers_expect_it(name: str) -> None:
     assert bool(ANCHOR.search(printed)) == at_a_boundary
 
 
-def test_every_event_type_has_a_line_that_is_spelt_or_is_silent() -> None:
-    """A new type fails here until somebody says which."""
+def test_every_event_type_is_covered_or_silent() -> None:
+    """A new event type must be added to one of the lists."""
     spelt = {name.split()[0] for name in SPELLING}
     assert spelt | SILENT | IMPORTED == set(STAGED)
 
 
 @pytest.mark.parametrize("type_", sorted(SILENT))
-def test_a_silent_event_adds_no_line(type_: str) -> None:
-    """Another line of the same append says it."""
+def test_silent_event_adds_no_line(type_: str) -> None:
+    """Another event of the same append has the line."""
     event = Recorded(type_, {"file": "progress.log"}, 2, at(2), at(2))
-    assert progress_log.line(event, folded([])) is None
+    assert progress_log.format_line(event, folded([])) is None
 
 
-def test_the_first_start_of_an_attempt_is_told_by_its_launch() -> None:
-    """Only a start in place of a lost attempt has a line of its own."""
+def test_first_start_of_an_attempt_has_no_line() -> None:
+    """Only an attempt that replaces a lost one has its own line; others show their launch."""
     assert len(lines([READIED, attempt()])) == 2
 
 
-def test_an_import_is_told() -> None:
-    """By its last event, with the number of stages that were taken over."""
+def test_import_has_a_line() -> None:
+    """The line belongs to the last event of the import and has the number of stages."""
     state = folded([])
     state.import_end = state.head
     event = Recorded("state.imported", {}, state.head, "", "2026-03-31T10:00:00.000000Z", "+00:00")
-    line = progress_log.line(event, state)
+    line = progress_log.format_line(event, state)
     assert line == "[2026-03-31T10:00:00+00:00] Workflow imported: melt-2026-03-31. 3 stages.\n"
 
 
-def test_a_purpose_has_one_full_stop_and_may_be_missing() -> None:
-    """Anyone who wrote it with a full stop, or none."""
+def test_purpose_ends_with_one_full_stop() -> None:
+    """The full stop is added if the purpose has none, and the purpose may be missing."""
     bare = {key: value for key, value in PLAN.items() if key != "purpose"}
     assert lines([], bare)[0].endswith("] Workflow created: melt-2026-03-31. 3 stages.\n")
     assert lines([], {**bare, "purpose": "Melt"})[0].endswith("stages. Purpose: Melt.\n")
 
 
 @pytest.mark.parametrize("text", ["a\nb", "a\r\nb", "a\u2028b", "a\x0bb", "a\x85b"])
-def test_whatever_breaks_a_line_does_not_break_this_one(text: str) -> None:
+def test_line_breaks_in_an_event_are_replaced(text: str) -> None:
     """One event is one line, for every program that splits lines."""
     assert last_message(p.NoteLogged(text=text)) == "a b"
     assert len(lines([p.NoteLogged(text=text)])[-1].splitlines()) == 1
@@ -340,22 +348,22 @@ def test_whatever_breaks_a_line_does_not_break_this_one(text: str) -> None:
         ("-03:30", "2026-12-31T20:29:59-03:30"),
     ],
 )
-def test_a_time_is_shown_as_date_prints_it(offset: str, shown: str) -> None:
-    """At the writer's offset then, in whole seconds, never rounded up."""
+def test_local_time_has_whole_seconds_and_the_offset(offset: str, shown: str) -> None:
+    """The offset is that of the writer, and fractions of a second are dropped."""
     assert local_seconds("2026-12-31T23:59:59.999999Z", offset) == shown
 
 
-def test_json_shows_utc_seconds_and_keeps_what_it_does_not_know() -> None:
-    """An imported time stays as somebody typed it."""
+def test_utc_time_has_whole_seconds() -> None:
+    """An imported time in another format is kept as typed."""
     assert utc_seconds("2026-12-31T23:59:59.999999Z") == "2026-12-31T23:59:59Z"
     assert utc_seconds("2026-04-02 00:00") == "2026-04-02 00:00"
     assert utc_seconds(None) is None
 
 
-def test_a_budget_that_is_no_number_is_told_as_the_usual_one() -> None:
-    """Given a log of before such a budget was refused, then its charges have their lines."""
+def test_invalid_budget_is_shown_as_the_default() -> None:
+    """Old logs may have an invalid budget, and their charges still get lines."""
     charged = [STARTED, p.CostCharged(stage="stage-1", weight=1, work_class="sync")]
     state = folded(charged)
     state.session_config = {"session_budget": "abc"}
-    told = progress_log.message(history(charged)[-1], state)
+    told = progress_log.format_message(history(charged)[-1], state)
     assert told == "stage-1: session_cost += 1 (sync), total=1/6"

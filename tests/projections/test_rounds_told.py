@@ -1,4 +1,4 @@
-"""What is told and drawn of a loop: the best so far where better is defined, else the last."""
+"""Reports and plots of a loop show the best value so far, or the last value without a direction."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from typing import Any
 import pytest
 
 from lifecycle.state.workflow import Workflow
-from projections.drawing.plots import drawing, in_braille, plots_of_rounds
+from projections.drawing.plots import draw_plot, in_braille, plots_of_rounds
 from projections.words.rounds import LoopTold, loop_told
 from tests.lifecycle.support import given
 from tests.lifecycle.test_rounds import PLAN
 
 
 def told(values: list[float], metric: dict[str, Any], until: dict[str, Any]) -> LoopTold:
-    """Return a loop whose rounds came to values, of a metric and a criterion with more fields."""
+    """Return the summary of a loop with the given values, metric fields and criterion."""
     return loop_told(state_of(values, metric, until), "search")
 
 
 def state_of(
     values: list[float], metric: dict[str, Any], *until: dict[str, Any], error: float | None = None
 ) -> Workflow:
-    """Return the state of a workflow with such a loop."""
+    """Return the state of a workflow with a loop of the given values."""
     plan = deepcopy(PLAN)
     plan["stages"][1]["parameters"]["metrics"]["f"] = {"at": "f.json#/f", **metric}
     plan["rounds"]["search"]["until"] = [{"metric": "next.f", **one} for one in until]
@@ -45,17 +45,17 @@ def state_of(
         ({}, {"no_better": 0.1, "rounds": 2, "better": "higher"}, "next.f = 5"),
     ],
 )
-def test_the_best_is_told_where_it_is_said_what_is_better(
+def test_loop_summary_names_the_best_value(
     metric: dict[str, Any], until: dict[str, Any], best: str
 ) -> None:
-    """By the metric or by the criterion."""
+    """The metric or the criterion says which direction is better."""
     found = told([3.0, 5.0, 2.0, 4.0], metric, until)
     assert (found.best, found.last) == (best, "next.f = 4")
     assert f"best {best}" in str(found)
 
 
-def test_a_number_that_only_becomes_sharper_has_no_best() -> None:
-    """Of a mean with its error, the last is told."""
+def test_loop_summary_of_an_improving_error_has_no_best_value() -> None:
+    """For a mean with its error, the summary has only the last value."""
     found = told([3.0, 5.0, 4.0], {"error": "#/error"}, {"relative_error": 0.1})
     assert (found.best, found.last) == (None, "next.f = 4")
     assert "best" not in str(found)
@@ -64,8 +64,8 @@ def test_a_number_that_only_becomes_sharper_has_no_best() -> None:
     assert (nothing.best, nothing.last) == (None, None)
 
 
-def test_the_number_of_a_criterion_is_drawn_over_the_rounds() -> None:
-    """With its errors, the best so far as steps, and the limits that are lines."""
+def test_criterion_is_plotted_over_the_rounds() -> None:
+    """The plot has error bars, steps of the best value so far, and lines for limits."""
     until = ({"below": 0.5}, {"no_better": 0.1, "rounds": 2}, {"above": 9})
     state = state_of([3.0, 5.0, 2.0, 4.0], {"better": "lower"}, *until, error=0.25)
     (plot,) = plots_of_rounds(state, "search")
@@ -75,7 +75,7 @@ def test_the_number_of_a_criterion_is_drawn_over_the_rounds() -> None:
     ]  # fmt: skip
     assert [one.y for one in plot.best] == [3, 3, 2, 2]
     assert plot.limits == {"below 0.5": 0.5, "above 9": 9}
-    picture = ET.fromstring(drawing(plot))
+    picture = ET.fromstring(draw_plot(plot))
     numbers, best = (one.get("points", "") for one in picture.findall("{*}polyline"))
     assert (len(numbers.split()), len(best.split())) == (4, 7)
     assert len({y for _, y in (one.split(",") for one in best.split())}) == 2
@@ -84,8 +84,8 @@ def test_the_number_of_a_criterion_is_drawn_over_the_rounds() -> None:
     assert in_braille(plot)[-1].endswith("lines: next.f, best so far, below 0.5, above 9")
 
 
-def test_a_number_without_a_best_or_a_limit_is_drawn_alone() -> None:
-    """Highest is best where the criterion says so; of one round there is nothing to draw."""
+def test_plot_without_best_or_limit_shows_values_only() -> None:
+    """The criterion may say that higher is better, and a single round has no plot."""
     sharper = state_of([3.0, 5.0], {"error": "#/error"}, {"relative_error": 0.1})
     (plot,) = plots_of_rounds(sharper, "search")
     assert (list(plot.best), plot.limits) == ([], {})
@@ -96,15 +96,15 @@ def test_a_number_without_a_best_or_a_limit_is_drawn_alone() -> None:
 
 
 @pytest.mark.parametrize("limit", [1e308, -1e308, 5e-324, 3.0])
-def test_a_limit_anywhere_is_drawn(limit: float) -> None:
-    """At the edge if no axis reaches it."""
+def test_extreme_limits_can_be_plotted(limit: float) -> None:
+    """A limit beyond the axis is drawn at the edge."""
     (plot,) = plots_of_rounds(state_of([3.0, 3.0], {}, {"below": limit}), "search")
-    assert "nan" not in drawing(plot)
+    assert "nan" not in draw_plot(plot)
     assert len(in_braille(plot)) > 3
 
 
-def test_a_number_is_drawn_with_its_unit() -> None:
-    """Beside its name, above all labels of the axis; numbers of two units have none."""
+def test_plot_shows_the_unit_of_a_metric() -> None:
+    """The unit is next to the name above the axis, unless the rounds have different units."""
     state = state_of([3.0, 5.0], {}, {"below": 3.5})
     loop = state.loops["search"]
 
@@ -115,7 +115,7 @@ def test_a_number_is_drawn_with_its_unit() -> None:
         ]
         state.loops["search"] = replace(loop, rounds=rounds)
         (plot,) = plots_of_rounds(state, "search")
-        texts = ET.fromstring(drawing(plot)).findall("{*}text")
+        texts = ET.fromstring(draw_plot(plot)).findall("{*}text")
         heights = sorted(float(one.get("y", "")) for one in texts)
         assert heights[1] - heights[0] >= 12
         return [next(one.text or "" for one in texts if one.get("x") == "4"), in_braille(plot)[0]]
@@ -125,12 +125,10 @@ def test_a_number_is_drawn_with_its_unit() -> None:
 
 
 @pytest.mark.parametrize(("limit", "arrow"), [({"below": -1000}, "↓"), ({"above": 1000}, "↑")])
-def test_a_limit_far_from_all_numbers_is_named_at_the_edge_and_does_not_flatten_them(
-    limit: dict[str, Any], arrow: str
-) -> None:
-    """The scale follows the numbers; no line is drawn where the limit is not."""
+def test_distant_limit_is_named_at_the_edge_of_the_plot(limit: dict[str, Any], arrow: str) -> None:
+    """The scale follows the values, and no line is drawn for the limit."""
     (plot,) = plots_of_rounds(state_of([3.0, 5.0, 2.0, 4.0], {}, limit), "search")
-    picture = ET.fromstring(drawing(plot))
+    picture = ET.fromstring(draw_plot(plot))
     heights = [float(one.get("cy", "")) for one in picture.findall("{*}circle")]
     assert max(heights) - min(heights) > 150
     assert not [one for one in picture.findall("{*}line") if one.get("stroke-dasharray")]
@@ -143,9 +141,9 @@ def test_a_limit_far_from_all_numbers_is_named_at_the_edge_and_does_not_flatten_
 
 
 @pytest.mark.parametrize("rounds", range(3, 31))
-def test_an_axis_of_rounds_names_two_of_them_at_least(rounds: int) -> None:
-    """Whole ones: there is no round 2.5."""
+def test_round_axis_has_at_least_two_labels(rounds: int) -> None:
+    """The labels are whole numbers, because round 2.5 does not exist."""
     (plot,) = plots_of_rounds(state_of([1.0] * rounds, {}, {"below": 0}), "search")
-    texts = ET.fromstring(drawing(plot)).findall("{*}text")
+    texts = ET.fromstring(draw_plot(plot)).findall("{*}text")
     named = [one.text or "" for one in texts if one.get("y") == "217"]
     assert len([one for one in named if one.isdigit()]) >= 2, named

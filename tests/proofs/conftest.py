@@ -1,4 +1,4 @@
-"""A workflow, and a login whose keys are of this test alone."""
+"""A workflow, and keys that belong to one test."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.cli.support import Place, call, write_plan
 
 @pytest.fixture(autouse=True)
 def state_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Give the test a login of its own."""
+    """Give the test its own state and configuration folders."""
     home = tmp_path / "state"
     monkeypatch.setenv("XDG_STATE_HOME", str(home))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))

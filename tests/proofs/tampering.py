@@ -1,4 +1,4 @@
-"""Ways to change a proof: what each changes is its name. Every one is to be refused."""
+"""Named ways to change a proof; every changed proof must be refused."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any
 
-from service.proofs.note import Note
-from service.proofs.proof import WORDS, Proof
+from extensions.proofs.note import Note
+from extensions.proofs.proof import WORDS, Proof
 
-#: The word of a forger, which no answer may hold.
+#: The forger's word, which no answer may contain.
 WORD = "INSERTED"
 Change = Callable[["Known"], "bytes | Proof"]
 
 
 @dataclass(frozen=True)
 class Known:
-    """A whole proof of a value, one of another stage's result, and every event of the log."""
+    """A whole proof of a value, a proof of another stage's result, and all events of the log."""
 
     proof: Proof
     other: Proof
     events: list[bytes]
 
     def event(self, type_: str, **data: Any) -> bytes:
-        """Return the text of the last event of a type whose data has these values."""
+        """Return the text of the last event of a type whose data has the given values."""
         for text in reversed(self.events):
             event = json.loads(text)
             if event["type"] == type_ and data.items() <= event["data"].items():
@@ -35,12 +35,12 @@ class Known:
         raise LookupError(type_)
 
     def text(self, type_: str) -> bytes:
-        """Return the text of the proof that has a word in it."""
+        """Return the text of the proof that contains a word."""
         return next(one for one in self.proof.texts if type_.encode() in one)
 
 
 def tampered() -> Iterator[tuple[str, Change]]:
-    """Yield a name and a change for each way."""
+    """Yield the name and the function of each change."""
     yield from _of_the_leaf()
     yield from _of_the_texts()
     yield from _of_the_claim()
@@ -195,14 +195,33 @@ def _of_the_place() -> Iterator[tuple[str, Change]]:
 
 
 def packed(content: bytes) -> bytes:
-    """Return extra data as a proof has it."""
+    """Return extra data in the packed form of a proof."""
     packing = zlib.compressobj(zdict=WORDS)
     return packing.compress(content) + packing.flush()
 
 
 def unpacked(extra: bytes) -> bytes:
-    """Return what extra data hold."""
+    """Return the content of packed extra data."""
     return zlib.decompressobj(zdict=WORDS).decompress(extra)
+
+
+def with_head(proof: str, edit: Callable[[dict[str, Any]], Any]) -> str:
+    """Return a proof after an edit of the JSON object in its first line."""
+
+    def line(head: bytes) -> bytes:
+        said = json.loads(head)
+        edit(said)
+        return json.dumps(said, ensure_ascii=False, separators=(",", ":")).encode()
+
+    return with_line(proof, line)
+
+
+def with_line(proof: str, edit: Callable[[bytes], bytes]) -> str:
+    """Return a proof after an edit of the bytes of the line before its texts."""
+    lines = proof.split("\n")
+    head, texts = unpacked(b64decode(lines[1].removeprefix("extra "))).split(b"\n", 1)
+    extra = b64encode(packed(b"\n".join((edit(head), texts)))).decode()
+    return "\n".join([lines[0], f"extra {extra}", *lines[2:]])
 
 
 def _of_the_form() -> Iterator[tuple[str, Change]]:

@@ -1,4 +1,4 @@
-"""The owner of a log, its file and its key, cannot change unseen what a witness has seen of it."""
+"""Even with the log file and its key, the owner cannot secretly change what a witness saw."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from pathlib import Path
 import orjson
 import pytest
 
-from eventstore.chain import ZERO, digest
+from eventstore.chain import ZERO, sha256_hex
 from eventstore.store import Cargo, Raw
-from service.proofs.checkpoint import (
+from extensions.proofs.checkpoint import (
     Checkpoint,
     KeptNote,
     first_hash,
-    leaves,
+    iterate_leaves,
     log_signer,
     origin_of,
 )
-from service.proofs.judging import JudgedNotes, judge
-from service.proofs.note import Note
-from service.proofs.witness import Witness, request_of
+from extensions.proofs.judging import JudgedNotes, judge_notes
+from extensions.proofs.note import Note
+from extensions.proofs.witness import Witness, request_of
 from tests.eventstore.memory import MemoryStore
 from tests.eventstore.support import SCHEMA, claim, note, ticking
 
@@ -29,12 +29,12 @@ KINDS = ("cut", "fork", "rewritten", "swapped", "old backup", "cut and written o
 
 
 def _opened(texts: list[str]) -> MemoryStore:
-    """Return a store that holds texts, each linked to the one before with a right hash."""
+    """Return a store with the given texts, linked by correct hashes."""
     store, raws, before = MemoryStore(schema=SCHEMA, clock=ticking()), list[Raw](), ZERO
     for version, text in enumerate(texts, 1):
         body = orjson.loads(text) | {"prev_hash": before, "version": version}
         linked = orjson.dumps(body)
-        before = digest(linked)
+        before = sha256_hex(linked)
         raws.append(Raw(version, linked.decode(), before))
     store.take_in(Cargo(events=raws))
     return store
@@ -49,7 +49,7 @@ def _texts(count: int) -> list[str]:
 
 
 def _attacked(texts: list[str], seen: int, kind: str, dice: random.Random) -> list[str]:
-    """Return the texts of a log of which something that was seen is another, or gone."""
+    """Return the texts of a log in which a part seen by the witness is changed or removed."""
     at = dice.randrange(seen)
     more = _texts(dice.randrange(1, 12))
     if kind == "cut":
@@ -66,11 +66,11 @@ def _attacked(texts: list[str], seen: int, kind: str, dice: random.Random) -> li
 
 
 def _signed(store: MemoryStore) -> tuple[Checkpoint, Note]:
-    """Return a checkpoint of a log, signed with the log's own key whatever was signed before."""
+    """Return a checkpoint signed with the log's own key, without looking at earlier ones."""
     from eventstore.chain import Frontier
 
     tree = Frontier()
-    for leaf in leaves(store, STREAM):
+    for leaf in iterate_leaves(store, STREAM):
         tree.add(leaf)
     origin = origin_of(STREAM, first_hash(store, STREAM) or "")
     checkpoint = Checkpoint(origin, tree.size, tree.root())
@@ -78,18 +78,18 @@ def _signed(store: MemoryStore) -> tuple[Checkpoint, Note]:
 
 
 def _cosigned(witness: Witness, store: MemoryStore, olds: tuple[int, ...]) -> list[int]:
-    """Return the answers to all that the owner of a log can ask of a witness."""
+    """Return the answers to the requests that the owner of a log can send to a witness."""
     checkpoint, signed = _signed(store)
     bodies = [request_of(store, STREAM, checkpoint, signed, old) for old in olds]
     return [witness.answer(body).status for body in bodies]
 
 
 def _held(witness: Witness, origin: str, store: MemoryStore) -> JudgedNotes:
-    """Return what a log looks like to anyone who has the witness's last checkpoint."""
+    """Return the findings about a log for anyone with the last checkpoint of the witness."""
     seen = witness.seen(origin)
     assert seen is not None
     assert seen.note is not None
-    return judge(store, STREAM, [KeptNote("the witness", seen.note.encode())])
+    return judge_notes(store, STREAM, [KeptNote("the witness", seen.note.encode())])
 
 
 def _one_is_seen(folder: Path, seed: int) -> None:
@@ -113,16 +113,14 @@ def _one_is_seen(folder: Path, seed: int) -> None:
 
 
 @pytest.mark.parametrize("kind", range(len(KINDS)), ids=KINDS)
-def test_an_attack_is_refused_by_the_witness_and_named_by_its_checkpoint(
-    tmp_path: Path, kind: int
-) -> None:
-    """A few of each kind; the honest log that grew is cosigned after each."""
+def test_witness_detects_each_kind_of_attack(tmp_path: Path, kind: int) -> None:
+    """The witness refuses the changed log and still cosigns the honest log afterwards."""
     for number in range(15):
         _one_is_seen(tmp_path, kind + number * len(KINDS))
 
 
 @pytest.mark.long
-def test_of_a_thousand_attacks_none_is_unseen(tmp_path: Path) -> None:
-    """Cut, fork, rewritten with right hashes, swapped, an old backup that was put back."""
+def test_witness_detects_a_thousand_attacks(tmp_path: Path) -> None:
+    """The logs are cut, forked, rewritten with correct hashes, swapped or restored."""
     for seed in range(1000, 2000):
         _one_is_seen(tmp_path, seed)

@@ -1,4 +1,4 @@
-"""A checkpoint shows what a log was, to anyone who holds it elsewhere."""
+"""A checkpoint proves the content of a log to anyone who keeps a copy of the checkpoint."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from zipfile import ZipFile
 import pytest
 
 from eventstore.chain import Frontier, leaf_hash
-from service.proofs.checkpoint import read_checkpoint
-from service.proofs.note import read_key, read_note, verified
+from extensions.proofs.checkpoint import read_checkpoint
+from extensions.proofs.note import read_key, read_note, verify_note
 from tests.cli.support import PLAN, Place, write_plan
 from tests.need import need_programs
 
@@ -24,7 +24,7 @@ def _database(place: Place) -> Path:
 
 
 def _sql(place: Place, *statements: str) -> None:
-    """Change the log as somebody does who has its file."""
+    """Change the log like a person who can write its file."""
     with sqlite3.connect(_database(place)) as connection:
         connection.execute("DROP TRIGGER IF EXISTS events_no_update")
         connection.execute("DROP TRIGGER IF EXISTS events_no_delete")
@@ -40,7 +40,7 @@ def _copy(place: Place, folder: Path) -> None:
 
 
 def _put_back(place: Place, folder: Path) -> None:
-    """Put an old copy of the log into its place, with what wfctl remembers of it taken away."""
+    """Restore an old copy of the log, and remove what wfctl remembers of the newer log."""
     for path in _database(place).parent.glob("events.db*"):
         path.unlink()
     for path in folder.iterdir():
@@ -59,8 +59,8 @@ def _kinds(place: Place, *options: str) -> list[str]:
     return [one["kind"] for one in answer.data["findings"]]
 
 
-def test_a_checkpoint_holds_the_root_over_the_bytes_that_were_hashed(place: Place) -> None:
-    """Three lines and a signature; the same log gives the same bytes."""
+def test_checkpoint_contains_the_merkle_root_of_the_log(place: Place) -> None:
+    """The note has three lines and a signature, and the same log gives the same bytes."""
     _notes(place, "one", "two")
     found = place.done("checkpoint")
     note = read_note(found["checkpoint"].encode())
@@ -69,13 +69,13 @@ def test_a_checkpoint_holds_the_root_over_the_bytes_that_were_hashed(place: Plac
     for line in texts:
         tree.add(leaf_hash(line.rpartition(',"hash":')[0].encode() + b"}"))
     assert (checkpoint.size, checkpoint.root) == (len(texts), tree.root())
-    assert verified(note, [read_key(found["public_key"])])
+    assert verify_note(note, [read_key(found["public_key"])])
     assert place.call("checkpoint").out == found["checkpoint"]
     assert (place.path / found["kept"]).read_text("utf-8") == found["checkpoint"]
 
 
-def test_a_checkpoint_is_grown_on_from_the_last_one(place: Place) -> None:
-    """It is the same as one made at once by another login."""
+def test_checkpoint_continues_from_the_previous_one(place: Place) -> None:
+    """The root equals that of a checkpoint which another user account computes from the start."""
     _notes(place, "one")
     place.done("checkpoint")
     _notes(place, "two", "three")
@@ -84,16 +84,16 @@ def test_a_checkpoint_is_grown_on_from_the_last_one(place: Place) -> None:
     assert place.done("checkpoint")["root"] == grown["root"]
 
 
-def test_a_checkpoint_changes_nothing_in_the_log(place: Place) -> None:
-    """No event, no table."""
+def test_checkpoint_does_not_change_the_log(place: Place) -> None:
+    """No event and no table changes."""
     before = place.version(), sha256(place.call("events", "--stored").out.encode()).hexdigest()
     place.done("checkpoint")
     after = place.version(), sha256(place.call("events", "--stored").out.encode()).hexdigest()
     assert after == before
 
 
-def test_a_file_in_the_place_of_the_checkpoint_is_left_as_it_is(place: Place) -> None:
-    """Exit 4."""
+def test_existing_checkpoint_file_is_not_overwritten(place: Place) -> None:
+    """The command exits with 4."""
     file = place.path / "melt.checkpoint"
     place.done("checkpoint", str(file))
     content = file.read_bytes()
@@ -101,16 +101,16 @@ def test_a_file_in_the_place_of_the_checkpoint_is_left_as_it_is(place: Place) ->
     assert file.read_bytes() == content
 
 
-def test_a_sound_log_agrees_with_its_checkpoints(place: Place) -> None:
-    """The file in the root, and what this login signed last."""
+def test_valid_log_agrees_with_its_checkpoints(place: Place) -> None:
+    """The log matches the file in the root and the last checkpoint of the user account."""
     place.done("checkpoint")
     _notes(place, "one")
     data = place.done("fsck")
     assert (data["findings"], data["checkpoints"]) == ([], {"agree": 2, "passed_over": []})
 
 
-def test_a_tail_that_was_cut_off_is_named_by_the_checkpoint(place: Place) -> None:
-    """By the file alone, where the rest that was remembered is gone too."""
+def test_fsck_detects_a_truncated_log_by_its_checkpoint(place: Place) -> None:
+    """The file is enough, even if the remembered head of the log is gone."""
     _notes(place, "one", "two")
     place.done("checkpoint")
     (place.path / ".wfctl" / "sync.json").unlink()
@@ -123,10 +123,8 @@ def test_a_tail_that_was_cut_off_is_named_by_the_checkpoint(place: Place) -> Non
     assert place.json("checkpoint").code == 7
 
 
-def test_an_old_copy_that_was_put_back_and_written_on_is_a_fork(
-    place: Place, tmp_path: Path
-) -> None:
-    """Its chain is whole; the checkpoint denies it, and one that agrees says from where on."""
+def test_fsck_detects_a_restored_and_continued_log(place: Place, tmp_path: Path) -> None:
+    """The hash chain is intact, but a checkpoint shows the version where the fork starts."""
     place.done("checkpoint")
     size = place.version()
     _copy(place, tmp_path / "copy")
@@ -137,11 +135,11 @@ def test_an_old_copy_that_was_put_back_and_written_on_is_a_fork(
     _notes(place, "another one", "another two", "another three", "another four")
     found = place.json("fsck").data["findings"]
     assert [(f["kind"], f["version"]) for f in found] == [("denied", size + 1)]
-    assert place.json("checkpoint").code == 7  # nor is a second history signed
+    assert place.json("checkpoint").code == 7  # A second history is not signed either.
 
 
-def test_another_log_in_the_place_of_the_one_is_named(place: Place, tmp_path: Path) -> None:
-    """A history written anew from its first event has another origin."""
+def test_fsck_detects_a_replaced_log(place: Place, tmp_path: Path) -> None:
+    """A history that was written again from its first event has another origin."""
     place.done("checkpoint")
     other = tmp_path / "other"
     other.mkdir()
@@ -153,8 +151,8 @@ def test_another_log_in_the_place_of_the_one_is_named(place: Place, tmp_path: Pa
     assert place.json("checkpoint").error["code"] == "checkpoint_denied"
 
 
-def test_a_checkpoint_of_a_log_with_another_id_is_told(place: Place, tmp_path: Path) -> None:
-    """It agrees with nothing, and denies nothing."""
+def test_checkpoint_of_another_workflow_is_skipped(place: Place, tmp_path: Path) -> None:
+    """The checkpoint is listed, but neither confirms nor contradicts this log."""
     (tmp_path / "other").mkdir()
     other = Place(tmp_path / "other")
     plan = write_plan(tmp_path, {**PLAN, "workflow_id": "frost"}, "frost.json")
@@ -168,8 +166,8 @@ def test_a_checkpoint_of_a_log_with_another_id_is_told(place: Place, tmp_path: P
     assert origin in place.call("fsck").out
 
 
-def test_a_checkpoint_of_a_machine_in_this_root_is_of_no_other_log(place: Place) -> None:
-    """Each is held against its own log."""
+def test_machine_checkpoints_are_compared_with_their_own_log(place: Place) -> None:
+    """`fsck` compares each checkpoint with the log that it was made of."""
     place.done("machine", "init", "ship", "--type", "feature")
     place.done("checkpoint")
     place.done("checkpoint", "--machine", "ship")
@@ -178,10 +176,10 @@ def test_a_checkpoint_of_a_machine_in_this_root_is_of_no_other_log(place: Place)
 
 @pytest.mark.parametrize("then", ["cut", "cut and written on"])
 @pytest.mark.parametrize("kept", ["in the root", "by this login"])
-def test_a_log_is_denied_by_a_checkpoint_whose_key_is_gone(
+def test_checkpoint_without_its_key_still_contradicts_a_log(
     place: Place, state_home: Path, kept: str, then: str
 ) -> None:
-    """Else a login had only to delete its key for a log that it cut to be clean."""
+    """Otherwise a user could hide a truncated log by deleting the key."""
     _notes(place, "one", "two")
     place.done("checkpoint")
     (state_home / "wfctl" / "checkpoint.key").unlink()
@@ -196,22 +194,20 @@ def test_a_log_is_denied_by_a_checkpoint_whose_key_is_gone(
     assert place.json("verify").data["denied"]
 
 
-def test_a_checkpoint_that_nobody_known_signed_is_told_and_agrees_with_nothing(
-    place: Place, tmp_path: Path
-) -> None:
-    """Else anyone who can write a file could deny every log; with its key it counts."""
+def test_checkpoint_signed_by_an_unknown_key_is_skipped(place: Place, tmp_path: Path) -> None:
+    """Otherwise anyone could contradict a log with a file; `--public-key` makes the key known."""
     found = place.done("checkpoint")
     os.environ["XDG_STATE_HOME"] += "-of-another"
     data = place.done("fsck")
     assert data["checkpoints"]["agree"] == 0
-    assert "known key" in data["checkpoints"]["passed_over"][0]
+    assert "whose public key is not known" in data["checkpoints"]["passed_over"][0]
     key = tmp_path / "key"
     key.write_text(found["public_key"])
     assert place.done("fsck", "--public-key", str(key))["checkpoints"]["agree"] == 1
 
 
-def test_a_checkpoint_from_elsewhere_is_named_on_the_line(place: Place, tmp_path: Path) -> None:
-    """A co-author kept it; the root has none any more, and this login forgot."""
+def test_fsck_accepts_a_checkpoint_file_as_option(place: Place, tmp_path: Path) -> None:
+    """A co-author kept the file; the root and the user account no longer have it."""
     _notes(place, "one")
     file = tmp_path / "theirs"
     found = place.done("checkpoint", str(file))
@@ -223,11 +219,11 @@ def test_a_checkpoint_from_elsewhere_is_named_on_the_line(place: Place, tmp_path
     assert "cut_tail" in kinds
 
 
-def test_a_tag_keeps_a_checkpoint_where_git_carries_it(place: Place) -> None:
-    """fsck reads tags too, and one that is there is not made again."""
+def test_checkpoint_can_be_stored_in_a_git_tag(place: Place) -> None:
+    """`fsck` reads the tags, and an existing tag is not created again."""
     need_programs("git")
     git = ["git", "-C", str(place.path), "-c", "user.name=A", "-c", "user.email=a@example.org"]
-    assert place.json("checkpoint", "--git-tag").code == 3  # no repository
+    assert place.json("checkpoint", "--git-tag").code == 3  # The root is not in a repository yet.
     for command in (["init", "-q"], ["commit", "-q", "--allow-empty", "-m", "begin"]):
         subprocess.run([*git, *command], check=True, capture_output=True)
     for name, value in (("user.name", "A"), ("user.email", "a@example.org")):
@@ -244,10 +240,8 @@ def test_a_tag_keeps_a_checkpoint_where_git_carries_it(place: Place) -> None:
     assert read_checkpoint(read_note(text.removesuffix(b"\n"))).size == place.version()
 
 
-def test_a_record_of_what_was_signed_that_cannot_be_read_lets_nothing_be_signed(
-    place: Place, state_home: Path
-) -> None:
-    """Without it a second history could be signed."""
+def test_unreadable_signing_record_prevents_new_signatures(place: Place, state_home: Path) -> None:
+    """Without the record, wfctl could sign a second history."""
     place.done("checkpoint")
     (record,) = (state_home / "wfctl" / "checkpoints").glob("*.json")
     record.write_text("{}")
@@ -257,8 +251,8 @@ def test_a_record_of_what_was_signed_that_cannot_be_read_lets_nothing_be_signed(
 @pytest.mark.parametrize(
     "content", [b"", b"\xff", b"nothing\n", b"a\n1\nAA==\n\n\xe2\x80\x94 n AAAAAAAA\n"]
 )
-def test_a_file_that_is_no_checkpoint_is_told_and_passed_over(place: Place, content: bytes) -> None:
-    """It hides nothing and denies nothing."""
+def test_invalid_checkpoint_file_is_skipped(place: Place, content: bytes) -> None:
+    """The file is listed, and the other checkpoints are still checked."""
     place.done("checkpoint")
     (place.path / ".wfctl" / "checkpoints" / "x.checkpoint").write_bytes(content)
     data = place.done("fsck")
@@ -266,8 +260,8 @@ def test_a_file_that_is_no_checkpoint_is_told_and_passed_over(place: Place, cont
     assert len(data["checkpoints"]["passed_over"]) == 1
 
 
-def test_an_archive_has_a_checkpoint_of_its_log_in_it(place: Place, tmp_path: Path) -> None:
-    """The root that is made from it agrees, and one that lost events does not."""
+def test_archive_contains_a_checkpoint_of_its_log(place: Place, tmp_path: Path) -> None:
+    """A root imported from the archive agrees, until its log loses events."""
     _notes(place, "one", "two")
     place.done("export", "archive", str(tmp_path / "melt.zip"))
     key = place.done("checkpoint", "--public-key")["public_key"]
@@ -284,8 +278,8 @@ def test_an_archive_has_a_checkpoint_of_its_log_in_it(place: Place, tmp_path: Pa
     assert "cut_tail" in _kinds(made, *line)
 
 
-def test_what_is_no_file_among_the_checkpoints_holds_nobody_up(place: Place) -> None:
-    """A pipe and a folder are told, and not waited for."""
+def test_fifo_and_folder_among_checkpoints_are_skipped(place: Place) -> None:
+    """`fsck` lists them and does not wait for the pipe."""
     place.done("checkpoint")
     os.mkfifo(place.path / ".wfctl" / "checkpoints" / "pipe.checkpoint")
     (place.path / ".wfctl" / "checkpoints" / "folder.checkpoint").mkdir()

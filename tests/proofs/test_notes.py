@@ -1,4 +1,4 @@
-"""Notes are by the letter of the text that others write and read them by."""
+"""Signed notes follow the specification that other programs use."""
 
 from __future__ import annotations
 
@@ -6,16 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from service.proofs.checkpoint import log_signer, witness_signer
-from service.proofs.note import (
-    Note,
-    Signature,
-    UnreadableNote,
-    UnverifiedNote,
-    read_key,
-    read_note,
-    verified,
-)
+from extensions.proofs.checkpoint import log_signer, witness_signer
+from extensions.proofs.errors import UnreadableNote, UnverifiedNote
+from extensions.proofs.note import Note, Signature, read_key, read_note, verify_note
 
 #: The example of c2sp.org/signed-note.
 KEY = "example.com/foo+530d903a+AekyeRrm56hApGFkyQR4ZCbV54Id2LKaANYcrnKv3U2k"
@@ -25,31 +18,31 @@ NOTE = """This is an example message.
 """  # noqa: E501 - a signature
 
 
-def test_the_example_of_the_text_is_verified_with_its_key() -> None:
-    """And is written again as it was read."""
+def test_example_note_of_the_specification_is_verified() -> None:
+    """The note and its key are written again exactly as they were read."""
     note = read_note(NOTE.encode())
-    assert verified(note, [read_key(KEY)]) == [read_key(KEY)]
+    assert verify_note(note, [read_key(KEY)]) == [read_key(KEY)]
     assert str(note) == NOTE
     assert str(read_key(KEY)) == KEY
 
 
-def test_a_letter_that_was_changed_denies_the_note() -> None:
-    """Of the text, or of the signature."""
+def test_changed_note_is_not_verified() -> None:
+    """A changed character of the text or of the signature is detected."""
     key = read_key(KEY)
     with pytest.raises(UnverifiedNote):
-        verified(read_note(NOTE.replace("an example", "no example").encode()), [key])
+        verify_note(read_note(NOTE.replace("an example", "no example").encode()), [key])
     with pytest.raises(UnverifiedNote):
-        verified(read_note(NOTE.replace("Uw2QOkn8", "Uw2QOkn9").encode()), [key])
+        verify_note(read_note(NOTE.replace("Uw2QOkn8", "Uw2QOkn9").encode()), [key])
 
 
-def test_signatures_of_unknown_keys_are_passed_over_and_are_not_enough(tmp_path: Path) -> None:
-    """A known key must be among those that signed."""
+def test_signatures_of_unknown_keys_are_ignored(tmp_path: Path) -> None:
+    """At least one signature must be from a known key."""
     note = read_note(NOTE.encode())
     other = Signature("example.com/bar", b"\0\0\0\0", b"x" * 64)
     both = Note(note.text, (other, *note.signatures))
-    assert verified(read_note(str(both).encode()), [read_key(KEY)]) == [read_key(KEY)]
-    with pytest.raises(UnverifiedNote, match="known key"):
-        verified(note, [log_signer("another").public])
+    assert verify_note(read_note(str(both).encode()), [read_key(KEY)]) == [read_key(KEY)]
+    with pytest.raises(UnverifiedNote, match="public key is not known"):
+        verify_note(note, [log_signer("another").public])
 
 
 @pytest.mark.parametrize(
@@ -68,8 +61,8 @@ def test_signatures_of_unknown_keys_are_passed_over_and_are_not_enough(tmp_path:
         "text\n\n" + "\u2014 name AAAAAAAA\n" * 100,
     ],
 )
-def test_what_is_no_note_is_refused(text: str) -> None:
-    """With an error of this program."""
+def test_malformed_note_is_refused(text: str) -> None:
+    """The reader raises UnreadableNote."""
     with pytest.raises(UnreadableNote):
         read_note(text.encode())
 
@@ -78,16 +71,16 @@ def test_what_is_no_note_is_refused(text: str) -> None:
     "key",
     ["", "name", "name+530d903a", KEY + "A", KEY.replace("530d903a", "530d903b"), "a b" + KEY],
 )
-def test_what_is_no_key_is_refused(key: str) -> None:
-    """Its id must be the one that follows from it."""
+def test_malformed_key_is_refused(key: str) -> None:
+    """The id of a key must match its content."""
     with pytest.raises(UnreadableNote):
         read_key(key)
 
 
-def test_a_private_key_is_for_this_login_alone_and_lies_outside_of_every_root(
+def test_private_keys_are_readable_only_by_their_owner(
     state_home: Path,
 ) -> None:
-    """Mode 0600; the witness has another key than the logs."""
+    """The key files are outside every root; witness and logs have different keys."""
     log, witness = log_signer("one").public, witness_signer().public
     files = sorted((state_home / "wfctl").glob("*.key"))
     assert [path.name for path in files] == ["checkpoint.key", "witness.key"]

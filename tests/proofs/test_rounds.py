@@ -1,8 +1,8 @@
-"""A number of a round is proven as that of a stage is, with the round that it is of."""
+"""A number of a round is proven like a number of a stage, together with its round."""
 
 from __future__ import annotations
 
-import re
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from service.proofs.proof import Proof, read_proof
+from extensions.proofs.judging import _describe_event, _Texts
+from extensions.proofs.proof import Proof, read_proof
 from tests.cli.support import HERE, Place, call
 from tests.need import need_programs
 from tests.sweeps.looped import looped
@@ -21,7 +22,7 @@ pytestmark = pytest.mark.slow
 
 
 class Made(NamedTuple):
-    """A loop whose third round failed, the log's public key, and whole proofs of two rounds."""
+    """A loop whose third round failed, the public key of its log, and proofs of two rounds."""
 
     place: Place
     key: str
@@ -31,7 +32,7 @@ class Made(NamedTuple):
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Made]:
-    """Compute two rounds; nobody says which points come behind the third."""
+    """Compute two rounds; the third round has no proposal after it."""
     need_programs("tmux", "flock")
     folder = tmp_path_factory.mktemp("rounds")
     with pytest.MonkeyPatch.context() as login:
@@ -48,11 +49,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Made]:
 
 
 def _checked(made: Made, proof: Proof, folder: Path, *of: str) -> Any:
-    """Check a proof where there is no workflow, by wfctl and by the script of the page."""
-    file, script = folder / "proof", folder / "check.py"
+    """Check a proof outside any workflow, with wfctl and with the script of the docs."""
+    file, script = folder / "proof", HERE / "docs" / "trust" / "check_proof.py"
     file.write_text(str(proof), "utf-8")
-    text = (HERE / "docs" / "trust" / "proofs.md").read_text("utf-8")
-    script.write_text(re.findall(r"```python\n(.*?)```", text, re.DOTALL)[0], "utf-8")
     line = [sys.executable, "-I", "-S", str(script), str(file), made.key, *of]
     done = subprocess.run(line, capture_output=True, text=True, check=False)
     options = ["--of", *of] if of else []
@@ -61,62 +60,66 @@ def _checked(made: Made, proof: Proof, folder: Path, *of: str) -> Any:
     return answer
 
 
-def test_the_number_of_each_round_is_proven_with_its_round(made: Made, tmp_path: Path) -> None:
-    """Its file lies in the folder of the round by now; the submission says the round."""
+@pytest.mark.long
+def test_proof_of_a_number_names_its_round(made: Made, tmp_path: Path) -> None:
+    """The file was moved to the folder of its round, and the event names the round."""
     for number, proof in enumerate((made.first, made.second), 1):
         found = _checked(made, proof, tmp_path).data
-        assert (found["round"], found["value"]) == (str(number), number)
-        assert (found["what"], found["not_shown"]) == ("next.outputs/best.json#/f", [])
+        assert (found["round"], found["value"]) == (number, number)
+        assert (found["what"], found["not_shown"]) == ("next.metrics/best", [])
         file = made.place.path / f"next/round-0{number}/best.json"
         assert _checked(made, proof, tmp_path, str(file)).data["value"] == number
 
 
-def test_a_short_proof_names_the_round_as_not_shown(made: Made, tmp_path: Path) -> None:
-    """The value and its file are in it."""
+def test_short_proof_shows_the_round(made: Made, tmp_path: Path) -> None:
+    """The event itself has the round, the value and its file."""
     file = tmp_path / "short"
-    assert made.place.done("prove", "walk@1.metrics/next.best", str(file))["bytes"] <= 2560
+    assert made.place.done("prove", "walk@1.metrics/next.best", str(file))["bytes"] < 2600
     found = _checked(made, read_proof(file.read_bytes()), tmp_path).data
-    assert (found["value"], "round" in found) == (1, False)
-    assert "round 1, which the submission of the attempt says" in found["not_shown"]
+    assert (found["value"], found["round"]) == (1, 1)
 
 
-def test_a_number_of_a_task_of_an_earlier_round_is_proven_by_the_table(
-    made: Made, tmp_path: Path
-) -> None:
-    """The record of an attempt has its own tasks alone; the best one may be of before."""
+def test_round_in_the_claim_of_a_proof_is_refused(made: Made, tmp_path: Path) -> None:
+    """Only the event may name a round, so even the right round is refused as an old form."""
+    for number in ("1", "2", "7"):
+        claimed = replace(made.first, claim={**made.first.claim, "round": number})
+        answer = _checked(made, claimed, tmp_path)
+        assert (answer.code, answer.error["code"]) == (1, "unreadable_note")
+        assert "the proof has an old form" in answer.error["message"]
+
+
+def test_proof_of_an_older_event_shows_no_round(made: Made, tmp_path: Path) -> None:
+    """Events of earlier versions of wfctl do not name a round, and their proofs stay valid."""
+    leaf = json.loads(made.first.leaf)
+    assert leaf["data"]["rests_on"].pop("round") == 1
+    assert "round" not in _describe_event(leaf, _Texts(made.first.texts))
+
+
+def test_number_of_an_earlier_task_is_proven_by_the_table(made: Made, tmp_path: Path) -> None:
+    """The record of an attempt has only its own tasks, but the best task may be older."""
     for number, claim in enumerate(
         ({"task": "x=0", "metric": "f"}, {"output": "run/tasks.csv"}), 1
     ):
         file = tmp_path / str(number)
         made.place.done("prove", "--whole", f"walk@{number}.metrics/run.f", str(file))
         proof = read_proof(file.read_bytes())
-        assert proof.claim == {**claim, "round": str(number)}
-        assert _checked(made, proof, tmp_path).data["round"] == str(number)
+        assert proof.claim == claim
+        assert _checked(made, proof, tmp_path).data["round"] == number
     for task, code in (("x=3", 0), ("x=0", 3), ("x=77", 3)):
         assert made.place.call("prove", f"run.metrics/{task}/f").code == code
 
 
-def test_a_number_of_another_round_is_not_taken_for_that_of_this_one(
-    made: Made, tmp_path: Path
-) -> None:
-    """Nor is one that was changed, nor the submission of another round."""
+def test_proof_with_parts_of_another_round_is_rejected(made: Made, tmp_path: Path) -> None:
+    """A changed number and an event with another round are rejected too."""
     first, second = made.first, made.second
-    claimed = {**first.claim, "round": "2"}
     number = next(text for text in first.texts if b'"f": 1' in text)
-    own, other = (
-        next(text for text in proof.texts if b'"envs"' in text) for proof in (first, second)
-    )
-
-    def instead(old: bytes, new: bytes) -> Proof:
-        return replace(first, texts=tuple(new if one == old else one for one in first.texts))
-
+    leaf = first.leaf.replace(b'"round":1', b'"round":2')
+    assert leaf != first.leaf
     for proof in (
-        replace(first, claim=claimed),
-        replace(first, claim=claimed, texts=second.texts),
-        replace(first, leaf=second.leaf, claim=claimed),
-        instead(number, b'{"f": 2}\n'),
-        instead(own, other),
-        instead(own, own.replace(b'"WFCTL_ROUND": "1"', b'"WFCTL_ROUND": "2"')),
+        replace(first, leaf=leaf),
+        replace(first, leaf=second.leaf),
+        replace(first, texts=second.texts),
+        replace(first, texts=tuple(b'{"f": 2}\n' if one == number else one for one in first.texts)),
     ):
         answer = _checked(made, proof, tmp_path)
         assert (answer.code, answer.error["code"]) == (7, "proof_rejected")
@@ -127,15 +130,23 @@ def test_a_number_of_another_round_is_not_taken_for_that_of_this_one(
 @pytest.mark.parametrize(
     ("what", "code", "why"),
     [
-        ("talk@1.metrics/next.best", "unknown_loop", "this workflow has: walk"),
-        ("walk@9.metrics/next.best", "not_found", "walk has no round 9; its last one is 3"),
+        ("talk@1.metrics/next.best", "unknown_loop", "Its loops: walk"),
+        ("walk@9.metrics/next.best", "not_found", "walk has no round 9; the last round is 3"),
         ("walk@3.metrics/next.best", "not_found", "round 3 of walk has not ended"),
-        ("walk@2.metrics/next.worst", "not_found", "(run.f, next.best), found 'next.worst'"),
-        ("walk@2.metrics/x=1/run.f", "not_found", "(run.f, next.best), found 'x=1/run.f'"),
+        (
+            "walk@2.metrics/next.worst",
+            "not_found",
+            "has no number 'next.worst'. The numbers of this round are: run.f, next.best",
+        ),
+        (
+            "walk@2.metrics/x=1/run.f",
+            "not_found",
+            "has no number 'x=1/run.f'. The numbers of this round are: run.f, next.best",
+        ),
     ],
 )
-def test_what_no_round_came_to_is_not_found(made: Made, what: str, code: str, why: str) -> None:
-    """The error says what there is."""
+def test_unknown_number_of_a_round_is_not_found(made: Made, what: str, code: str, why: str) -> None:
+    """The error lists the existing loops, rounds or numbers."""
     answer = made.place.json("prove", what)
     assert (answer.code, answer.error["code"]) == (3, code)
     assert why in answer.error["message"]

@@ -1,4 +1,4 @@
-"""Fifty proofs that somebody changed: what wfctl says of each, and what the page's script says."""
+"""Both wfctl and the script of the docs refuse fifty kinds of tampered proofs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from service.proofs.proof import read_proof
+from extensions.proofs.proof import read_proof
 from tests.amendments.support import make_keys
 from tests.cli.support import HERE, Place, agree, call, write_plan
 from tests.proofs.tampering import WORD, Known, packed, tampered, unpacked
@@ -39,7 +39,7 @@ PLAN: dict[str, Any] = {
 
 
 class Made(NamedTuple):
-    """The proofs of a workflow, the log's public key, the fingerprint of the person's key."""
+    """The proofs of a workflow, the log's public key, and the fingerprint of the person's key."""
 
     known: Known
     key: str
@@ -49,7 +49,7 @@ class Made(NamedTuple):
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Made]:
-    """Compute both stages under ``signature``, each after an amendment; a third one waits."""
+    """Compute two stages under ``signature``, each after an amendment; reject a third one."""
     folder = tmp_path_factory.mktemp("tampered")
     with pytest.MonkeyPatch.context() as login:
         login.setenv("XDG_STATE_HOME", str(folder / "state"))
@@ -80,9 +80,7 @@ def _made(folder: Path) -> Made:
     found = subprocess.run(
         ["ssh-keygen", "-lf", keys.allowed], capture_output=True, text=True, check=True
     )
-    script = folder / "check.py"
-    text = (HERE / "docs" / "trust" / "proofs.md").read_text("utf-8")
-    script.write_text(re.findall(r"```python\n(.*?)```", text, re.DOTALL)[0], "utf-8")
+    script = HERE / "docs" / "trust" / "check_proof.py"
     known = Known(proofs[0], proofs[1], _events(root))
     key = place.done("checkpoint", "--public-key")["public_key"]
     return Made(known, key, found.stdout.split()[1], script)
@@ -105,9 +103,10 @@ def _scripts(made: Made, file: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(line, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.long
 @pytest.mark.slow
-def test_a_whole_proof_holds_and_names_the_key_that_signed(made: Made, tmp_path: Path) -> None:
-    """By wfctl and by the script alike; the value comes from the file in the proof."""
+def test_valid_proof_names_the_key_that_signed_the_consent(made: Made, tmp_path: Path) -> None:
+    """Wfctl and the script agree, and the value comes from the file in the proof."""
     file = tmp_path / "whole"
     file.write_text(str(made.known.proof), "utf-8")
     answer = _ours(made, file).data
@@ -121,15 +120,15 @@ def test_a_whole_proof_holds_and_names_the_key_that_signed(made: Made, tmp_path:
     assert (done.returncode, done.stdout.count(f"key {made.fingerprint}")) == (0, 2), done.stderr
 
 
-def test_there_are_fifty_ways() -> None:
-    """The figure that the documents name."""
+def test_at_least_fifty_changes_are_tested() -> None:
+    """The documentation states this number."""
     assert len(EVERY) >= 50
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", EVERY)
-def test_a_tampered_proof_is_refused(made: Made, tmp_path: Path, name: str) -> None:
-    """Ours says why, with exit code 1 or 7; the script ends with a message of its own."""
+def test_tampered_proof_is_refused(made: Made, tmp_path: Path, name: str) -> None:
+    """Wfctl gives the reason with exit code 1 or 7, and the script prints its own message."""
     changed = EVERY[name](made.known)
     file = tmp_path / "tampered"
     file.write_bytes(changed if isinstance(changed, bytes) else str(changed).encode())
@@ -140,8 +139,8 @@ def test_a_tampered_proof_is_refused(made: Made, tmp_path: Path, name: str) -> N
 
 
 @pytest.mark.slow
-def test_words_beside_the_texts_are_shown_by_nobody(made: Made, tmp_path: Path) -> None:
-    """A title in the extra data has no place in a proof; the script prints texts alone."""
+def test_additional_text_in_a_proof_is_not_printed(made: Made, tmp_path: Path) -> None:
+    """Wfctl refuses a title in the extra data, and the script prints only the proven texts."""
     lines = str(made.known.proof).split("\n")
     content = unpacked(b64decode(lines[1].removeprefix("extra ")))
     titled = content.replace(b'{"wfctl-proof"', b'{"what":"INSERTED","wfctl-proof"', 1)

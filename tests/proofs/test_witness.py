@@ -1,4 +1,4 @@
-"""A witness cosigns a log that only grows, and nothing else, by the letter of its protocol."""
+"""A witness cosigns only a log that grows, exactly as its protocol says."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from typing import NamedTuple
 
 import pytest
 
-from eventstore.chain import EMPTY, Frontier, consistency_ranges, leaf_hash, nodes
-from service.proofs.checkpoint import Checkpoint, log_signer, read_checkpoint, witness_signer
-from service.proofs.note import Note, read_key, read_note, read_signatures, verified
-from service.proofs.witness import Reply, Witness
-from service.proofs.witness_server import WitnessServer
+from eventstore.chain import EMPTY, Frontier, consistency_ranges, find_nodes, leaf_hash
+from extensions.proofs.checkpoint import Checkpoint, log_signer, read_checkpoint, witness_signer
+from extensions.proofs.note import Note, read_key, read_note, read_signatures, verify_note
+from extensions.proofs.witness import Reply, Witness
+from extensions.proofs.witness_server import WitnessServer
 from tests.cli.support import Place
 
 ORIGIN = "wfctl/workflow-melt/0123456789abcdef"
@@ -30,11 +30,11 @@ class Tree(NamedTuple):
     texts: list[str]
 
     def hashes(self, size: int) -> list[bytes]:
-        """Return the hashes of its first leaves."""
+        """Return the hashes of the first leaves."""
         return [leaf_hash(text.encode()) for text in self.texts[:size]]
 
     def note(self, size: int, origin: str = ORIGIN) -> str:
-        """Return a signed checkpoint of its first leaves."""
+        """Return a signed checkpoint of the first leaves."""
         tree = Frontier()
         for leaf in self.hashes(size):
             tree.add(leaf)
@@ -42,13 +42,13 @@ class Tree(NamedTuple):
         return str(Note(text, (log_signer(origin).signed(text),)))
 
     def proof(self, old: int, size: int) -> list[str]:
-        """Return the lines of a proof."""
+        """Return the lines of a consistency proof."""
         ranges = consistency_ranges(old, size)
-        found = nodes(self.hashes(size), ranges)
+        found = find_nodes(self.hashes(size), ranges)
         return [b64encode(found[place]).decode() for place in ranges]
 
     def request(self, old: int, size: int) -> bytes:
-        """Return a request that is right."""
+        """Return a valid request."""
         lines = self.proof(old, size) if old else []
         return "\n".join([f"old {old}", *lines, "", self.note(size)]).encode()
 
@@ -58,24 +58,24 @@ TREE = Tree([f"event {number}" for number in range(20)])
 
 @pytest.fixture
 def witness(tmp_path: Path) -> Witness:
-    """Make a witness that was told of the log."""
+    """Make a witness that watches the log."""
     made = Witness(lambda: NOW, tmp_path / "witness")
     made.watch(log_signer(ORIGIN).public)
     return made
 
 
-def test_a_log_that_grows_is_cosigned_again_and_again(witness: Witness) -> None:
-    """With the time, by a key of the witness, over the checkpoint's text."""
+def test_witness_cosigns_a_growing_log(witness: Witness) -> None:
+    """Each cosignature covers the text of the checkpoint and the time."""
     for old, size in ((0, 3), (3, 4), (4, 4), (4, 17), (17, 20)):
         reply = witness.answer(TREE.request(old, size))
         assert reply.status == 200, reply
         note = Note(read_note(TREE.note(size).encode()).text, read_signatures(reply.body))
-        assert verified(note, [witness_signer().public])
+        assert verify_note(note, [witness_signer().public])
         assert int.from_bytes(note.signatures[0].signature[:8], "big") == NOW
 
 
-def test_a_witness_says_what_it_knows_where_the_old_size_is_another(witness: Witness) -> None:
-    """409, the size and a newline, under the protocol's own type."""
+def test_witness_answers_a_wrong_old_size_with_its_size(witness: Witness) -> None:
+    """The answer has status 409, the known size and the content type of the protocol."""
     witness.answer(TREE.request(0, 5))
     known = Reply(409, "5\n", "text/x.tlog.size")
     assert witness.answer(TREE.request(0, 9)) == known
@@ -83,8 +83,8 @@ def test_a_witness_says_what_it_knows_where_the_old_size_is_another(witness: Wit
     assert witness.answer(TREE.request(0, 3)) == known
 
 
-def test_a_witness_that_starts_again_knows_what_it_saw(witness: Witness, tmp_path: Path) -> None:
-    """What was cosigned was kept first."""
+def test_restarted_witness_remembers_cosigned_checkpoints(witness: Witness, tmp_path: Path) -> None:
+    """A checkpoint is stored before it is cosigned."""
     witness.answer(TREE.request(0, 5))
     assert Witness(lambda: NOW, tmp_path / "witness").answer(TREE.request(0, 9)).status == 409
 
@@ -110,10 +110,8 @@ FORKED = Tree([*TREE.texts[:4], "another event", *TREE.texts[5:]])
         (422, lambda: "\n".join(["old 5", *TREE.proof(4, 9), "", TREE.note(9)]).encode()),
     ],
 )
-def test_a_witness_refuses_with_the_status_of_the_protocol(
-    witness: Witness, status: int, body: object
-) -> None:
-    """And what it knows is as it was."""
+def test_witness_refuses_invalid_requests(witness: Witness, status: int, body: object) -> None:
+    """The status follows the protocol, and the stored checkpoint does not change."""
     witness.answer(TREE.request(0, 5))
     assert callable(body)
     assert witness.answer(body()).status == status
@@ -123,8 +121,8 @@ def test_a_witness_refuses_with_the_status_of_the_protocol(
     assert seen.checkpoint.size == 5
 
 
-def test_a_proof_from_nothing_is_empty_and_nothing_has_one_root(witness: Witness) -> None:
-    """422 for a proof where none is needed, and for an empty log with a root of its own."""
+def test_proof_from_an_empty_log_is_empty(witness: Witness) -> None:
+    """An unneeded proof and a wrong root of an empty log are answered with 422."""
     surplus = b"old 0\n" + b64encode(EMPTY) + b"\n\n" + TREE.note(2).encode()
     assert witness.answer(surplus).status == 422
     text = str(Checkpoint(ORIGIN, 0, b"x" * 32))
@@ -135,7 +133,7 @@ def test_a_proof_from_nothing_is_empty_and_nothing_has_one_root(witness: Witness
 
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[str]:
-    """Serve the witness of this login over HTTP, and give its address."""
+    """Serve a witness over HTTP, and yield its address."""
     with WitnessServer(Witness(lambda: NOW), "127.0.0.1", 0) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
         thread.start()
@@ -145,31 +143,31 @@ def served(tmp_path: Path) -> Iterator[str]:
 
 
 def _watched(place: Place) -> str:
-    """Tell the witness of the log, and return the witness's key."""
+    """Let the witness watch the log, and return the key of the witness."""
     place.done("witness", "watch", place.done("checkpoint", "--public-key")["public_key"])
     key: str = place.done("witness", "show")["public_key"]
     return key
 
 
-def test_a_log_asks_a_witness_over_http_and_shows_what_it_signed(place: Place, served: str) -> None:
-    """Twice: with nothing known, and with a proof from what is known."""
+def test_checkpoint_is_cosigned_over_http(place: Place, served: str) -> None:
+    """The first request has no proof, and the second proves the growth since the first."""
     key = _watched(place)
     place.done("checkpoint", "--witness", served, "--witness-key", key)
     for text in ("one", "two"):
         place.done("note", text)
     found = place.done("checkpoint", "--witness", served, "--witness-key", key)
-    assert verified(read_note(found["checkpoint"].encode()), [read_key(key)])
+    assert verify_note(read_note(found["checkpoint"].encode()), [read_key(key)])
     assert place.done("witness", "show")["logs"][0]["size"] == place.version()
     assert place.done("fsck", "--witness", served)["checkpoints"]["agree"] == 4
     origin = sha256(found["origin"].encode()).hexdigest()
     with urllib.request.urlopen(f"{served}/{origin}/checkpoint") as reply:
         note = read_note(reply.read())
     assert read_checkpoint(note).size == place.version()
-    assert len(verified(note, [read_key(key), read_key(found["public_key"])])) == 2
+    assert len(verify_note(note, [read_key(key), read_key(found["public_key"])])) == 2
 
 
-def test_a_log_that_a_witness_was_not_told_of_is_not_cosigned(place: Place, served: str) -> None:
-    """Exit 7, and nothing that a witness said counts without its key."""
+def test_witness_refuses_an_unknown_log(place: Place, served: str) -> None:
+    """The exit code is 7, and no answer is accepted without the key of the witness."""
     key = place.done("witness", "show")["public_key"]
     answer = place.json("checkpoint", "--witness", served, "--witness-key", key)
     assert (answer.code, answer.error["code"]) == (7, "not_witnessed")
@@ -181,10 +179,8 @@ def test_a_log_that_a_witness_was_not_told_of_is_not_cosigned(place: Place, serv
     assert wrong.error["code"] in ("unverified_note", "unreadable_note")
 
 
-def test_a_request_is_answered_from_a_file_where_there_is_no_network(
-    place: Place, tmp_path: Path
-) -> None:
-    """As it would have been sent."""
+def test_witness_cosigns_a_request_from_a_file(place: Place, tmp_path: Path) -> None:
+    """A machine without a network answers the file like an HTTP request."""
     place.done("witness", "watch", str(log_signer(ORIGIN).public))
     file = tmp_path / "request"
     file.write_bytes(TREE.request(0, 5))
@@ -194,8 +190,8 @@ def test_a_request_is_answered_from_a_file_where_there_is_no_network(
 
 
 @pytest.mark.parametrize("path", ["", "x", "0" * 64 + "/checkpoint", "0" * 63 + "/checkpoint"])
-def test_nothing_else_is_served(served: str, path: str) -> None:
-    """404, and the server goes on."""
+def test_other_paths_of_the_witness_server_are_not_found(served: str, path: str) -> None:
+    """Each request is answered with 404."""
     with pytest.raises(urllib.error.HTTPError) as error, urllib.request.urlopen(f"{served}/{path}"):
         pass
     assert error.value.code == 404

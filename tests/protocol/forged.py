@@ -1,4 +1,4 @@
-"""Logs that nobody could have written: a good log, and one event more that breaks a promise."""
+"""Impossible logs: each has a valid log and one more event that breaks a promise."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ Event = dict[str, Any]
 
 
 def one(type_: str, *, command: str | None = None, actor: str = "user", **data: Any) -> Event:
-    """Return an event; it is of a command of its own where it names none."""
+    """Return an event, with its own command unless one is given."""
     return {"type": type_, "data": data, "command_id": command, "actor": {"kind": actor}}
 
 
 def linked(events: list[Event]) -> list[Event]:
-    """Return copies with the envelopes of a log, as far as an event has none of its own."""
+    """Return copies with valid envelopes; fields that an event already has are kept."""
     before, made = "0" * 64, []
     for number, event in enumerate(deepcopy(events), 1):
         usual = {"version": number, "stream": "workflow-w", "event_id": f"event-{number}"}
@@ -26,7 +26,7 @@ def linked(events: list[Event]) -> list[Event]:
 
 
 def begun(stage: str = "a", number: int = 1, **data: Any) -> list[Event]:
-    """Return an attempt that is started."""
+    """Return the start of an attempt."""
     usual = {"attempt": f"att-{number:04d}", "mode": "setsid", "diagnostic": False}
     return [one("attempt.started", stage=stage, **{**usual, **data})]
 
@@ -42,19 +42,19 @@ def launch(number: int = 1, **data: Any) -> Event:
 
 
 def complete(number: int = 1, stage: str = "a", **data: Any) -> Event:
-    """Return a verified end."""
+    """Return a verified completion."""
     usual = {"checks": [], "evidence": "seen", "outputs": [{"path": "a/out"}]}
     return of("stage.completed", number, stage, **{**usual, **data})
 
 
 def propose(number: int = 1, **data: Any) -> Event:
-    """Return a proposal, of a rerun of the stage a if nothing else is said."""
+    """Return a proposal, by default of a rerun of stage a."""
     usual = {"kind": "stage_rerun", "stage": "a", "changes": {}}
     return one("amendment.proposed", amendment=f"amend-{number}", **{**usual, **data})
 
 
 def approve(number: int = 1, *affected: str, actor: str = "user", **data: Any) -> Event:
-    """Return an approval, by a proof of the policy that the workflow begins with."""
+    """Return an approval with a proof by the initial policy of the workflow."""
     proof = {"policy": "trust", "statement": "0" * 64}
     name, stages = f"amend-{number}", {"invalidated_stages": list(affected)}
     usual = {"amendment": name, "version": number + 1, "proof": proof, **stages}
@@ -62,19 +62,19 @@ def approve(number: int = 1, *affected: str, actor: str = "user", **data: Any) -
 
 
 def by(number: int, type_: str, **data: Any) -> Event:
-    """Return what follows from an approval at once."""
+    """Return a consequence of an approval in the same command."""
     return one(type_, command=f"approve-{number}", **{"stage": "a", **data})
 
 
 def tasks(**data: Any) -> Event:
-    """Return a look at the tasks of an attempt."""
+    """Return an observation of the tasks of an attempt."""
     return of(
         "tasks.observed", **{"total": 3, "points": "p", "done": "0", "running": "1-2", **data}
     )
 
 
 def imported(*events: Event, length: int = 2, **document: Any) -> list[Event]:
-    """Return an import of two events, and what comes after it."""
+    """Return an import of two events and the given events after it."""
     known = {"stages": [{"id": "a", "status": "ready"}], **document}
     first = one("workflow.imported", document=known, consent="trust", events=length)
     return [first, one("state.imported", document=known), *events]
@@ -151,7 +151,7 @@ TAKEN_BACK = [
 
 
 def further(number: int = 2, *points: Any, **data: Any) -> Event:
-    """Return the event that begins a further round."""
+    """Return the event that starts a further round."""
     known = {"loop": "l", "round": number, "points": [*points] or [{"x": 2}], "by": "x"}
     return one("round.begun", **{**known, **data})
 
@@ -180,14 +180,14 @@ SHORTENED = [
 
 
 def agree(version: int = 1, **proof: str) -> Event:
-    """Return the approval of the plan that a workflow begins with."""
+    """Return the approval of the initial plan."""
     return approve(amendment="plan", version=version, proof={**_SIGNATURE, **proof})
 
 
-#: The files that a definition runs, as they are recorded where a workflow begins.
+#: The digests of the files that a definition runs, recorded at the start of a workflow.
 SCRIPTS = one("files.recorded", scripts={"verify.sh": "0" * 64}, attempts={})
 
-#: Every kind of event, and every way that a rule lets pass, in logs that can be.
+#: Valid logs with every kind of event and every allowed path.
 GOOD: tuple[list[Event], ...] = (
     BY_MANDATE,
     TAKEN_BACK,
@@ -235,6 +235,7 @@ GOOD: tuple[list[Event], ...] = (
     [*IN_SESSION, one("cost.charged", stage="a", weight=1)],
     [*LAUNCHED, of("claim.overruled", claim="computed", proof=approve()["data"]["proof"])],
     [*COMPUTED, of("claim.overruled", claim="over", proof=approve()["data"]["proof"])],
+    [*LAUNCHED, one("audit.agreed", entry="3f9c", proof=approve()["data"]["proof"])],
     [*DRIFT, one("drift.adopted", file="plan.json", detected=2)],
     [*DRIFT, one("drift.reverted", file="plan.json", detected=2)],
     [TERMINAL, propose(), approve(proof=_TERMINAL)],
@@ -248,7 +249,7 @@ GOOD: tuple[list[Event], ...] = (
 
 
 class Forged(NamedTuple):
-    """A good log, the event that cannot follow it, and the promise that it breaks."""
+    """A valid log, an event that cannot follow it, and the promise that the event breaks."""
 
     good: list[Event]
     event: Event
@@ -259,7 +260,7 @@ _WAITS = propose(kind="parameter_change", stage="c")
 _TO_SKIP = [*FAILED, propose(kind="stage_skip"), approve(1, "b")]
 
 
-#: What was forged → a good log, the event that cannot follow it, and the promise.
+#: Name → valid log, impossible next event, and broken promise.
 _ROWS: dict[str, tuple[list[Event], Event, str]] = {
     "a second beginning": (CREATED, CREATED[0], "ordered"),
     "an end before the beginning": ([], one("note.logged", text="t"), "ordered"),
@@ -455,6 +456,7 @@ _ROWS: dict[str, tuple[list[Event], Event, str]] = {
         of("claim.overruled", claim="computed", proof={}),
         "consent",
     ),
+    "agreed without a proof": (LAUNCHED, one("audit.agreed", entry="3f9c", proof={}), "consent"),
     "adopted, of another file": (
         DRIFT,
         one("drift.adopted", file="z", detected=2),
@@ -569,5 +571,5 @@ _ROWS: dict[str, tuple[list[Event], Event, str]] = {
     "of nobody": (CREATED, {**NOTE, "actor": {"kind": "nobody"}}, "ordered"),
 }
 
-#: The same, as the tests ask for it.
+#: The same rows as named tuples.
 FORGED = {name: Forged(*row) for name, row in _ROWS.items()}

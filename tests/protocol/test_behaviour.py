@@ -1,4 +1,4 @@
-"""A log that came about by the rules is a behaviour of the protocol; a made-up one is not."""
+"""The protocol checker accepts logs written by the rules and rejects invented ones."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from lifecycle.protocol.behaviour import first_breach
-from lifecycle.protocol.standing import Breach
+from extensions.protocol_check.behaviour import first_breach
+from extensions.protocol_check.standing import Breach
 from tests.adversary.raw import append
 from tests.cli.support import Place, attempt_data, call, write_plan
 from tests.rounds import some
@@ -43,7 +43,7 @@ def _run(place: Place, stage: str, number: int, *, fails: bool = False) -> None:
 
 @pytest.fixture(scope="module")
 def history(tmp_path_factory: pytest.TempPathFactory) -> list[Event]:
-    """Return the events of a workflow that met failures, amendments and two sessions."""
+    """Return the events of a workflow with failures, amendments and two sessions."""
     folder = tmp_path_factory.mktemp("history")
     root = folder / "root"
     root.mkdir()
@@ -79,7 +79,7 @@ def _judged(events: list[Event]) -> Breach | None:
 
 
 def _linked(events: list[Event]) -> list[Event]:
-    """Return copies with right versions and links, as anyone who forges a log makes them."""
+    """Return copies with correct versions and links, as a forger would make them."""
     before, made = "0" * 64, []
     for number, event in enumerate(deepcopy(events), 1):
         event |= {"version": number, "prev_hash": before, "hash": f"{number:064x}"}
@@ -88,15 +88,15 @@ def _linked(events: list[Event]) -> list[Event]:
     return made
 
 
-def test_a_log_that_came_about_by_the_rules_is_accepted(history: list[Event]) -> None:
-    """Failures, retries, amendments, a rerun and two sessions among them."""
+def test_log_written_by_the_rules_is_accepted(history: list[Event]) -> None:
+    """The log has failures, retries, amendments, a rerun and two sessions."""
     assert len({event["type"] for event in history}) >= 15
     assert _judged(history) is None
     assert _judged(_linked(history)) is None
     assert all(_judged(history[:n]) is None for n in range(len(history)))
 
 
-#: What comes of a log without such an event: something later that could not follow.
+#: Without such an event, a later event of the log is not allowed.
 _NEEDED = (
     "workflow.created",
     "stage.readied",
@@ -111,7 +111,7 @@ _NEEDED = (
     "stage.failed",
 )
 _OF_STAGES = {type_ for type_ in _NEEDED if type_.startswith(("stage.", "attempt."))}
-#: What cannot be twice in a row.
+#: These events cannot occur twice in a row.
 _ONCE = (
     *_NEEDED,
     "stage.completed",
@@ -143,7 +143,7 @@ _OTHER: dict[str, tuple[tuple[str, ...], ...]] = {
 
 
 def _lacking(history: list[Event], dice: random.Random) -> tuple[int, list[Event]]:
-    # A failure needs no launch before it.
+    # A failure needs no earlier launch.
     fails = {i - 1 for i, one in enumerate(history) if one["type"] == "stage.failed"}
     needed = [i for i, one in enumerate(history) if one["type"] in _NEEDED and i not in fails]
     at = dice.choice(needed)
@@ -161,7 +161,7 @@ def _anew(event: Event, dice: random.Random) -> Event:
 
 
 def _earlier(history: list[Event], dice: random.Random) -> tuple[int, list[Event]]:
-    """A stage's event before the one of the same stage that it follows from."""
+    """Move an event of a stage before the event that it follows from."""
     pairs = [
         (i, j)
         for j, late in enumerate(history)
@@ -200,7 +200,7 @@ def _changed(history: list[Event], dice: random.Random) -> tuple[int, list[Event
 
 
 def _foreign(history: list[Event], dice: random.Random) -> tuple[int, list[Event]]:
-    """An envelope that is of another command, event, stream or kind of actor."""
+    """Give an event the envelope of another event, stream or kind of actor."""
     at = dice.randrange(3, len(history))
     event, other = deepcopy(history[at]), history[dice.randrange(at - 2)]
     what = dice.choice(["event_id", "stream", "type", "actor"])
@@ -217,10 +217,8 @@ MUTATIONS = (_lacking, _doubled, _earlier, _changed, _foreign)
 
 
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda one: one.__name__.strip("_"))
-def test_a_thousand_logs_that_nobody_could_have_written_are_refused(
-    history: list[Event], mutation: Any
-) -> None:
-    """Each with right versions and links, and none before the event that was made up."""
+def test_thousand_impossible_logs_are_rejected(history: list[Event], mutation: Any) -> None:
+    """Versions and links are correct, and the rejected event is never before the invented one."""
     for seed in range(some(200)):
         at, events = mutation(history, random.Random(seed))
         found = _judged(_linked(events))
@@ -228,8 +226,8 @@ def test_a_thousand_logs_that_nobody_could_have_written_are_refused(
         assert found.version > at, (seed, at, found)
 
 
-def test_a_link_or_a_version_that_is_another_is_refused_there(history: list[Event]) -> None:
-    """As the chain is checked: by this checker too."""
+def test_wrong_link_or_version_is_rejected(history: list[Event]) -> None:
+    """The protocol checker also verifies the hash chain."""
     for at in range(1, len(history)):
         for name, value in (("prev_hash", "f" * 64), ("version", at + 2)):
             events = deepcopy(history)
@@ -240,8 +238,8 @@ def test_a_link_or_a_version_that_is_another_is_refused_there(history: list[Even
 
 
 @pytest.mark.forged
-def test_fsck_names_the_first_event_that_cannot_be(tmp_path: Path) -> None:
-    """Exit 7; without --protocol the log is sound."""
+def test_fsck_protocol_names_the_first_impossible_event(tmp_path: Path) -> None:
+    """The exit code is 7, but 0 without `--protocol`."""
     root = tmp_path / "root"
     root.mkdir()
     assert (
@@ -287,10 +285,10 @@ _LAUNCHED = {"stage": "stage-1", "attempt": "att-0001", "mode": "setsid"}
         ),
     ],
 )
-def test_append_refuses_what_the_protocol_does(
+def test_append_refuses_events_that_break_the_protocol(
     tmp_path: Path, mode: str, before: str, type_: str, data: dict[str, Any], code: str
 ) -> None:
-    """So that the log of a command is never one that could not have come about."""
+    """No command can write a log that the protocol checker rejects."""
     root = tmp_path / "root"
     root.mkdir()
     assert (

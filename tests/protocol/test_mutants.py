@@ -1,4 +1,4 @@
-"""Each rule of the checker refuses a log that would pass without it."""
+"""Without any one rule of the checker, a forged log is accepted."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-import lifecycle.protocol.behaviour as checker
-from lifecycle.protocol.standing import Broken
+import extensions.protocol_check.behaviour as checker
+from extensions.protocol_check.standing import Broken
 from tests.protocol.forged import FORGED, GOOD, Event, linked
 
-#: Nothing is asked of these but their place, which is that of each event.
+#: The rules of these types only check their position, which applies to every event.
 _UNASKED = {"workflow.imported", "drift.detected"}
 _FILES = ("standing", "behaviour")
 _SOURCES = {name: Path(checker.__file__).with_name(f"{name}.py").read_text() for name in _FILES}
@@ -29,14 +29,14 @@ def judged(module: Any, events: list[Event]) -> Any:
 
 
 @pytest.mark.parametrize("number", range(len(GOOD)))
-def test_a_good_log_is_accepted(number: int) -> None:
-    """Else a forged log would be refused for what it was made of."""
+def test_valid_log_is_accepted(number: int) -> None:
+    """Otherwise a forged log could be rejected because of its valid part."""
     assert judged(checker, GOOD[number]) is None
 
 
 @pytest.mark.parametrize("name", FORGED)
-def test_a_forged_log_is_refused_at_the_event_that_was_forged(name: str) -> None:
-    """For the promise that it breaks; the log before it is accepted."""
+def test_forged_log_is_rejected_at_the_forged_event(name: str) -> None:
+    """The breach names the broken promise, and the log before the event is accepted."""
     good, event, promise = FORGED[name]
     assert judged(checker, good) is None
     found = judged(checker, [*good, event])
@@ -45,8 +45,8 @@ def test_a_forged_log_is_refused_at_the_event_that_was_forged(name: str) -> None
     assert found.version == len(good) + 1 or name == "of another version"
 
 
-def test_every_type_is_in_a_good_log_and_is_refused_in_a_forged_one() -> None:
-    """So that no rule is there for nobody."""
+def test_every_event_type_has_a_valid_and_a_forged_log() -> None:
+    """The examples exercise every rule of the checker."""
     good = {event["type"] for events in GOOD for event in events}
     bad = {one.event["type"] for one in FORGED.values()}
     assert set(checker._RULES) <= good
@@ -54,21 +54,21 @@ def test_every_type_is_in_a_good_log_and_is_refused_in_a_forged_one() -> None:
 
 
 class _Without(ast.NodeTransformer):
-    """Takes out the nth statement that refuses something, and knows the lines of all."""
+    """Removes the nth statement that rejects a log, and records the lines of all."""
 
     def __init__(self, number: int | None = None) -> None:
         self.number = number
         self.lines: list[int] = []
 
     def visit_Expr(self, node: ast.Expr) -> ast.AST:
-        """Take out ``hold(...)``."""
+        """Remove ``hold(...)``."""
         call = node.value
         name = call.func if isinstance(call, ast.Call) else None
         is_hold = isinstance(name, ast.Name) and name.id == "hold"
         return self._counted(node) if is_hold else node
 
     def visit_Raise(self, node: ast.Raise) -> ast.AST:
-        """Take out ``raise Broken(...)``."""
+        """Remove ``raise Broken(...)``."""
         is_broken = isinstance(node.exc, ast.Call) and ast.unparse(node.exc.func) == "Broken"
         return self._counted(node) if is_broken else node
 
@@ -80,7 +80,7 @@ class _Without(ast.NodeTransformer):
 
 
 def _refusals() -> Iterator[tuple[str, int, int]]:
-    """Yield the file of each statement that refuses, its number in it, and its line."""
+    """Yield file, number and line of each statement that rejects a log."""
     for file, source in _SOURCES.items():
         found = _Without()
         found.visit(ast.parse(source))
@@ -88,9 +88,9 @@ def _refusals() -> Iterator[tuple[str, int, int]]:
 
 
 def _mutant(file: str, number: int, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Return the checker without one of its refusals."""
+    """Return the checker without one of its rejections."""
     for name in _FILES:
-        source = _SOURCES[name].replace("lifecycle.protocol.", "mutants_")
+        source = _SOURCES[name].replace("extensions.protocol_check.", "mutants_")
         tree = _Without(number if name == file else None).visit(ast.parse(source))
         module = ModuleType(f"mutants_{name}")
         monkeypatch.setitem(sys.modules, module.__name__, module)
@@ -102,29 +102,27 @@ def _mutant(file: str, number: int, monkeypatch: pytest.MonkeyPatch) -> Any:
     ("file", "number"),
     [pytest.param(file, number, id=f"{file}:{line}") for file, number, line in _refusals()],
 )
-def test_without_one_refusal_a_forged_log_is_accepted(
+def test_removing_a_rejection_changes_a_verdict(
     file: str, number: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Or goes on until it breaks something else."""
+    """Without the statement, some forged log is accepted or rejected for another reason."""
     mutant = _mutant(file, number, monkeypatch)
     assert any(judged(mutant, log) != found for found, log in _known())
 
 
 @pytest.mark.parametrize("type_", sorted(set(checker._RULES) - _UNASKED))
-def test_without_the_refusals_of_one_rule_a_forged_log_is_accepted(
-    type_: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Of each type of event that is ever refused for itself."""
+def test_removing_a_rule_accepts_a_forged_log(type_: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """This holds for each event type with its own rule."""
     monkeypatch.setitem(checker._RULES, type_, _remembering(checker._RULES[type_]))
     bad = [[*one.good, one.event] for one in FORGED.values() if one.event["type"] == type_]
     assert any(judged(checker, log) is None for log in bad)
 
 
 def _remembering(rule: Any) -> Any:
-    """Return a rule that remembers of a good event what the next ones need, and refuses none."""
+    """Return a rule that updates the state for later events but rejects nothing."""
 
     def remember(log: Any, event: Event) -> None:
-        # A rule that breaks off half-way has refused the last event: nothing follows it.
+        # An interrupted rule has rejected the last event, so nothing follows.
         with suppress(Broken):
             rule(log, event)
 
@@ -133,6 +131,6 @@ def _remembering(rule: Any) -> Any:
 
 @cache
 def _known() -> list[tuple[Any, list[Event]]]:
-    """Return each forged log after the breach that the whole checker finds in it."""
+    """Return each forged log with the breach that the complete checker finds."""
     logs = [[*one.good, one.event] for one in FORGED.values()]
     return [(judged(checker, log), log) for log in logs]

@@ -1,8 +1,7 @@
-"""Runs the tests that a change can reach, the nearest first, for half a minute.
+"""Run the tests that a change can affect, nearest first, for half a minute.
 
-`python -m tests.quick [FILE…]`: without files those are meant that differ from where this branch
-left main, and those that are not committed. WFCTL_QUICK names other seconds than thirty, as for a
-machine that does other work beside.
+`python -m tests.quick [FILE…]` uses the given files, or all files that differ from main or are not
+committed. WFCTL_QUICK sets another number of seconds, for example for a busy machine.
 """
 
 from __future__ import annotations
@@ -19,14 +18,14 @@ HERE = Path(__file__).resolve().parents[2]
 SECONDS = float(os.environ.get("WFCTL_QUICK", "30"))
 #: Seconds that workers need after their last test.
 _END = 3.0
-#: To read more files of tests takes the time that they would have.
+#: Maximum number of test files, because loading more files would take the time for tests.
 _MOST = 60
-#: Their tests know no process and no disk.
+#: Folders whose tests use no process and no disk.
 PURE = ("tests/lifecycle", "tests/projections")
 
 
 def changed() -> list[str]:
-    """Return the files that differ; those of the last commit where none does."""
+    """Return the changed files, or those of the last commit."""
     base = _git("merge-base", "HEAD", "main") or _git("merge-base", "HEAD", "origin/main")
     found = {*_git("diff", "--name-only", *base), *_git("ls-files", "-o", "--exclude-standard")}
     return sorted(found or _git("diff", "--name-only", "HEAD~1"))
@@ -40,7 +39,7 @@ def _git(*arguments: str) -> list[str]:
 
 
 def reached(files: list[str]) -> list[str]:
-    """Return the files of the tests that a change of these files can reach, the nearest first."""
+    """Return the test files that a change of the files can affect, nearest first."""
     import grimp
 
     graph = grimp.build_graph(*PACKAGES, cache_dir=str(HERE / ".import_linter_cache"))

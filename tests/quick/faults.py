@@ -1,4 +1,4 @@
-"""Faults that somebody could make: one small change to what a program computes."""
+"""Small faults that a programmer could make, for testing the tests."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _OPPOSITE: dict[type[ast.cmpop], ast.cmpop] = {
 
 
 def planted(text: str, dice: random.Random) -> tuple[str, int, str] | None:
-    """Return a program with one fault, the line of it, and what it is; None if none fits."""
+    """Return a program with one fault, its line and its description, or None if no fault fits."""
     tree = ast.parse(text)
     inside = (node for body in _bodies(tree) for node in ast.walk(body))
     places = [node for node in inside if isinstance(node, ast.expr) and _fault(node)]
@@ -42,7 +42,7 @@ def planted(text: str, dice: random.Random) -> tuple[str, int, str] | None:
 
 
 def _bodies(tree: ast.Module) -> Iterator[ast.stmt]:
-    """Yield what functions do, without what they say of themselves and take."""
+    """Yield the statements of functions, without docstrings and parameters."""
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef):
             yield from (one for one in node.body if not _is_text(one))
@@ -53,7 +53,7 @@ def _is_text(node: ast.stmt) -> bool:
 
 
 def _fault(node: ast.expr) -> str | None:
-    """Return an expression with its meaning turned; None if that is not known."""
+    """Return an expression with the opposite meaning, or None if it is unknown."""
     match node:
         case ast.Compare(left=left, ops=[op], comparators=comparators) if type(op) in _OPPOSITE:
             turned = ast.Compare(left=left, ops=[_OPPOSITE[type(op)]], comparators=comparators)

@@ -1,4 +1,4 @@
-"""Which tests a change can reach, by who imports whom and by names."""
+"""Find the tests that a change can affect, by imports and by names."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from pathlib import Path, PurePosixPath
 from typing import Protocol
 
 _HERE = Path(__file__).resolve().parents[2]
-#: The rooms, and the tests themselves.
+#: The packages of the program and the tests.
 PACKAGES = tuple(
     sorted(one.parent.name for one in _HERE.glob("*/__init__.py") if not one.match(".*/*"))
 )
 
 
 class Graph(Protocol):
-    """Who imports whom, as grimp tells it."""
+    """The import graph, as grimp provides it."""
 
     @property
     def modules(self) -> set[str]:
@@ -25,7 +25,7 @@ class Graph(Protocol):
 
 
 def modules_of(paths: Iterable[str], known: set[str]) -> set[str]:
-    """Return the modules that changed files are, or lie beside where they are no Python."""
+    """Return the modules of changed files; other files count as all modules of their folder."""
     found: set[str] = set()
     for path in map(PurePosixPath, paths):
         parts = path.parent.parts if path.stem == "__init__" else path.with_suffix("").parts
@@ -39,7 +39,7 @@ def modules_of(paths: Iterable[str], known: set[str]) -> set[str]:
 
 
 def steps_from(changed: Iterable[str], graph: Graph) -> dict[str, int]:
-    """Return the modules that a change can reach, with the imports on the shortest way to each."""
+    """Return the modules that a change can affect, with the number of imports to each."""
     steps = dict.fromkeys(changed, 0)
     edge = list(steps)
     while edge:
@@ -50,15 +50,15 @@ def steps_from(changed: Iterable[str], graph: Graph) -> dict[str, int]:
 
 
 def _importers(module: str, graph: Graph) -> set[str]:
-    # Every import runs the files of the packages above it, but nobody means them by it.
+    # An import also runs the packages above it, but these are not meant by the import.
     return graph.find_modules_that_directly_import(module)
 
 
 def nearest(steps: Mapping[str, int], shared: Mapping[str, int] | None = None) -> list[str]:
-    """Return the files of the tests among these modules, the nearest first.
+    """Return the test files among the modules, nearest first.
 
-    ``shared`` gives how many names tests have in common with what was changed; each is worth a step
-    of imports. A test that no import leads to stands behind the farthest.
+    ``shared`` has the number of names that a test shares with the changed modules; each shared name
+    reduces the distance by one import. A test that no import leads to is farther than all others.
     """
     alike = shared or {}
     farthest = max(steps.values(), default=0) + 1
@@ -73,9 +73,9 @@ def nearest(steps: Mapping[str, int], shared: Mapping[str, int] | None = None) -
 
 
 def shared_names(changed: Iterable[str], known: Iterable[str]) -> dict[str, int]:
-    """Return how many names each module of tests shares with the changed ones, if any.
+    """Return the number of names that each test module shares with the changed modules.
 
-    Many tests call the program, which finds its commands by name: no import tells of that.
+    Many tests call commands by name, which imports do not show.
     """
     words = _words(changed)
     found = {one: len(words & _words([one])) for one in known if one.startswith("tests.")}

@@ -1,4 +1,4 @@
-"""What a change can reach, and the faults that show whether it does."""
+"""The tests that a change can affect, and planted faults that check the selection."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class Imports:
         return IMPORTERS.get(module, set())
 
 
-def test_the_nearest_tests_are_the_first() -> None:
-    """By the imports on the way, and by name."""
+def test_nearest_tests_come_first() -> None:
+    """The distance depends on the number of imports and on the names."""
     steps = steps_from({"service.root.root"}, Imports())
     assert nearest(steps) == [
         "tests/service/test_all.py",
@@ -42,11 +42,13 @@ def test_the_nearest_tests_are_the_first() -> None:
     ]
 
 
-def test_a_test_of_the_same_name_is_near_without_an_import() -> None:
-    """It comes before those far away by imports; without a name in common it does not count."""
+def test_test_with_a_shared_name_is_near_without_an_import() -> None:
+    """It precedes distant tests, but a test without a shared name is not selected."""
     known = {"tests.machines.test_inspection", "tests.cli.test_note", "tests.history.test_blame"}
-    shared = shared_names({"service.machines.inspection"}, known)
-    assert nearest({"service.machines.inspection": 0, "tests.cli.test_note": 3}, shared) == [
+    shared = shared_names({"extensions.machines.service.inspection"}, known)
+    assert nearest(
+        {"extensions.machines.service.inspection": 0, "tests.cli.test_note": 3}, shared
+    ) == [
         "tests/machines/test_inspection.py",
         "tests/cli/test_note.py",
     ]
@@ -62,14 +64,14 @@ def test_a_test_of_the_same_name_is_near_without_an_import() -> None:
         ("service/gone.py", set()),
     ],
 )
-def test_a_file_is_its_module_or_belongs_to_those_beside_it(path: str, expected: set[str]) -> None:
-    """What is no part of a package reaches nothing."""
+def test_changed_file_maps_to_its_module_or_folder(path: str, expected: set[str]) -> None:
+    """A file outside all packages affects nothing."""
     assert modules_of([path], Imports().modules) == expected
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_a_planted_fault_is_a_program_that_computes_something_else(seed: int) -> None:
-    """In one line; the rest stays as it is."""
+def test_planted_fault_changes_one_line_of_the_program(seed: int) -> None:
+    """The changed program has another syntax tree, and all earlier lines are unchanged."""
     path = Path(__file__).with_name("reach.py")
     text = path.read_text()
     found = planted(text, random.Random(seed))

@@ -1,9 +1,9 @@
-"""What `make quick` misses: plants a fault in what a past commit changed, and runs it.
+"""Measure which faults `make quick` misses: plant a fault in recently changed code, and run it.
 
-`python -m tests.quick.trial [COMMITS] [SEED]` does so for so many of the last commits (50) that
-changed a program, each in a copy of this checkout, and prints a line for each; then how many were
-found, and what was missed. A fault may change nothing that anybody sees; what is missed is to be
-looked at, not to be counted on.
+`python -m tests.quick.trial [COMMITS] [SEED]` plants one fault for each of the last commits (50)
+that changed a program, each in a copy of this checkout. A line is printed for each fault, then the
+number of detected faults and a list of the missed ones. A fault may have no visible effect, so
+check each missed fault by hand.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _NOTHING_FAILED, _NO_TESTS = 0, 5
 
 
 class Fault(NamedTuple):
-    """A fault, the commit that changed its file, and what the file is with it."""
+    """A fault: the commit that changed its file, its place, and the changed text of the file."""
 
     commit: str
     path: str
@@ -39,7 +39,7 @@ class Fault(NamedTuple):
 
 
 def faults(number: int, dice: random.Random) -> Iterator[Fault]:
-    """Yield a fault for each of the newest commits that changed a program which is still there."""
+    """Yield a fault for each of the newest commits that changed an existing program."""
     for commit in _git("log", "--format=%h", "--no-merges").split():
         files = _git("diff-tree", "--no-commit-id", "--name-only", "-r", commit).splitlines()
         programs = [f for f in files if f.startswith(_ROOMS) and f.endswith(".py")]
@@ -55,7 +55,7 @@ def faults(number: int, dice: random.Random) -> Iterator[Fault]:
 
 
 def is_found(fault: Fault) -> bool:
-    """Plant a fault in a copy of the checkout, and say whether `make quick` fails there."""
+    """Plant a fault in a copy of the checkout, and return whether `make quick` fails there."""
     with tempfile.TemporaryDirectory() as place:
         copy = Path(place) / "copy"
         ignored = shutil.ignore_patterns(".venv", ".git", "__pycache__", "build", ".*_cache")
@@ -72,7 +72,7 @@ def _git(*arguments: str) -> str:
 
 
 def main(number: int = 50, seed: int = 0) -> None:
-    """Try so many faults, and print what became of each."""
+    """Try the given number of faults, and print the result of each."""
     missed, tried = [], 0
     for fault in faults(number, random.Random(seed)):
         tried += 1

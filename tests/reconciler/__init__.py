@@ -1,1 +1,1 @@
-"""Tests of the job side."""
+"""Tests of the reconciler, which compares the log with jobs and processes."""

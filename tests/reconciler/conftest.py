@@ -1,4 +1,4 @@
-"""A stage with a home and a tmux server of its own."""
+"""Fixture: a stage with its own home folder and tmux server."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from tests.reconciler.support import Stage
 
 @pytest.fixture
 def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
-    """Make a workflow root whose path needs quoting, with its own HOME and tmux."""
+    """Create a workflow root whose path needs quoting, with its own HOME and tmux."""
     root, home = tmp_path / "a root's päth", tmp_path / "home"
     (root / "stage-1").mkdir(parents=True)
     home.mkdir()
-    # The path of a socket is limited to some hundred bytes, which a test's own folder passes.
+    # The path of a socket has at most about 100 bytes, and the path of tmp_path is longer.
     sockets = tempfile.mkdtemp(prefix="wfctl-")
     monkeypatch.delenv("TMUX", raising=False)
     monkeypatch.setenv("HOME", str(home))

@@ -1,4 +1,4 @@
-"""Stages, attempts and evidence for the tests of the job side."""
+"""Stages, attempts and evidence for the tests of the reconciler."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from reconciler.attempt.observed import ObservedJob
 from reconciler.attempt.paths import AttemptPaths
 from reconciler.context import Mode
 from reconciler.dpdispatcher.runner import DPDispatcherRunner
-from reconciler.evidence.collect import collect
+from reconciler.evidence.collect import collect_evidence
 from reconciler.evidence.evidence import Evidence, OutputEvidence, Presence
 from reconciler.host import processes
 from reconciler.submission import build as submission
@@ -63,46 +63,46 @@ NOTHING = Evidence(
 
 
 def own(code: int) -> Marker:
-    """Return a marker of this very attempt."""
+    """Return an exit marker of the attempt under test."""
     return Marker(SeenMarker.OWN, code, TAG, 3_000)
 
 
 def seen(**changes: Any) -> Evidence:
-    """Return the evidence of an attempt that left nothing, with these changes."""
+    """Return the evidence of an attempt without any trace, with the given changes."""
     return replace(NOTHING, **changes)
 
 
 def submitted(job: ObservedJob = JOB, **changes: Any) -> Evidence:
-    """Return the evidence of an attempt with one job and its scratch copy, with these changes."""
+    """Return the evidence of an attempt with one job, with the given changes."""
     return seen(**{"jobs": (job,), "copies": ("c" * 40,), "recovery_file": True, **changes})
 
 
 @dataclass(frozen=True)
 class Stage:
-    """A workflow of one stage in a folder of its own, with a real DPDispatcher."""
+    """A workflow of one stage in its own folder, with a real DPDispatcher."""
 
     root: Path
     environ: dict[str, str]
 
     def attempt(self, id_: str = "att-0001") -> AttemptPaths:
-        """Name an attempt of the stage."""
+        """Return the paths of an attempt of the stage."""
         return AttemptPaths(self.root, "wf", "stage-1", id_, (OUTPUT,))
 
     def runner(self) -> DPDispatcherRunner:
-        """Return the runner in this stage's own environment."""
+        """Return a runner with the environment of this stage."""
         return DPDispatcherRunner(environ=self.environ)
 
     def run(self, attempt: AttemptPaths) -> int:
-        """Run a monitor of the attempt to its end; return the exit code that it left."""
+        """Run a monitor of the attempt to its end; return the recorded exit code."""
         self.runner().launch(attempt, Mode.SETSID)
         assert self.runner().wait(attempt, 120)
         return int(attempt.exit_code_record.read_text().split()[0])
 
     def prepare(self, command: str, id_: str = "att-0001") -> AttemptPaths:
-        """Prepare an attempt that leaves a trace of each run and writes the output."""
+        """Prepare an attempt that records each run and writes the output."""
         attempt = self.attempt(id_)
         traced = f'echo "$WFCTL_ATTEMPT" >> ../../../trace; {command}'
-        given = submission.build(StageJob("stage-1", traced, outputs=(OUTPUT,)), PROFILE)
+        given = submission.build_submission(StageJob("stage-1", traced, outputs=(OUTPUT,)), PROFILE)
         self.runner().prepare(attempt, given)
         return attempt
 
@@ -113,12 +113,12 @@ class Stage:
 
 
 def judged(attempt: AttemptPaths) -> Verdict:
-    """Look at an attempt and judge it by what a record of the look would hold."""
-    return verdict(Evidence.from_dict(collect(attempt, NOW).to_dict()))
+    """Collect the evidence of an attempt, and return its verdict after a round trip to JSON."""
+    return verdict(Evidence.from_dict(collect_evidence(attempt, NOW).to_dict()))
 
 
 def until(holds: Callable[[], object], seconds: float = 200.0) -> None:
-    """Wait until something holds; fail the test where it never does."""
+    """Wait until the condition is true, and fail the test after the given time."""
     end = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < end, "what was waited for never came"
@@ -126,9 +126,9 @@ def until(holds: Callable[[], object], seconds: float = 200.0) -> None:
 
 
 def kill_monitor(attempt: AttemptPaths) -> None:
-    """Kill the wrapper and the DPDispatcher that it runs, as a lost session would."""
+    """Kill the wrapper and its DPDispatcher, like the end of a terminal session."""
     pid = monitor_of(attempt)
-    # Stopped first, so that it starts no child that this would miss.
+    # Stop the wrapper first, so that it cannot start another child.
     send(pid, signal.SIGSTOP)
     for one in [*children(pid), pid]:
         end(one)
@@ -136,47 +136,47 @@ def kill_monitor(attempt: AttemptPaths) -> None:
 
 
 def monitor_of(attempt: AttemptPaths) -> int:
-    """Return the process id that the monitor wrote down."""
+    """Return the process id that the monitor recorded."""
     return int(json.loads(attempt.monitor_record.read_text())["pid"])
 
 
 def children(pid: int) -> list[int]:
-    """Return the children of a process; none of one that is gone."""
+    """Return the children of a process, or an empty list if the process is gone."""
     path = Path(f"/proc/{pid}/task/{pid}/children")
     return [int(word) for word in path.read_text().split()] if path.exists() else []
 
 
 def end(pid: int) -> None:
-    """Kill a process that may be gone already."""
+    """Kill a process, which may already be gone."""
     send(pid, signal.SIGKILL)
 
 
 def send(pid: int, what: signal.Signals) -> None:
-    """Send a signal to a process that may be gone already."""
+    """Send a signal to a process, which may already be gone."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, what)
 
 
 def started(attempt: AttemptPaths) -> bool:
-    """Say whether a job has claimed its start and said who it is."""
+    """Return whether a job of the attempt has started and recorded its process."""
     return any(attempt.folder.glob("job-*.started/record"))
 
 
 def recorded(attempt: AttemptPaths) -> bool:
-    """Say whether DPDispatcher has written down its submission."""
+    """Return whether DPDispatcher has recorded its submission."""
     return any(path.parent.name == path.stem for path in attempt.folder.glob("work/*/*.json"))
 
 
 def let_go(attempt: AttemptPaths) -> None:
-    """Let a job that waits for its signal end."""
+    """Let a job end that waits for the file `go`."""
     (attempt.folder / "go").touch()
 
 
 def end_tenants(attempt: AttemptPaths) -> None:
-    """Kill anyone who works for the attempt; one look may miss what is started meanwhile."""
+    """Kill all processes of the attempt, also those that start in the meantime."""
 
     def none_left() -> bool:
-        found = collect(attempt, NOW).tenants or ()
+        found = collect_evidence(attempt, NOW).tenants or ()
         for one in found:
             end(one.pid)
         return not found

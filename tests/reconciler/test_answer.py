@@ -1,4 +1,4 @@
-"""The probe's lines, from a real run of it over folders made by hand, read back."""
+"""The probe script, run over prepared folders: its output is parsed correctly."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from reconciler.attempt.observed import ObservedAttempt
 from reconciler.attempt.paths import AttemptPaths
 from reconciler.far import ask
-from reconciler.far.ask import read
+from reconciler.far.ask import parse_probe_output
 from reconciler.host.program import Listed, is_held
 from reconciler.records import traces
 
@@ -36,7 +36,7 @@ STATE = """{
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
-    """Make an attempt's folder with one job that has claimed its start."""
+    """Create the folder of an attempt with one started job."""
     place = tmp_path / "a far päth"
     (place / HASH / "stage-1").mkdir(parents=True)
     (place / HASH / f"{JOB}_job_id").write_text("12")
@@ -46,7 +46,7 @@ def place(tmp_path: Path) -> Path:
 
 
 def probed(place: Path, *patterns: str, queue: str | None = None) -> tuple[ObservedAttempt, str]:
-    """Run the probe over a folder, with a squeue that says what it is told."""
+    """Run the probe over a folder, optionally with a fake squeue."""
     tools = place.parent / "tools"
     tools.mkdir(exist_ok=True)
     (tools / "squeue").write_text(queue or "#!/bin/sh\n")
@@ -62,19 +62,19 @@ def probed(place: Path, *patterns: str, queue: str | None = None) -> tuple[Obser
         timeout=60,
     )
     assert done.stderr == ""
-    return read(done.stdout)["t"], done.stdout
+    return parse_probe_output(done.stdout)["t"], done.stdout
 
 
-def test_a_job_is_read_back(place: Path) -> None:
-    """Its claim, its id and its free lock come back; nothing else is made up."""
+def test_started_job_is_parsed(place: Path) -> None:
+    """The id, the start and the free lock of the job are parsed, and its exit code is unknown."""
     answer, _ = probed(place)
     job = answer.jobs[0]
     assert (job.id, job.started, job.exit_code, job.lock_held) == ("12", True, None, False)
     assert (job.name, answer.copies, answer.queue) == (JOB, (HASH,), None)
 
 
-def test_an_end_is_read_back_with_its_time(place: Path) -> None:
-    """The exit code is the file's first line, its time the file's own, to the nanosecond."""
+def test_exit_code_of_a_job_is_parsed_with_its_time(place: Path) -> None:
+    """The time is the modification time of the record, to the nanosecond."""
     ending = place / f"job-{JOB}.exit"
     ending.write_text("3\nwf/stage-1/att-0001 2026-05-04T12:00:00Z\n")
     os.utime(ending, ns=(0, 1_777_000_000_123_456_789))
@@ -82,8 +82,8 @@ def test_an_end_is_read_back_with_its_time(place: Path) -> None:
     assert (job.exit_code, job.ended_at) == (3, 1_777_000_000_123_456_789)
 
 
-def test_a_shell_that_was_killed_with_its_command_ended_as_that_did(place: Path) -> None:
-    """The command's end was written down, the shell's own was not."""
+def test_job_killed_with_its_command_has_exit_code_137(place: Path) -> None:
+    """The record of the killed command gives the exit code and the time."""
     told = place / f"job-{JOB}.killed"
     told.touch()
     os.utime(told, ns=(0, 1_777_000_000_123_456_789))
@@ -92,8 +92,8 @@ def test_a_shell_that_was_killed_with_its_command_ended_as_that_did(place: Path)
 
 
 @pytest.mark.parametrize("tagged", [True, False])
-def test_a_tag_of_a_job_counts_where_its_tasks_are_tagged(place: Path, tagged: bool) -> None:
-    """The job's shell tags it for a task, too, that was killed before it could tell."""
+def test_tag_of_a_job_requires_the_tags_of_its_tasks(place: Path, tagged: bool) -> None:
+    """The job counts as tagged only if the tag of each task exists too."""
     task = f"{'c' * 40}_task_tag_finished"
     (place / HASH / f".{JOB}.sub.run").write_text(f"touch {task}\n")
     (place / HASH / f"{JOB}_job_tag_finished").touch()
@@ -103,24 +103,24 @@ def test_a_tag_of_a_job_counts_where_its_tasks_are_tagged(place: Path, tagged: b
 
 
 @pytest.mark.parametrize(("at_work", "seen"), [(True, None), (False, True)])
-def test_a_flag_counts_where_no_task_was_killed_at_work(
+def test_failure_flag_is_ignored_while_a_task_is_marked_as_running(
     place: Path, at_work: bool, seen: bool | None
 ) -> None:
-    """A mark that stayed is that of a task which could not tell how its command ended."""
+    """A leftover mark belongs to a task whose result is unknown."""
     (place / HASH / f"{JOB}_flag_if_job_task_fail").write_text("1\n")
     if at_work:
         (place / f"job-{JOB}.task.4711").touch()
     assert probed(place)[0].jobs[0].failed_flag is seen
 
 
-def test_half_an_end_is_none(place: Path) -> None:
-    """An empty record of an end says nothing."""
+def test_empty_exit_record_has_no_exit_code(place: Path) -> None:
+    """The record was created, but its content was not written."""
     (place / f"job-{JOB}.exit").write_text("")
     assert probed(place)[0].jobs[0].exit_code is None
 
 
-def test_a_held_lock_is_seen(place: Path) -> None:
-    """While somebody computes, the lock says so."""
+def test_held_lock_is_reported(place: Path) -> None:
+    """The lock of a job is held as long as its command runs."""
     lock = place / f"job-{JOB}.lock"
     with subprocess.Popen(["flock", lock, "sh", "-c", "echo; read x"], stdin=-1, stdout=-1) as one:
         assert one.stdout is not None
@@ -130,8 +130,8 @@ def test_a_held_lock_is_seen(place: Path) -> None:
     assert probed(place)[0].jobs[0].lock_held is False
 
 
-def test_the_recovery_file_is_read_without_what_it_hides(place: Path) -> None:
-    """State and fail count are told, and nothing of the connection."""
+def test_recovery_file_is_read_without_its_credentials(place: Path) -> None:
+    """The state and the number of failures are parsed, and the password is never printed."""
     (place / HASH / f"{HASH}.json").write_text(STATE % JOB)
     answer, printed = probed(place)
     assert answer.recovery_file
@@ -139,15 +139,15 @@ def test_the_recovery_file_is_read_without_what_it_hides(place: Path) -> None:
     assert "canary-9" not in printed
 
 
-def test_missing_files_are_told_by_pattern(place: Path) -> None:
-    """Of the files to bring back those are named that no scratch copy holds."""
+def test_missing_files_are_listed_by_pattern(place: Path) -> None:
+    """A pattern is missing if no scratch copy has a matching file."""
     (place / HASH / "stage-1" / "out 1.txt").write_text("x")
     answer, _ = probed(place, "stage-1/out*.txt", "stage-1/b.txt", "stage-1/out 1.txt")
     assert answer.backward_missing == ("stage-1/b.txt",)
 
 
-def test_processes_in_the_folder_are_told(place: Path) -> None:
-    """Anyone who works there is found by the folder, with the time it was started at."""
+def test_processes_in_the_folder_are_listed(place: Path) -> None:
+    """Each process has its folder and its start time."""
     with subprocess.Popen(["sleep", "60"], cwd=place / HASH) as one:
         [tenant] = probed(place)[0].tenants or ()
         one.kill()
@@ -155,34 +155,34 @@ def test_processes_in_the_folder_are_told(place: Path) -> None:
     assert tenant.ticks > 0
 
 
-def test_a_folder_that_is_not_there_is_an_answer(tmp_path: Path) -> None:
-    """Nothing was made yet, and that is known."""
+def test_missing_folder_is_a_valid_answer(tmp_path: Path) -> None:
+    """An attempt without a folder has no jobs, processes or copies."""
     answer, _ = probed(tmp_path / "nowhere")
     assert (answer.jobs, answer.tenants, answer.copies) == ((), (), ())
 
 
 def listing(*lines: str) -> str:
-    """Return a squeue that lists these lines."""
+    """Return a fake squeue that prints these lines."""
     return "#!/bin/sh\ncat <<'END'\n" + "\n".join(lines) + "\nEND\n"
 
 
-def test_a_job_is_found_by_folder_though_its_id_was_lost(place: Path) -> None:
-    """Any job that works below the attempt's folder is the attempt's."""
+def test_job_is_found_by_its_folder(place: Path) -> None:
+    """A job whose id was lost is listed by the scheduler below the folder of the attempt."""
     answer, _ = probed(place, queue=listing(f"99|PENDING|{place}/{HASH}", "7|RUNNING|/else"))
     assert answer.queue is not None
     assert answer.queue.listed == (Listed("99", "PENDING", f"{place}/{HASH}"),)
 
 
-def test_a_known_id_in_another_folder_is_somebody_elses(place: Path) -> None:
-    """Ids are given again; one that works elsewhere does not speak for this attempt."""
+def test_known_id_in_another_folder_is_ignored(place: Path) -> None:
+    """Schedulers reuse ids, so the folder of the job decides."""
     answer, _ = probed(place, queue=listing("12|RUNNING|/else"))
     assert answer.queue is not None
     assert answer.queue.listed == ()
 
 
 @pytest.mark.parametrize("said", ["", "slurm_load_jobs error: Socket timed out"])
-def test_a_scheduler_that_fails_has_given_no_answer(place: Path, said: str) -> None:
-    """Whatever it printed, an exit code that is not 0 is no list."""
+def test_failing_scheduler_gives_no_list(place: Path, said: str) -> None:
+    """If squeue exits with an error, the list of jobs is unknown."""
     answer, _ = probed(place, queue=f"#!/bin/sh\necho '{said}' >&2\nexit 1\n")
     assert answer.queue is not None
     assert answer.queue.listed is None
@@ -198,10 +198,10 @@ def test_a_scheduler_that_fails_has_given_no_answer(place: Path, said: str) -> N
         *(f"job-{JOB}.{end}" for end in ("lock", "exit", "code", "killed", "started/record")),
     ],
 )
-def test_a_folder_or_a_pipe_in_place_of_a_file_is_not_waited_for(
+def test_folder_or_pipe_in_place_of_a_file_does_not_block_the_probe(
     place: Path, name: str, kind: Callable[[Path], None]
 ) -> None:
-    """A lock that is no file is held by no job, as for a look on this machine."""
+    """A lock that is no regular file counts as free."""
     there = place / name
     there.unlink(missing_ok=True)
     kind(there)
@@ -215,10 +215,10 @@ def test_a_folder_or_a_pipe_in_place_of_a_file_is_not_waited_for(
     ("pattern", "missing", "complete"),
     [("res*", False, False), ("[12].txt", False, True), ("[ab].txt", False, False)],
 )
-def test_what_wildcards_fit_is_there_as_the_far_side_finds_it(
+def test_wildcards_match_the_same_files_on_both_machines(
     place: Path, pattern: str, missing: bool, complete: bool
 ) -> None:
-    """A link that leads nowhere too; but it tells of no end, nor does a name that reads as them."""
+    """A broken link matches a pattern but does not prove that the job is complete."""
     copy, root = place / HASH, place.parent / "root"
     attempt = AttemptPaths(root, "w", "stage-1", "att-0001", ())
     (attempt.folder / f"job-{JOB}.started").mkdir(parents=True)

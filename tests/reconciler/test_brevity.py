@@ -1,4 +1,4 @@
-"""The briefing in few words: whatever is cut, nothing that matters is."""
+"""The shortened briefing: no attempt, decision or contradiction is left out."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cli.settings import Settings
-from cli.terminal.briefing import text
+from cli.terminal.briefing import format_briefing
 from cli.terminal.output import Output
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Amendment, Attempt, Drift, Stage, Workflow
 from reconciler.attempt.markers import Marker, SeenMarker
-from reconciler.briefing.briefing import Briefing, fitted, shortened, tokens
+from reconciler.briefing.briefing import Briefing, count_tokens, fit_briefing, shorten_names
 from reconciler.briefing.rehydrate import briefing_of
 from reconciler.control.strangers import AttemptFinding
 from reconciler.evidence.evidence import Evidence
 from reconciler.verdict.table import verdict
-from service.questions.meanwhile import Happened
+from service.questions.meanwhile import PastEvent
 from tests.reconciler.support import IN_PLACE, JOB, NOW, own, seen, submitted
 
-#: Tokens that name 1,000 stages, whatever stands where.
+#: Number of tokens that always suffice to name 1,000 stages.
 ENOUGH = 4_000
 
-#: Evidence as it is found, sound and contradictory.
+#: Consistent and contradictory evidence.
 EVIDENCE: tuple[Evidence, ...] = (
     seen(monitor_locked=True),
     seen(root_recorded="/elsewhere"),
@@ -44,7 +44,7 @@ IN_FLIGHT = (Status.PREPARING, Status.RUNNING)
 
 
 def spelled_out(text: str) -> list[str]:
-    """Return the names that `shortened` wrote."""
+    """Return the full names that `shorten_names` shortened."""
     return [name for word in text.split() for name in _names(word)]
 
 
@@ -57,17 +57,17 @@ def _names(word: str) -> list[str]:
 
 
 def render_text(briefing: Briefing) -> str:
-    """Return the briefing as people read it."""
-    return text(briefing, Output(Settings()), dry_run=False)
+    """Return the briefing as text."""
+    return format_briefing(briefing, Output(Settings()), dry_run=False)
 
 
 def render_json(briefing: Briefing) -> str:
-    """Return the briefing as scripts read it."""
+    """Return the briefing as JSON."""
     return json.dumps(briefing.to_dict(), indent=2, ensure_ascii=False)
 
 
 def stage_of(number: int, status: Status, attempt: int) -> Stage:
-    """Return a stage; one under way has an open attempt of this number."""
+    """Return a stage with this status, with an open attempt if the stage is running."""
     stage = Stage(f"stage-{number}", f"the {number}th", status, last_error="it broke " * 9)
     if status in IN_FLIGHT:
         place = ("root", "work", "submission.json", "0" * 64, "dpdisp-run.sh")
@@ -76,7 +76,7 @@ def stage_of(number: int, status: Status, attempt: int) -> Stage:
 
 
 def workflow_of(stages: list[Stage], amendments: int, drifts: int) -> Workflow:
-    """Return a workflow with this many amendments and foreign files that wait."""
+    """Return a workflow with this many pending amendments and edited files."""
     waiting = [f"amend-{number}" for number in range(1, amendments + 1)]
     return Workflow(
         "wf",
@@ -92,14 +92,14 @@ def workflow_of(stages: list[Stage], amendments: int, drifts: int) -> Workflow:
 
 
 def finding_of(stage: Stage, evidence: Evidence) -> AttemptFinding:
-    """Return the finding that the evidence gives."""
+    """Return the finding for this evidence."""
     found = verdict(evidence)
     return AttemptFinding(stage.id, stage.attempts[-1].id, evidence, found, ("do what follows",))
 
 
 @st.composite
 def briefings(draw: st.DrawFn, most: int = 60) -> Briefing:
-    """Draw any state of any stages with what was found of those that are looked at."""
+    """Draw a briefing of random stages, some of which have findings."""
     kinds = st.tuples(st.sampled_from(Status), st.integers(1, 3), st.sampled_from(EVIDENCE))
     drawn = draw(st.lists(kinds, min_size=1, max_size=most))
     stages = [stage_of(number, kind[0], kind[1]) for number, kind in enumerate(drawn, 1)]
@@ -110,25 +110,27 @@ def briefings(draw: st.DrawFn, most: int = 60) -> Briefing:
         for stage, kind in zip(stages[:looked_at], drawn, strict=False)
         if stage.open_attempt
     ]
-    past = [Happened(n, NOW, "user:me", f"it was {n}") for n in range(draw(st.integers(0, 40)))]
+    past = [PastEvent(n, NOW, "user:me", f"it was {n}") for n in range(draw(st.integers(0, 40)))]
     return briefing_of(state, state, findings, [], past)
 
 
 def attempts_of(data: dict[str, Any]) -> set[tuple[str, str]]:
-    """Return the attempts that a briefing's data names."""
+    """Return the attempts that the JSON data of a briefing names."""
     return {(stage, f["attempt"]) for f in data["found"] for stage in spelled_out(f["stages"])}
 
 
 def named(data: dict[str, Any], key: str) -> set[tuple[str, str]]:
-    """Return what a part of a briefing's data names, each with its kind."""
+    """Return the subjects of one part of the JSON data, each with its kind."""
     return {(one["kind"], name) for one in data[key] for name in spelled_out(one["subjects"])}
 
 
 @settings(max_examples=150)
 @given(briefing=briefings(), budget=st.integers(1, 3_000))
-def test_nothing_that_matters_is_dropped_from_the_data(briefing: Briefing, budget: int) -> None:
-    """Whatever the budget: each attempt under way, each decision, each contradiction."""
-    short = fitted(briefing, lambda form: tokens(render_json(form)) <= budget).to_dict()
+def test_short_json_keeps_all_attempts_decisions_and_contradictions(
+    briefing: Briefing, budget: int
+) -> None:
+    """This holds for any limit of tokens."""
+    short = fit_briefing(briefing, lambda form: count_tokens(render_json(form)) <= budget).to_dict()
     full = briefing.to_dict()
     assert attempts_of(short) == attempts_of(full)
     assert named(short, "waiting") == named(full, "waiting")
@@ -137,15 +139,15 @@ def test_nothing_that_matters_is_dropped_from_the_data(briefing: Briefing, budge
 
 @settings(max_examples=100)
 @given(briefing=briefings(), budget=st.integers(1, 3_000))
-def test_nothing_that_matters_is_dropped_from_the_screen(briefing: Briefing, budget: int) -> None:
-    """What the data names, the text names too."""
-    short = fitted(briefing, lambda form: tokens(render_text(form)) <= budget)
+def test_short_text_names_everything_in_its_data(briefing: Briefing, budget: int) -> None:
+    """Each finding, decision and contradiction of the short briefing has a line."""
+    short = fit_briefing(briefing, lambda form: count_tokens(render_text(form)) <= budget)
     lines = [line.strip() for line in render_text(short).splitlines()]
     for found in short.found:
-        start = f"{shortened(found.stages)} {found.attempt} {found.verdict}"
+        start = f"{shorten_names(found.stages)} {found.attempt} {found.verdict}"
         assert any(line.startswith(start) for line in lines), start
-    named_so = [f"{w.kind} {shortened(w.subjects)}" for w in short.waiting]
-    named_so += [f"{c.kind} {shortened(c.subjects)}" for c in short.contradictions]
+    named_so = [f"{w.kind} {shorten_names(w.subjects)}" for w in short.waiting]
+    named_so += [f"{c.kind} {shorten_names(c.subjects)}" for c in short.contradictions]
     for start in named_so:
         assert any(line.startswith(start) for line in lines), start
 
@@ -154,8 +156,10 @@ def test_nothing_that_matters_is_dropped_from_the_screen(briefing: Briefing, bud
 @given(seed=st.randoms(use_true_random=False))
 @pytest.mark.parametrize("render", [render_text, render_json])
 @pytest.mark.slow
-def test_a_thousand_stages_fit(render: Callable[[Briefing], str], seed: Any) -> None:
-    """Scattered over every status, verdict and attempt, they fit a budget of a few pages."""
+def test_briefing_of_a_thousand_stages_fits_its_limit(
+    render: Callable[[Briefing], str], seed: Any
+) -> None:
+    """Stages with random statuses and verdicts fit into 4,000 tokens."""
     stages = [
         stage_of(number, seed.choice(list(Status)), seed.randint(1, 2))
         for number in range(1, 1_001)
@@ -163,25 +167,27 @@ def test_a_thousand_stages_fit(render: Callable[[Briefing], str], seed: Any) -> 
     state = workflow_of(stages, 5, 2)
     findings = [finding_of(s, seed.choice(EVIDENCE)) for s in stages if s.open_attempt]
     briefing = briefing_of(state, state, findings, [], [])
-    short = fitted(briefing, lambda form: tokens(render(form)) <= ENOUGH)
-    assert tokens(render(short)) <= ENOUGH
+    short = fit_briefing(briefing, lambda form: count_tokens(render(form)) <= ENOUGH)
+    assert count_tokens(render(short)) <= ENOUGH
     under_way = {(stage.id, stage.attempts[-1].id) for stage in stages if stage.open_attempt}
     assert attempts_of(short.to_dict()) == under_way
 
 
-def test_what_fits_is_not_cut() -> None:
-    """A small workflow is told in full."""
+def test_small_briefing_is_not_shortened() -> None:
+    """A briefing that fits the limit is returned unchanged."""
     state = workflow_of([stage_of(1, Status.RUNNING, 1)], 1, 0)
     briefing = briefing_of(state, state, [], [], [])
-    assert fitted(briefing, lambda form: tokens(render_json(form)) <= ENOUGH) == briefing
+    assert (
+        fit_briefing(briefing, lambda form: count_tokens(render_json(form)) <= ENOUGH) == briefing
+    )
 
 
-def test_what_was_cut_is_said() -> None:
-    """A reader of the short form knows that there is more."""
+def test_short_briefing_lists_what_was_left_out() -> None:
+    """The list names omitted events, stages, evidence and reasons."""
     state = workflow_of([stage_of(n, Status.RUNNING, 1) for n in range(1, 9)], 0, 0)
-    past = [Happened(n, NOW, "user:me", "it was") for n in range(30)]
+    past = [PastEvent(n, NOW, "user:me", "it was") for n in range(30)]
     findings = [finding_of(s, EVIDENCE[0]) for s in state.stages.values()]
-    short = fitted(briefing_of(state, state, findings, [], past), lambda _: False)
+    short = fit_briefing(briefing_of(state, state, findings, [], past), lambda _: False)
     assert {"29 events", "the list of stages", "evidence", "reasons"} <= set(short.left_out)
 
 
@@ -193,9 +199,9 @@ def test_what_was_cut_is_said() -> None:
         unique=True,
     )
 )
-def test_shortened_names_can_be_read_back(names: list[str]) -> None:
-    """Ranges lose no name and add none."""
-    assert sorted(spelled_out(shortened(names))) == sorted(names)
+def test_shortened_names_can_be_expanded(names: list[str]) -> None:
+    """Ranges neither lose nor add a name."""
+    assert sorted(spelled_out(shorten_names(names))) == sorted(names)
 
 
 @pytest.mark.parametrize(
@@ -207,6 +213,6 @@ def test_shortened_names_can_be_read_back(names: list[str]) -> None:
         (["amend-2", "stage-1", "progress.log"], "amend-2 stage-1 progress.log"),
     ],
 )
-def test_names_are_shortened(names: list[str], short: str) -> None:
-    """Neighbours become a range, names without a number stay."""
-    assert shortened(names) == short
+def test_consecutive_names_become_a_range(names: list[str], short: str) -> None:
+    """Names without a number are not changed."""
+    assert shorten_names(names) == short

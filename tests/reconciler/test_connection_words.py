@@ -1,4 +1,4 @@
-"""What is told of a machine that cannot be reached: where it is looked for, and no secret."""
+"""Messages about an unreachable machine name its settings but no secrets."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ SETTINGS = {
 }
 
 
-def test_the_path_of_a_key_is_told_and_every_secret_is_masked(tmp_path: Path) -> None:
-    """A log is passed on as the monitor does it."""
+def test_secrets_of_a_connection_are_masked(tmp_path: Path) -> None:
+    """Host, user and path of the key are printed, and passphrase and proxy command are masked."""
     submission = tmp_path / "submission.json"
     submission.write_text(json.dumps({"machine": {"remote_profile": SETTINGS}}))
     told = subprocess.run(

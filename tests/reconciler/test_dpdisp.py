@@ -1,4 +1,4 @@
-"""Real jobs through the real DPDispatcher: launched, ended, collected, refused."""
+"""Real jobs run by a real DPDispatcher: launch, end, results and refusals."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from reconciler.errors import (
     ProgramMissing,
     RejectedSubmission,
 )
-from reconciler.evidence.collect import collect
+from reconciler.evidence.collect import collect_evidence
 from reconciler.host import processes
 from reconciler.submission import build as submission
 from reconciler.submission.build import StageJob
@@ -42,8 +42,8 @@ pytestmark = pytest.mark.slow
 
 @pytest.mark.few(2)
 @pytest.mark.parametrize("mode", [mode for mode in Mode if mode is not Mode.SYNC])
-def test_a_job_that_ends_well_is_collected(stage: Stage, mode: Mode) -> None:
-    """In either way the output comes back, the markers say 0 and whose, and it ran once."""
+def test_successful_job_is_collected(stage: Stage, mode: Mode) -> None:
+    """The output is copied back, the markers have exit code 0, and the command ran once."""
     attempt = stage.prepare(SHORT)
     launched = stage.runner().launch(attempt, mode)
     assert stage.runner().wait(attempt, 60)
@@ -55,26 +55,26 @@ def test_a_job_that_ends_well_is_collected(stage: Stage, mode: Mode) -> None:
     assert (judged(attempt).name, stage.runs(attempt)) == ("SUCCEEDED", 1)
 
 
-def test_a_job_shorter_than_the_first_look_is_collected_once(stage: Stage) -> None:
-    """A job that is over when DPDispatcher first looks is not submitted again."""
+def test_very_short_job_is_collected_once(stage: Stage) -> None:
+    """A job that ends before DPDispatcher first checks is not submitted again."""
     attempt = stage.prepare(WRITE)
     assert stage.run(attempt) == 0
     assert (judged(attempt).name, stage.runs(attempt)) == ("SUCCEEDED", 1)
 
 
-def test_a_task_that_fails_runs_once_and_says_why(stage: Stage) -> None:
-    """A failed task is not tried again, and its last words are told with the job's id."""
+def test_failed_task_is_not_repeated(stage: Stage) -> None:
+    """The diagnosis has the last lines of stderr and the id of the job."""
     attempt = stage.prepare("sleep 1.5; echo 'no convergence' >&2; exit 3")
     assert stage.run(attempt) == 1
     assert (judged(attempt).name, stage.runs(attempt)) == ("TASK_FAILED", 1)
-    found = diagnose(attempt, collect(attempt, NOW), "TASK_FAILED")
+    found = diagnose(attempt, collect_evidence(attempt, NOW), "TASK_FAILED")
     assert "no convergence" in (found.output or "")
     assert stage.runner().facts(attempt).job_ids[0] in found.jobs[0]
     assert list(stage.root.glob("*_last_err_file")) == []
 
 
-def test_facts_come_from_the_files_of_the_attempt(stage: Stage) -> None:
-    """Submission, job, place, host and version are known after the scratch copy is gone."""
+def test_facts_are_read_from_the_files_of_the_attempt(stage: Stage) -> None:
+    """They are still available after the scratch copy was deleted."""
     attempt = stage.prepare(WRITE)
     stage.run(attempt)
     facts = stage.runner().facts(attempt)
@@ -85,8 +85,8 @@ def test_facts_come_from_the_files_of_the_attempt(stage: Stage) -> None:
     assert json.loads(json.dumps(facts.to_dict()))["job_ids"] == list(facts.job_ids)
 
 
-def test_a_second_attempt_computes_anew(stage: Stage) -> None:
-    """The same command in a new attempt is another submission and runs again."""
+def test_second_attempt_runs_again(stage: Stage) -> None:
+    """The same command in a new attempt is a new submission with another hash."""
     first = stage.prepare(WRITE)
     stage.run(first)
     clear_stale(stage.root, "stage-1", [OUTPUT], first.id)
@@ -97,8 +97,8 @@ def test_a_second_attempt_computes_anew(stage: Stage) -> None:
     assert len(hashes) == 2
 
 
-def test_without_tmux_the_monitor_is_detached_and_says_so(stage: Stage, tmp_path: Path) -> None:
-    """No tmux on the path: nothing is lost but the session, and the caller is told."""
+def test_launch_without_tmux_uses_a_detached_monitor(stage: Stage, tmp_path: Path) -> None:
+    """The answer reports that no tmux session exists, and the job succeeds."""
     environ = {**stage.environ, "PATH": path_without("tmux", tmp_path / "tools")}
     attempt = Stage(stage.root, environ).prepare(WRITE)
     launched = DPDispatcherRunner(environ=environ).launch(attempt, Mode.TMUX)
@@ -108,8 +108,8 @@ def test_without_tmux_the_monitor_is_detached_and_says_so(stage: Stage, tmp_path
     assert judged(attempt).name == "SUCCEEDED"
 
 
-def test_a_detached_monitor_leads_a_session_of_its_own(stage: Stage) -> None:
-    """What closes the caller's terminal does not reach the monitor."""
+def test_detached_monitor_has_its_own_session(stage: Stage) -> None:
+    """Closing the terminal of the caller does not end the monitor."""
     attempt = stage.prepare(LONG)
     launched = stage.runner().launch(attempt, Mode.SETSID)
     assert launched.pid is not None
@@ -118,8 +118,8 @@ def test_a_detached_monitor_leads_a_session_of_its_own(stage: Stage) -> None:
     assert stage.runner().wait(attempt, 60)
 
 
-def test_a_session_carries_workflow_and_stage(stage: Stage) -> None:
-    """The session is found by the exact name that the attempt spells."""
+def test_tmux_session_is_named_after_workflow_and_stage(stage: Stage) -> None:
+    """The session exists until the job has ended."""
     attempt = stage.prepare(LONG)
     launched = stage.runner().launch(attempt, Mode.TMUX)
     assert launched.session == "dpdisp_stage-1_wf"
@@ -129,8 +129,8 @@ def test_a_session_carries_workflow_and_stage(stage: Stage) -> None:
     until(lambda: not processes.is_live("dpdisp_stage-1_wf", stage.environ))
 
 
-def test_waiting_ends_after_its_time(stage: Stage) -> None:
-    """A wait that is too short says so, and the monitor goes on."""
+def test_wait_returns_after_its_timeout(stage: Stage) -> None:
+    """The return value is false, and the monitor continues."""
     attempt = stage.prepare(LONG)
     stage.runner().launch(attempt, Mode.SETSID)
     assert not stage.runner().wait(attempt, 0.2)
@@ -138,52 +138,52 @@ def test_waiting_ends_after_its_time(stage: Stage) -> None:
     assert stage.runner().wait(attempt, 60)
 
 
-def test_an_input_of_another_stage_lies_beside_the_job(stage: Stage) -> None:
-    """A command reads ../stage-0/x.json, and what it does to the copy leaves the input alone."""
+def test_input_of_another_stage_is_copied_to_the_job(stage: Stage) -> None:
+    """The job reads the copy, and changes to the copy do not affect the input."""
     (stage.root / "stage-0").mkdir()
     (stage.root / "stage-0/x.json").write_text("42\n")
     attempt = stage.attempt()
     command = "cp ../stage-0/x.json out.txt; echo spoilt > ../stage-0/x.json"
     job = StageJob("stage-1", command, inputs=("stage-0/x.json",), outputs=(OUTPUT,))
-    stage.runner().prepare(attempt, submission.build(job, PROFILE))
+    stage.runner().prepare(attempt, submission.build_submission(job, PROFILE))
     assert stage.run(attempt) == 0
     assert (stage.root / OUTPUT).read_text() == "42\n"
     assert (stage.root / "stage-0/x.json").read_text() == "42\n"
 
 
-def test_a_forward_file_that_went_away_is_rejected_before_it_runs(stage: Stage) -> None:
-    """DPDispatcher refuses the submission, and the reason is in the attempt's log."""
+def test_missing_forward_file_rejects_the_submission(stage: Stage) -> None:
+    """DPDispatcher refuses the submission before the job runs, and the log has the reason."""
     attempt = stage.attempt()
     job = StageJob("stage-1", WRITE, forward_files=("no.py",), outputs=(OUTPUT,))
     attempt.stage_folder.mkdir(exist_ok=True)
     sent = attempt.stage_folder / "no.py"
     sent.touch()
-    stage.runner().prepare(attempt, submission.build(job, PROFILE))
+    stage.runner().prepare(attempt, submission.build_submission(job, PROFILE))
     sent.unlink()
     assert stage.run(attempt) == 1
     assert judged(attempt).name == "REJECTED"
-    assert "no.py" in (diagnose(attempt, collect(attempt, NOW), "REJECTED").output or "")
+    assert "no.py" in (diagnose(attempt, collect_evidence(attempt, NOW), "REJECTED").output or "")
 
 
-def test_an_output_that_was_never_written_is_found_missing(stage: Stage) -> None:
-    """A job that ends well without its output has failed, and says which one."""
+def test_missing_output_is_reported(stage: Stage) -> None:
+    """A job that succeeds without writing its output gets the verdict OUTPUT_MISSING."""
     attempt = stage.prepare("true")
     assert stage.run(attempt) == 1
     assert judged(attempt).name == "OUTPUT_MISSING"
-    assert collect(attempt, NOW).backward_missing == (OUTPUT,)
+    assert collect_evidence(attempt, NOW).backward_missing == (OUTPUT,)
 
 
-def test_a_misspelt_key_is_refused_with_the_checkers_words(stage: Stage) -> None:
-    """What DPDispatcher itself would pass over in silence stops the launch."""
-    given = submission.build(StageJob("stage-1", WRITE, outputs=(OUTPUT,)), PROFILE)
+def test_misspelt_key_of_a_submission_is_refused(stage: Stage) -> None:
+    """DPDispatcher itself would ignore the key, so wfctl refuses the launch."""
+    given = submission.build_submission(StageJob("stage-1", WRITE, outputs=(OUTPUT,)), PROFILE)
     given["forward_comon_files"] = []
     with pytest.raises(RejectedSubmission, match="forward_comon_files"):
         stage.runner().prepare(stage.attempt(), given)
 
 
-def test_a_refusal_is_one_sentence_with_field_expectation_and_finding(stage: Stage) -> None:
-    """The checker's own words, and nothing of how it came to them."""
-    given = submission.build(StageJob("stage-1", WRITE, outputs=(OUTPUT,)), PROFILE)
+def test_refusal_names_field_expected_type_and_value(stage: Stage) -> None:
+    """The message is one line, and no folder of an attempt is created."""
+    given = submission.build_submission(StageJob("stage-1", WRITE, outputs=(OUTPUT,)), PROFILE)
     given["resources"]["number_node"] = "two"
     with pytest.raises(RejectedSubmission) as refused:
         stage.runner().check(stage.attempt(), given)
@@ -195,16 +195,16 @@ def test_a_refusal_is_one_sentence_with_field_expectation_and_finding(stage: Sta
     assert not stage.attempt().folder.exists()
 
 
-def test_a_missing_program_says_what_to_do(stage: Stage, tmp_path: Path) -> None:
-    """No dpdisp where WFCTL_DPDISP points: the error names the place and the way out."""
+def test_missing_dpdisp_program_is_reported(stage: Stage, tmp_path: Path) -> None:
+    """The error names the variable WFCTL_DPDISP."""
     environ = {**stage.environ, "WFCTL_DPDISP": str(tmp_path / "dpdisp")}
-    given = submission.build(StageJob("stage-1", WRITE), PROFILE)
+    given = submission.build_submission(StageJob("stage-1", WRITE), PROFILE)
     with pytest.raises(ProgramMissing, match="WFCTL_DPDISP"):
         DPDispatcherRunner(environ=environ).prepare(stage.attempt(), given)
 
 
-def test_a_monitor_that_cannot_start_says_why(stage: Stage, tmp_path: Path) -> None:
-    """A record that cannot be written is an error with what the wrapper printed."""
+def test_failing_monitor_start_is_reported(stage: Stage, tmp_path: Path) -> None:
+    """If the monitor cannot write its record, the error has its output."""
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin/sync").write_text("#!/bin/sh\necho no space left >&2\nexit 1\n")
     (tmp_path / "bin/sync").chmod(0o755)
@@ -214,8 +214,8 @@ def test_a_monitor_that_cannot_start_says_why(stage: Stage, tmp_path: Path) -> N
         full.runner().launch(attempt, Mode.SETSID)
 
 
-def test_what_is_no_lock_is_moved_out_of_the_way(stage: Stage) -> None:
-    """A folder in its place is kept aside, and the job runs."""
+def test_folder_in_place_of_the_lock_is_moved_away(stage: Stage) -> None:
+    """The folder is kept in `stale`, and the job runs."""
     attempt = stage.prepare(WRITE)
     attempt.monitor_lock.unlink()
     attempt.monitor_lock.mkdir()
@@ -224,8 +224,8 @@ def test_what_is_no_lock_is_moved_out_of_the_way(stage: Stage) -> None:
     assert (attempt.folder / "stale/.monitor.lock.0").is_dir()
 
 
-def test_the_wrapper_is_a_script_that_anybody_may_run(stage: Stage) -> None:
-    """bash finds no fault with it, and it is executable."""
+def test_wrapper_is_a_valid_executable_script(stage: Stage) -> None:
+    """bash accepts its syntax, and the file can be run directly."""
     attempt = stage.prepare(WRITE)
     assert attempt.wrapper.stat().st_mode & stat.S_IXUSR
     subprocess.run(["bash", "-n", attempt.wrapper], check=True)

@@ -1,4 +1,4 @@
-"""What a scheduler said of a job's end, for anyone who asks when it has forgotten the job."""
+"""The last state that a scheduler reported for a job is kept after the job is forgotten."""
 
 from __future__ import annotations
 
@@ -17,33 +17,33 @@ from tests.reconciler.support import seen
 
 @pytest.fixture
 def attempt(tmp_path: Path) -> AttemptPaths:
-    """Make an attempt's folder."""
+    """Create the folder of an attempt."""
     made = AttemptPaths(tmp_path, "w", "stage-1", "att-0001")
     made.folder.mkdir(parents=True)
     return made
 
 
 def said(**words: str | None) -> list[ObservedJob]:
-    """Return a job for each word that its scheduler says, ids from its name."""
+    """Return a job for each state reported by the scheduler."""
     return [
         ObservedJob(name, id=name.removeprefix("job"), queued=word) for name, word in words.items()
     ]
 
 
 def recalled(attempt: AttemptPaths, *names: str) -> list[str | None]:
-    """Return what is known of jobs that are listed no more."""
+    """Return the kept states of jobs that the scheduler no longer lists."""
     return [job.queued for job in traces.recall(attempt, said(**dict.fromkeys(names)))]
 
 
-def test_an_end_is_known_when_it_is_listed_no_more(attempt: AttemptPaths) -> None:
-    """Given two jobs that it ended, when one is forgotten before the other, then both are known."""
+def test_final_state_is_known_after_the_scheduler_forgets_the_job(attempt: AttemptPaths) -> None:
+    """Two jobs that end and disappear at different times are both remembered."""
     traces.keep(attempt, said(job1="TIMEOUT", job2="RUNNING"))
     traces.keep(attempt, said(job1=None, job2="NODE_FAIL"))
     assert recalled(attempt, "job1", "job2", "job3") == ["TIMEOUT", "NODE_FAIL", None]
 
 
-def test_what_is_listed_goes_before_what_was(attempt: AttemptPaths) -> None:
-    """Given a preempted job that waits again, its end is taken back."""
+def test_current_state_replaces_the_kept_state(attempt: AttemptPaths) -> None:
+    """If a preempted job is waiting again, its old final state is deleted."""
     traces.keep(attempt, said(job1="PREEMPTED"))
     [job] = traces.recall(attempt, said(job1="PENDING"))
     assert job.queued == "PENDING"
@@ -51,8 +51,8 @@ def test_what_is_listed_goes_before_what_was(attempt: AttemptPaths) -> None:
     assert recalled(attempt, "job1") == [None]
 
 
-def test_only_an_end_that_no_job_tells_is_kept(attempt: AttemptPaths) -> None:
-    """Given jobs that live, or wrote down how they ended, then no file is written."""
+def test_only_final_states_without_a_job_record_are_kept(attempt: AttemptPaths) -> None:
+    """Running jobs and jobs that record their own end need no file."""
     traces.keep(attempt, said(job1="RUNNING", job2="COMPLETED", job3="FAILED", job4=None))
     assert not attempt.last_words.exists()
 
@@ -60,26 +60,26 @@ def test_only_an_end_that_no_job_tells_is_kept(attempt: AttemptPaths) -> None:
 @pytest.mark.parametrize(
     "own", [{"exit_code": 0}, {"exit_code": 1}, {"tag": True}, {"exit_code": 143, "tag": True}]
 )
-def test_a_word_of_its_own_goes_before_what_was_said(
+def test_result_of_the_job_replaces_the_kept_state(
     attempt: AttemptPaths, own: dict[str, Any]
 ) -> None:
-    """Given a job that came to its end all the same, then that alone is known of it."""
+    """If a cancelled job recorded its end, only this record counts."""
     traces.keep(attempt, said(job1="CANCELLED"))
     [job] = traces.recall(attempt, [ObservedJob("c", id="1", **own)])
     assert job.queued is None
 
 
-def test_a_disk_without_room_ends_no_watch(
+def test_unwritable_disk_does_not_stop_the_monitor(
     attempt: AttemptPaths, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Given a place that cannot be written, then it is said, and nothing raised."""
+    """The problem is printed, and no exception is raised."""
     attempt.last_words.mkdir()
-    watch._keep(attempt, replace(seen(), jobs=tuple(said(job1="TIMEOUT"))))
+    watch._keep_ends(attempt, replace(seen(), jobs=tuple(said(job1="TIMEOUT"))))
     assert "last-words.json" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null"])
-def test_half_a_file_says_nothing(attempt: AttemptPaths, text: str) -> None:
-    """Given a file that is no object, then nothing is known."""
+def test_damaged_record_of_states_is_ignored(attempt: AttemptPaths, text: str) -> None:
+    """If the file is no JSON object, no state is known."""
     attempt.last_words.write_text(text)
     assert recalled(attempt, "job1") == [None]

@@ -1,4 +1,4 @@
-"""Many stages at once: what they cost, and that they are settled together."""
+"""Many stages are reconciled together, with few appends."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from benchmarks.running_stages import finish, jobs_of, make, monitored
 from lifecycle.payload import models as p
 from lifecycle.state.status import Status
 from reconciler.context import Jobs
-from reconciler.control.reconcile import reconcile
+from reconciler.control.reconcile import reconcile_stages
 from service.root.disk import system_clock
 from service.writing.workflow_service import Service
 
@@ -25,7 +25,7 @@ FEW = 12
 
 @pytest.fixture
 def few(tmp_path: Path) -> Iterator[Jobs]:
-    """Make a root with some stages whose jobs have all ended well."""
+    """Create a root with 12 stages whose jobs have all succeeded."""
     make(tmp_path / "root", FEW)
     finish(tmp_path / "root", FEW)
     with jobs_of(tmp_path / "root") as jobs:
@@ -33,40 +33,40 @@ def few(tmp_path: Path) -> Iterator[Jobs]:
 
 
 def appends(jobs: Jobs, type_: str) -> int:
-    """Return how many appends recorded events of a type."""
+    """Return the number of appends that recorded events of a type."""
     log = jobs.service.log
     return len({e.correlation_id for e in log.store.read(log.stream) if e.type == type_})
 
 
 def statuses(jobs: Jobs) -> set[Status]:
-    """Return the statuses that there are."""
+    """Return the set of all statuses of stages."""
     return {stage.status for stage in jobs.service.state().stages.values()}
 
 
 @pytest.mark.forged
 @pytest.mark.slow
 @pytest.mark.long
-def test_a_thousand_running_stages_are_looked_at_in_time(tmp_path: Path) -> None:
-    """Aimed at: two seconds. Their first verdicts take an append for hundreds, not for each."""
+def test_thousand_running_stages_are_reconciled_in_time(tmp_path: Path) -> None:
+    """The first verdicts need at most 10 appends."""
     make(tmp_path / "root", 1_000)
     with monitored(tmp_path / "root", 1_000), jobs_of(tmp_path / "root") as jobs:
         start = time.process_time()
-        findings = reconcile(jobs)
+        findings = reconcile_stages(jobs)
         assert time.process_time() - start < 20
         assert [finding.verdict.name for finding in findings] == ["MONITORED"] * 1_000
         assert appends(jobs, "attempt.observed") <= 10
 
 
-def test_stages_that_ended_are_recorded_together(few: Jobs) -> None:
-    """One append holds what was seen of each and how it ended."""
-    assert len(reconcile(few)) == FEW
+def test_ended_stages_are_recorded_together(few: Jobs) -> None:
+    """One append has the verdicts and results of all stages."""
+    assert len(reconcile_stages(few)) == FEW
     assert statuses(few) == {Status.POST_PROCESSING}
     assert appends(few, "stage.computed") == 1
 
 
-def test_each_end_has_its_own_time(few: Jobs) -> None:
-    """What is recorded together did not happen at once: each job's own record says when."""
-    reconcile(few)
+def test_each_job_has_its_own_end_time(few: Jobs) -> None:
+    """The time of an event is the time in the job's record, although all share one append."""
+    reconcile_stages(few)
     log = few.service.log
     ends = [e for e in log.store.read(log.stream) if e.type == "stage.computed"]
     exits = sorted(few.root.glob("stage-*/.attempts/*/job-*.exit"), key=lambda f: f.stat().st_mtime)
@@ -74,28 +74,28 @@ def test_each_end_has_its_own_time(few: Jobs) -> None:
     assert all(end.occurred_at < end.recorded_at for end in ends)
 
 
-def test_a_stage_that_another_process_holds_is_settled_by_itself(few: Jobs) -> None:
-    """It is waited for, and keeps nobody else's stage from being recorded."""
+def test_stage_locked_by_another_process_is_recorded_separately(few: Jobs) -> None:
+    """The reconciler waits for the stage and does not delay the other stages."""
     with ExitStack() as held, jobs_of(few.root) as other:
         held.enter_context(few.sole("stage-1", timeout=0))
-        reconcile(replace(other, tell=lambda _: held.close()))
+        reconcile_stages(replace(other, tell=lambda _: held.close()))
     assert statuses(few) == {Status.POST_PROCESSING}
     assert appends(few, "stage.computed") == 2
 
 
-def test_a_stage_that_moved_meanwhile_keeps_no_other_back(few: Jobs) -> None:
-    """The rules refuse the append that holds it; then each is recorded by what is so."""
+def test_stage_changed_by_another_process_does_not_block_the_others(few: Jobs) -> None:
+    """The common append is refused, so each stage is recorded separately."""
     looks = count(1)
 
     def clock() -> datetime:
-        # Called at each look: after the last one somebody fails what was looked at first.
+        # After the last check, another process fails the stage that was checked first.
         if next(looks) == FEW:
             few.service.handle(p.StageFailed(stage="stage-1", error="by hand"))
         return system_clock()
 
     with jobs_of(few.root) as other:
         known = other.service
-        reconcile(replace(other, service=Service(known.root, known.log, known.actor, clock)))
+        reconcile_stages(replace(other, service=Service(known.root, known.log, known.actor, clock)))
     found = {id_: stage.status for id_, stage in few.service.state().stages.items()}
     assert found.pop("stage-1") is Status.FAILED
     assert set(found.values()) == {Status.POST_PROCESSING}

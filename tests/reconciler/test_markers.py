@@ -1,4 +1,4 @@
-"""Markers and who they belong to; inputs at a launch; room for a new attempt."""
+"""Exit markers and their owners, checks of inputs, and cleanup before an attempt."""
 
 from __future__ import annotations
 
@@ -27,30 +27,30 @@ TAG = "wf/stage-1/att-0002"
         (f"x\n{TAG} now\n", SeenMarker.UNREADABLE, None),
     ],
 )
-def test_a_marker_says_whose_it_is(
+def test_marker_names_its_attempt(
     tmp_path: Path, text: str, seen: SeenMarker, code: int | None
 ) -> None:
-    """Own, another's, and anything half-written or empty are told apart."""
+    """Own, foreign and unreadable markers are distinguished."""
     path = tmp_path / "DPDISP_EXIT_CODE"
     path.write_text(text)
     found = markers.read(path, TAG)
     assert (found.seen, found.code) == (seen, code)
 
 
-def test_no_marker_is_none(tmp_path: Path) -> None:
-    """A marker that is not there is not an unreadable one."""
+def test_missing_marker_is_not_unreadable(tmp_path: Path) -> None:
+    """A missing file is reported as NONE."""
     assert markers.read(tmp_path / "DPDISP_DONE", TAG).seen is SeenMarker.NONE
 
 
-def test_inputs_are_told_by_digest_and_size(tmp_path: Path) -> None:
-    """Each input comes with the SHA-256 and the size of what was there."""
+def test_inputs_are_recorded_with_digest_and_size(tmp_path: Path) -> None:
+    """Each input has the SHA-256 digest and the size of its content."""
     (tmp_path / "x.json").write_bytes(b"{}")
     [found] = markers.check_inputs(tmp_path, ["x.json"])
     assert (found.sha256, found.size) == (hashlib.sha256(b"{}").hexdigest(), 2)
 
 
-def test_a_folder_is_told_by_names_and_contents(tmp_path: Path) -> None:
-    """A file renamed inside an input folder changes the folder's digest."""
+def test_digest_of_a_folder_depends_on_names_and_contents(tmp_path: Path) -> None:
+    """Renaming a file inside an input folder changes the digest."""
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a").write_bytes(b"1")
     [before] = markers.check_inputs(tmp_path, ["in"])
@@ -60,22 +60,22 @@ def test_a_folder_is_told_by_names_and_contents(tmp_path: Path) -> None:
     assert before.sha256 != after.sha256
 
 
-def test_a_missing_input_is_named(tmp_path: Path) -> None:
-    """An input that is not there is an error that names it."""
+def test_missing_input_is_named_in_the_error(tmp_path: Path) -> None:
+    """The error has the path of the input."""
     with pytest.raises(MissingInput, match=r"stage-1/x\.json"):
         markers.check_inputs(tmp_path, ["stage-1/x.json"])
 
 
 @pytest.mark.parametrize("folder", [True, False])
-def test_an_empty_input_is_refused(tmp_path: Path, folder: bool) -> None:
-    """Neither an empty file nor an empty folder is something to compute from."""
+def test_empty_input_is_refused(tmp_path: Path, folder: bool) -> None:
+    """An empty file and an empty folder are both refused."""
     (tmp_path / "in").mkdir() if folder else (tmp_path / "in").touch()
     with pytest.raises(EmptyInput):
         markers.check_inputs(tmp_path, ["in"])
 
 
-def test_old_outputs_and_markers_go_to_the_attempt_they_belong_to(tmp_path: Path) -> None:
-    """What an earlier attempt left is kept in its folder and no longer in the way."""
+def test_old_outputs_and_markers_move_to_their_attempt(tmp_path: Path) -> None:
+    """Files of an earlier attempt are kept in its folder and leave the stage folder empty."""
     (tmp_path / "stage-1").mkdir()
     for name in ("out.txt", "DPDISP_EXIT_CODE", "DPDISP_DONE", "log"):
         (tmp_path / "stage-1" / name).write_text(name)
@@ -86,8 +86,8 @@ def test_old_outputs_and_markers_go_to_the_attempt_they_belong_to(tmp_path: Path
     assert [path.name for path in (tmp_path / "stage-1").iterdir()] == [".attempts"]
 
 
-def test_what_was_kept_before_is_never_overwritten(tmp_path: Path) -> None:
-    """A second file of the same name is kept beside the first."""
+def test_kept_files_are_never_overwritten(tmp_path: Path) -> None:
+    """A second file with the same name is kept next to the first."""
     for text in ("first", "second", "third"):
         (tmp_path / "stage-1").mkdir(exist_ok=True)
         (tmp_path / "stage-1/out.txt").write_text(text)
@@ -96,7 +96,7 @@ def test_what_was_kept_before_is_never_overwritten(tmp_path: Path) -> None:
     assert {path.read_text() for path in kept.iterdir()} == {"first", "second", "third"}
 
 
-def test_a_stage_that_left_nothing_needs_no_room(tmp_path: Path) -> None:
-    """Nothing is moved and no folder made if nothing lies."""
+def test_stage_without_old_files_needs_no_cleanup(tmp_path: Path) -> None:
+    """No file is moved, and no folder is created."""
     assert markers.clear_stale(tmp_path, "stage-1", ["stage-1/out.txt"], "att-0001") == ()
     assert list(tmp_path.iterdir()) == []

@@ -1,4 +1,4 @@
-"""The monitor killed at every moment of an attempt's life; the job is brought home all the same."""
+"""The monitor is killed at any time of an attempt, and the job still delivers its result."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from reconciler.errors import AlreadyMonitored
 from reconciler.verdict.table import Action, Verdict
 from tests.reconciler.support import SHORT, Stage, judged, kill_monitor
 
-#: Seconds after the launch: upload, submission, recovery file, running, collection, markers.
+#: Seconds after the launch, from upload and submission to collection and markers.
 MOMENTS = [step / 5 for step in range(18)] + [0.2 + step / 50 for step in range(10)]
 FEW = [0.2, 1.0, 2.4]
 
 
 def settle(stage: Stage, attempt: AttemptPaths) -> Verdict:
-    """Do what each verdict says until one is final."""
+    """Follow the verdicts until one is final, and return this verdict."""
     found = judged(attempt)
     for _ in range(20):
         if found.action is Action.WAIT:
@@ -33,14 +33,14 @@ def settle(stage: Stage, attempt: AttemptPaths) -> Verdict:
 
 
 def attach(stage: Stage, attempt: AttemptPaths) -> None:
-    """Run a monitor to its end, unless one is at work."""
+    """Run a monitor to its end, unless a monitor is already running."""
     with suppress(AlreadyMonitored):
         stage.runner().launch(attempt, Mode.SETSID)
     stage.runner().wait(attempt, 60)
 
 
 def survive(stage: Stage, moment: float) -> None:
-    """Kill the monitor at a moment, settle, and look at what came of it."""
+    """Kill the monitor at a time after the launch, and check the result."""
     attempt = stage.prepare(SHORT)
     stage.runner().launch(attempt, Mode.SETSID)
     time.sleep(moment)
@@ -52,13 +52,13 @@ def survive(stage: Stage, moment: float) -> None:
 @pytest.mark.slow
 @pytest.mark.few(1)
 @pytest.mark.parametrize("moment", FEW)
-def test_a_monitor_killed_early_or_late_loses_nothing(stage: Stage, moment: float) -> None:
-    """Killed while submitting, running or collecting: one run, and its result."""
+def test_monitor_killed_at_three_times_loses_nothing(stage: Stage, moment: float) -> None:
+    """Submission, run and collection are interrupted, and the job runs once."""
     survive(stage, moment)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("moment", MOMENTS)
-def test_a_monitor_killed_at_any_moment_loses_nothing(stage: Stage, moment: float) -> None:
-    """Killed at each fifth of a second, and closer while it submits: one run, and its result."""
+def test_monitor_killed_at_any_time_loses_nothing(stage: Stage, moment: float) -> None:
+    """The kills cover the whole attempt in short steps, and the job runs once."""
     survive(stage, moment)

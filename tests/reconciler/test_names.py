@@ -1,4 +1,4 @@
-"""Names of inputs and outputs with the characters of patterns."""
+"""Names of inputs and outputs may contain characters of file patterns."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ READS = """cat "../data/a[1].txt" "own?.txt" > "out[1].txt"; mkdir "d[*]"; echo 
 TASKS = {"map": {"points": [{"T": 1}]}, "task_outputs": ["o[1]*.txt"]}
 
 
-def test_inputs_and_outputs_of_a_stage_are_names(tmp_path: Path) -> None:
-    """Their brackets, stars and question marks match nothing else."""
+def test_special_characters_in_file_names_of_a_stage_are_literal(tmp_path: Path) -> None:
+    """Brackets, stars and question marks match no other file."""
     outputs = ["stage-1/out[1].txt", "stage-1/d[*]"]
     one = stage(1, READS, inputs=["data/a[1].txt", "stage-1/own?.txt"], outputs=outputs)
     place = made(tmp_path, one)
@@ -30,8 +30,8 @@ def test_inputs_and_outputs_of_a_stage_are_names(tmp_path: Path) -> None:
     assert len(place.done("events", "--type", "attempt.relaunched")) == 0
 
 
-def test_inputs_and_outputs_of_tasks_are_names(tmp_path: Path) -> None:
-    """So it is for each task of a sweep."""
+def test_special_characters_in_file_names_of_tasks_are_literal(tmp_path: Path) -> None:
+    """The same holds for the tasks of a sweep."""
     fields: dict[str, Any] = {"inputs": ["data/a[1].txt"], "outputs": ["stage-1/tasks.csv"]}
     one = stage(1, 'cat "../../../data/a[1].txt" > "o[1]*.txt"', parameters=TASKS, **fields)
     place = made(tmp_path, one)
@@ -42,7 +42,7 @@ def test_inputs_and_outputs_of_tasks_are_names(tmp_path: Path) -> None:
     assert (place.path / "stage-1/tasks/T=1/o[1]*.txt").read_text() == "given\n"
 
 
-def test_a_missing_input_is_named_as_in_the_plan(tmp_path: Path) -> None:
-    """And not as the pattern that DPDispatcher takes."""
+def test_missing_input_is_named_as_in_the_plan(tmp_path: Path) -> None:
+    """The message does not show the escaped pattern for DPDispatcher."""
     place = made(tmp_path, stage(1, READS, inputs=["data/a[1].txt"], outputs=["stage-1/b"]))
-    assert "input data/a[1].txt is missing" in place.call("run").out
+    assert "input data/a[1].txt does not exist" in place.call("run").out

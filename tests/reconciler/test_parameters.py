@@ -1,25 +1,28 @@
-"""Parameters as a stage's command sees them."""
+"""Parameters become environment variables of a stage's command."""
 
 from __future__ import annotations
 
 import pytest
 
-from lifecycle.sweeps.variables import environment
+from lifecycle.sweeps.variables import command_variables
+from lifecycle.sweeps.work import build_work
 
 
 @pytest.mark.parametrize(
     ("value", "text"),
     [(0.002, "0.002"), (1e-6, "1e-06"), (2000, "2000"), (True, "true"), ("two words", "two words")],
 )
-def test_a_scalar_is_spelled_as_in_json(value: object, text: str) -> None:
-    """Given a number, a truth or a text, its variable holds it."""
-    assert environment({"timestep": value}) == {"WFCTL_PARAM_timestep": text}
+def test_scalar_parameter_becomes_a_variable(value: object, text: str) -> None:
+    """Numbers, booleans and strings are written as in JSON, strings without quotes."""
+    assert command_variables(build_work("stage-1", {"timestep": value})) == {
+        "WFCTL_PARAM_timestep": text
+    }
 
 
 @pytest.mark.parametrize(
     "parameters",
     [{"command": "true"}, {"verify": "true"}, {"a": [1]}, {"a": {"b": 1}}, {"a": None}, {"a-b": 1}],
 )
-def test_what_is_no_scalar_parameter_has_no_variable(parameters: dict[str, object]) -> None:
-    """Given lists, objects, null, a name with a dash or wfctl's own, there is no variable."""
-    assert environment(parameters) == {}
+def test_other_parameters_have_no_variable(parameters: dict[str, object]) -> None:
+    """Lists, objects, null, names with a dash and parameters of wfctl are left out."""
+    assert command_variables(build_work("stage-1", parameters)) == {}

@@ -1,6 +1,6 @@
-"""Ending jobs in the queues of schedulers that are not to be had here: their programs stand in.
+"""Cancelling jobs of PBS, Torque, SGE and LSF, with scripts that imitate their commands.
 
-What they print is spelled as their manuals have it: long lines broken, homes shortened.
+The output of the scripts follows the manuals, with broken lines and shortened home folders.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ import pytest
 
 from reconciler.attempt.execution_host import ExecutionHost
 from reconciler.attempt.paths import AttemptPaths
-from reconciler.control.stopping import stop
+from reconciler.control.stopping import stop_attempt
 
-#: Program → its script; each job is a file of its id that holds the folder it works in.
+#: The scripts of each command; a file named after the job has the folder of the job.
 PBS = {
     "qselect": "ls $JOBS",
     "qstat": (
@@ -47,7 +47,7 @@ KINDS = {"PBS": PBS, "Torque": PBS, "SGE": SGE, "LSF": LSF}
 
 @pytest.fixture
 def attempt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AttemptPaths:
-    """Make an attempt's folders, below a home."""
+    """Create the folders of an attempt below the home folder."""
     monkeypatch.setenv("HOME", str(tmp_path))
     made = AttemptPaths(tmp_path / "a root", "w", "stage-1", "att-0001")
     (made.work / "hash").mkdir(parents=True)
@@ -55,7 +55,7 @@ def attempt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AttemptPaths:
 
 
 def installed(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Put a scheduler's programs on the path; return the folder of its jobs."""
+    """Put the commands of a scheduler on the PATH, and return the folder of its jobs."""
     tools, jobs = tmp_path / "tools", tmp_path / "jobs"
     tools.mkdir()
     jobs.mkdir()
@@ -69,30 +69,30 @@ def installed(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_job_in_a_queue_is_cancelled_by_its_folder(
+def test_queued_job_is_cancelled_by_its_folder(
     attempt: AttemptPaths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    """Given one of the attempt and one of a folder with a longer name, one ends."""
+    """A job in a folder with a longer name is not cancelled."""
     jobs = installed(kind, tmp_path, monkeypatch)
     attempt.machine_record.write_text(
         ExecutionHost(kind, "LocalContext", str(attempt.work)).to_text()
     )
     (jobs / "12").write_text(str(attempt.work / "hash"))
     (jobs / "13").write_text(f"{attempt.work}-2/hash")
-    assert stop(attempt).ended == ("job 12",)
+    assert stop_attempt(attempt).ended == ("job 12",)
     assert [job.name for job in jobs.iterdir()] == ["13"]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_silent_queue_leaves_it_open(
+def test_failing_scheduler_leaves_the_job_open(
     attempt: AttemptPaths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    """Anyone who does not answer may hold a job."""
+    """If the scheduler does not answer, it may still have the job."""
     installed(kind, tmp_path, monkeypatch)
     for name in KINDS[kind]:
         (tmp_path / "tools" / name).write_text("#!/bin/sh\nexit 1\n")
     attempt.machine_record.write_text(
         ExecutionHost(kind, "LocalContext", str(attempt.work)).to_text()
     )
-    assert stop(attempt).left == ("what the scheduler is silent about",)
+    assert stop_attempt(attempt).left == ("a job that the scheduler does not report",)

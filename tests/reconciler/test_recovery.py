@@ -1,4 +1,4 @@
-"""Real jobs whose monitors, shells and servers are killed: nothing is lost or run twice."""
+"""Real jobs whose monitors, shells or servers are killed: no result is lost or repeated."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from reconciler.errors import (
     AlreadyMonitored,
     LaunchFailed,
 )
-from reconciler.evidence.collect import collect
+from reconciler.evidence.collect import collect_evidence
 from reconciler.host.processes import start_ticks
 from reconciler.verdict.table import Action
 from tests.need import need_programs
@@ -53,8 +53,8 @@ def command_of(pid: int) -> str:
 
 
 @pytest.mark.parametrize("mode", [Mode.TMUX, Mode.SETSID])
-def test_a_monitor_killed_while_the_job_runs_is_replaced(stage: Stage, mode: Mode) -> None:
-    """The job runs on alone, is seen to, and a second monitor brings its result back."""
+def test_monitor_killed_during_the_job_can_be_replaced(stage: Stage, mode: Mode) -> None:
+    """The job continues alone, and a second monitor collects its result."""
     attempt = stage.prepare(LONG)
     stage.runner().launch(attempt, mode)
     until(lambda: started(attempt) and recorded(attempt))
@@ -67,7 +67,7 @@ def test_a_monitor_killed_while_the_job_runs_is_replaced(stage: Stage, mode: Mod
 
 
 def deadly_flock(folder: Path, times: int) -> str:
-    """Return a PATH on which so many monitors are killed before they have said who they are."""
+    """Return a PATH on which the given number of monitors are killed at their start."""
     folder.mkdir()
     for number in range(times):
         (folder / f"blow-{number}").touch()
@@ -87,10 +87,10 @@ def deadly_flock(folder: Path, times: int) -> str:
 
 
 @pytest.mark.parametrize("mode", [Mode.TMUX, Mode.SETSID])
-def test_a_monitor_killed_before_it_says_who_it_is_is_started_once_more(
+def test_monitor_killed_at_its_start_is_started_once_again(
     stage: Stage, tmp_path: Path, mode: Mode
 ) -> None:
-    """One blow as it starts is no reason to give up, and the job runs once."""
+    """The second start succeeds, and the job runs once."""
     mortal = Stage(stage.root, {**stage.environ, "PATH": deadly_flock(tmp_path / "bin", 1)})
     attempt = mortal.prepare(WRITE)
     assert mortal.runner().launch(attempt, mode).mode is mode
@@ -100,13 +100,13 @@ def test_a_monitor_killed_before_it_says_who_it_is_is_started_once_more(
 
 
 @pytest.mark.parametrize("mode", [Mode.TMUX, Mode.SETSID])
-def test_a_monitor_that_is_killed_twice_as_it_starts_is_told_of(
+def test_monitor_killed_twice_at_its_start_fails_the_launch(
     stage: Stage, tmp_path: Path, mode: Mode
 ) -> None:
-    """Somebody has to look; nothing was submitted, and a later launch goes through."""
+    """No job was submitted, and a later launch succeeds."""
     mortal = Stage(stage.root, {**stage.environ, "PATH": deadly_flock(tmp_path / "bin", 2)})
     attempt = mortal.prepare(WRITE)
-    with pytest.raises(LaunchFailed, match="printed nothing: something kills it"):
+    with pytest.raises(LaunchFailed, match="printed nothing: the system or a person killed it"):
         mortal.runner().launch(attempt, mode)
     assert judged(attempt).name == "NEVER_STARTED"
     mortal.runner().launch(attempt, mode)
@@ -114,8 +114,8 @@ def test_a_monitor_that_is_killed_twice_as_it_starts_is_told_of(
     assert (judged(attempt).name, mortal.runs(attempt)) == ("SUCCEEDED", 1)
 
 
-def test_a_whole_tmux_server_may_die(stage: Stage) -> None:
-    """Killing the server ends the monitor, not the job, and the result is collected after."""
+def test_job_survives_the_end_of_the_tmux_server(stage: Stage) -> None:
+    """The monitor ends with the server, and a new monitor collects the result."""
     need_programs("tmux")
     attempt = stage.prepare(LONG)
     stage.runner().launch(attempt, Mode.TMUX)
@@ -130,13 +130,13 @@ def test_a_whole_tmux_server_may_die(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("over", [True, False])
-def test_a_submission_that_was_never_written_down_runs_once(stage: Stage, over: bool) -> None:
-    """Killed before the recovery file, it is written down at last, and nothing is sent again."""
+def test_unrecorded_submission_runs_once(stage: Stage, over: bool) -> None:
+    """If the recovery file is missing, the next monitor writes it without a second submission."""
     attempt = stage.prepare(LONG)
     stage.runner().launch(attempt, Mode.SETSID)
     until(lambda: started(attempt) and recorded(attempt))
     kill_monitor(attempt)
-    # What is killed in the instant between submitting and writing it down leaves just this.
+    # This is the state after a kill between the submission and its record.
     for path in attempt.folder.glob("work/*/*.json"):
         path.unlink()
     until(lambda: judged(attempt).name == "ORPHAN_RUNNING_UNRECORDED")
@@ -150,8 +150,8 @@ def test_a_submission_that_was_never_written_down_runs_once(stage: Stage, over: 
     assert attempt.log.read_text().count("was submitted; job_id is") == 1
 
 
-def test_a_killed_job_is_lost_and_not_failed(stage: Stage) -> None:
-    """Every process of the job killed leaves no exit code, and nothing says it failed."""
+def test_killed_job_is_lost_and_not_failed(stage: Stage) -> None:
+    """If all processes of a job were killed, no exit code exists, so the job counts as lost."""
     attempt = stage.prepare(LONG)
     stage.runner().launch(attempt, Mode.SETSID)
     until(lambda: stage.runs(attempt) == 1)
@@ -162,8 +162,8 @@ def test_a_killed_job_is_lost_and_not_failed(stage: Stage) -> None:
     assert stage.runs(attempt) == 1
 
 
-def test_a_shell_killed_before_it_told_of_its_killed_command_is_lost_too(stage: Stage) -> None:
-    """DPDispatcher's flag is there, the job's exit code is not: no failure of the command."""
+def test_failure_flag_of_a_killed_job_is_not_trusted(stage: Stage) -> None:
+    """Without the exit code of the job, the flag of DPDispatcher does not prove a failure."""
     attempt = stage.prepare(LONG)
     stage.runner().launch(attempt, Mode.SETSID)
     until(lambda: stage.runs(attempt) == 1)
@@ -180,14 +180,14 @@ def test_a_shell_killed_before_it_told_of_its_killed_command_is_lost_too(stage: 
 @pytest.mark.few(2)
 @pytest.mark.parametrize("told", [True, False], ids=["the shell tells", "the shell dies too"])
 @pytest.mark.parametrize("depth", [1, 2], ids=["it is tagged", "it is flagged"])
-def test_a_task_that_is_killed_before_it_can_tell_of_its_command_is_lost(
+def test_task_killed_before_it_reports_its_command_is_lost(
     stage: Stage, depth: int, told: bool
 ) -> None:
-    """DPDispatcher's script tags or flags the job, by which of its shells is hit."""
+    """DPDispatcher's script tags or flags the job, depending on the killed shell."""
     attempt = stage.prepare(LONG)
     stage.runner().launch(attempt, Mode.SETSID)
     until(lambda: stage.runs(attempt) == 1)
-    # The command may be at work before DPDispatcher has written down the id of its job.
+    # The command may run before DPDispatcher has recorded the id of its job.
     until(lambda: stage.runner().facts(attempt).job_ids)
     [shell] = stage.runner().facts(attempt).job_ids
     end(_descendant(int(shell), depth))
@@ -197,7 +197,7 @@ def test_a_task_that_is_killed_before_it_can_tell_of_its_command_is_lost(
     if not told:
         [said] = attempt.folder.glob("job-*.exit")
         said.unlink()
-    # Seen at work after its shell, it is no longer the shell's word that counts.
+    # If the command was seen running after its shell, the exit code of the shell is ignored.
     outlived = list(attempt.folder.glob("job-*.alone"))
     name = "JOB_KILLED" if told and not outlived else "JOB_LOST"
     assert (judged(attempt).name, judged(attempt).action) == (name, Action.LOST)
@@ -209,26 +209,26 @@ def _descendant(pid: int, depth: int) -> int:
     return pid
 
 
-def test_a_command_that_outlives_its_shell_is_waited_for(stage: Stage) -> None:
-    """The job's own bash killed, its command holds the lock and still computes."""
+def test_command_that_outlives_its_shell_is_still_running(stage: Stage) -> None:
+    """The command holds the lock, so the verdict is to attach."""
     attempt = stage.prepare(f"exec python3 -c 'import time; time.sleep(600)'; {WRITE}")
     stage.runner().launch(attempt, Mode.SETSID)
     until(lambda: stage.runs(attempt) == 1)
-    # The command may be at work before DPDispatcher has written down the id of its job.
+    # The command may run before DPDispatcher has recorded the id of its job.
     until(lambda: stage.runner().facts(attempt).job_ids)
     [shell] = stage.runner().facts(attempt).job_ids
     end(int(shell))
     until(lambda: start_ticks(int(shell)) is None)
     kill_monitor(attempt)
-    [job] = collect(attempt, NOW).jobs
+    [job] = collect_evidence(attempt, NOW).jobs
     assert (job.id_alive, job.lock_held) == (False, True)
     until(lambda: judged(attempt).action is Action.ATTACH)
     end_tenants(attempt)
     assert judged(attempt).name == "JOB_LOST"
 
 
-def test_results_collected_by_a_monitor_that_left_no_marker_count(stage: Stage) -> None:
-    """Killed between DPDispatcher's end and the exit code, nothing has to be run again."""
+def test_collected_results_without_markers_are_accepted(stage: Stage) -> None:
+    """If the monitor was killed after the collection, the job does not run again."""
     attempt = stage.prepare(WRITE)
     stage.run(attempt)
     for marker in (attempt.exit_code_record, attempt.exit_code_marker, attempt.done_marker):
@@ -238,8 +238,8 @@ def test_results_collected_by_a_monitor_that_left_no_marker_count(stage: Stage) 
     assert (judged(attempt).name, stage.runs(attempt)) == ("SUCCEEDED", 1)
 
 
-def test_a_finished_attempt_launched_again_computes_nothing(stage: Stage) -> None:
-    """Attaching to what is through changes nothing but the time in the markers."""
+def test_relaunched_finished_attempt_computes_nothing(stage: Stage) -> None:
+    """The output is unchanged, and the command ran once."""
     attempt = stage.prepare(WRITE)
     stage.run(attempt)
     before = (stage.root / OUTPUT).stat().st_mtime_ns
@@ -248,20 +248,20 @@ def test_a_finished_attempt_launched_again_computes_nothing(stage: Stage) -> Non
     assert (judged(attempt).name, stage.runs(attempt)) == ("SUCCEEDED", 1)
 
 
-def test_markers_of_an_earlier_attempt_are_kept_aside(stage: Stage) -> None:
-    """A new attempt's monitor neither believes nor destroys what an earlier one wrote."""
+def test_markers_of_an_earlier_attempt_are_moved_aside(stage: Stage) -> None:
+    """The new monitor ignores the old markers and keeps them in `stale`."""
     first = stage.prepare(WRITE)
     stage.run(first)
     second = stage.prepare(WRITE, "att-0002")
-    assert collect(second, NOW).exit_marker.seen is SeenMarker.OTHER
+    assert collect_evidence(second, NOW).exit_marker.seen is SeenMarker.OTHER
     stage.run(second)
     assert (second.folder / "stale/DPDISP_EXIT_CODE").read_text() == "0\n"
     assert attempt_of(second.folder / "stale/DPDISP_DONE") == first.tag
     assert attempt_of(second.exit_code_record) == second.tag
 
 
-def test_two_monitors_at_once_are_one(stage: Stage) -> None:
-    """The second wrapper leaves with 75, the runner says so, and the job runs once."""
+def test_second_monitor_of_a_job_exits(stage: Stage) -> None:
+    """If two monitors start at once, the second exits with code 75, and the job runs once."""
     attempt = stage.prepare(LONG)
     stage.runner().launch(attempt, Mode.TMUX)
     until(lambda: started(attempt))
@@ -274,8 +274,8 @@ def test_two_monitors_at_once_are_one(stage: Stage) -> None:
     assert (judged(attempt).name, stage.runs(attempt)) == ("SUCCEEDED", 1)
 
 
-def test_wrappers_racing_from_the_start_run_the_job_once(stage: Stage) -> None:
-    """Started in the same instant, one watches and the others leave with 75."""
+def test_parallel_wrappers_run_the_job_once(stage: Stage) -> None:
+    """Of three wrappers, one monitors the job, and the others exit with code 75."""
     attempt = stage.prepare(SHORT)
     codes: list[int] = []
 
@@ -292,20 +292,20 @@ def test_wrappers_racing_from_the_start_run_the_job_once(stage: Stage) -> None:
     assert stage.runs(attempt) == 1
 
 
-def test_the_job_does_not_hold_the_lock_of_its_monitor(stage: Stage) -> None:
-    """With the monitor killed its lock is free, though the job runs on."""
+def test_job_does_not_hold_the_lock_of_its_monitor(stage: Stage) -> None:
+    """After the monitor was killed, its lock is free although the job continues."""
     attempt = stage.prepare(LONG)
     stage.runner().launch(attempt, Mode.SETSID)
     until(lambda: started(attempt) and recorded(attempt))
     kill_monitor(attempt)
-    until(lambda: collect(attempt, NOW).monitor_locked is False)
-    assert collect(attempt, NOW).jobs[0].lock_held is True
+    until(lambda: collect_evidence(attempt, NOW).monitor_locked is False)
+    assert collect_evidence(attempt, NOW).jobs[0].lock_held is True
     let_go(attempt)
-    until(lambda: not collect(attempt, NOW).jobs[0].lock_held)
+    until(lambda: not collect_evidence(attempt, NOW).jobs[0].lock_held)
 
 
-def test_the_wrapper_alone_killed_leaves_its_dpdispatcher_in_charge(stage: Stage) -> None:
-    """While the DPDispatcher of a killed wrapper lives, no second one starts beside it."""
+def test_dpdispatcher_of_a_killed_wrapper_continues(stage: Stage) -> None:
+    """As long as this DPDispatcher lives, no second monitor starts."""
     attempt = stage.prepare(LONG)
     stage.runner().launch(attempt, Mode.SETSID)
     wrapper_pid = json.loads(attempt.monitor_record.read_text())["pid"]
@@ -321,8 +321,8 @@ def test_the_wrapper_alone_killed_leaves_its_dpdispatcher_in_charge(stage: Stage
     assert (judged(attempt).name, stage.runs(attempt)) == ("SUCCEEDED", 1)
 
 
-def test_a_copied_root_is_somebody_elses(stage: Stage) -> None:
-    """Evidence collected in a copy of the root never leads to an action."""
+def test_evidence_in_a_copied_root_leads_to_no_action(stage: Stage) -> None:
+    """The verdict in a copy of the root is ELSEWHERE."""
     attempt = stage.prepare(WRITE)
     stage.run(attempt)
     other = stage.root.with_name("copy")

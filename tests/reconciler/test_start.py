@@ -1,4 +1,4 @@
-"""Programs of DPDispatcher are started with what they need, and do what they would do."""
+"""DPDispatcher is started with deferred imports and otherwise behaves as usual."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.far.start import LATER, is_cut
-from reconciler.host.program import starting
+from reconciler.far.start import DEFERRED_MODULES, is_connection_lost
+from reconciler.host.program import build_start_command
 
 _LOADED = """
 import sys
@@ -26,16 +26,16 @@ print(sys.argv, __name__, __file__)
 
 
 def run(folder: Path, text: str, *arguments: str) -> list[str]:
-    """Start a program of this text and return the lines that it prints."""
+    """Run a program with this text, and return the lines that it prints."""
     path = folder / "program"
     path.write_text(f"#!{sys.executable}\n{text}")
-    command = [*starting(path), *arguments]
+    command = [*build_start_command(path), *arguments]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
     return done.stdout.splitlines()
 
 
-def test_what_no_local_job_needs_is_imported_when_it_is_used(tmp_path: Path) -> None:
-    """A connection and a client of the cloud are not there until somebody asks for them."""
+def test_unused_modules_are_imported_on_first_use(tmp_path: Path) -> None:
+    """SSH and cloud modules are not loaded for local jobs."""
     loaded, used, same, _ = run(tmp_path, _LOADED)
     assert loaded == ""
     assert used == "paramiko.transport True"
@@ -54,28 +54,28 @@ print("upload_jobs" in vars(submission.Submission), "self.belonging_jobs" in
 """
 
 
-def test_dpdispatcher_has_what_its_start_counts_on(tmp_path: Path) -> None:
-    """A version that has it elsewhere is told by this: look at `put_off`, `hurry`, `send_once`."""
-    line = [sys.executable, "-c", _AS_IT_IS, *LATER]
+def test_installed_dpdispatcher_has_the_expected_structure(tmp_path: Path) -> None:
+    """Another structure would break `defer_imports` and `end_pause_early`."""
+    line = [sys.executable, "-c", _AS_IT_IS, *DEFERRED_MODULES]
     done = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == ["", "True True", "True True True"]
 
 
-def test_a_program_is_run_as_if_it_were_started_itself(tmp_path: Path) -> None:
-    """It finds its own name, its arguments, and that it is the main program."""
+def test_started_program_sees_its_own_name_and_arguments(tmp_path: Path) -> None:
+    """The program also runs as the main module."""
     path = str(tmp_path / "program")
     *_, last = run(tmp_path, _LOADED, "submit", "--exit-on-submit")
     assert last == f"{[path, 'submit', '--exit-on-submit']} __main__ {path}"
 
 
-def test_a_program_that_is_no_python_is_started_as_it_is(tmp_path: Path) -> None:
-    """Somebody's own program before DPDispatcher runs as somebody wrote it."""
+def test_program_that_is_no_python_script_is_started_directly(tmp_path: Path) -> None:
+    """Users may put their own shell script in place of dpdisp."""
     path = tmp_path / "dpdisp"
     path.write_text("#!/bin/sh\nexec true\n")
-    assert starting(path, tmp_path) == [str(path)]
+    assert build_start_command(path, tmp_path) == [str(path)]
 
 
-#: Ends in a way of its own, with a thread, a printed line and a last deed still to be done.
+#: A program with a thread, an exit handler and a destructor.
 _ENDING = """
 import atexit, sys, threading
 class Apart:
@@ -100,11 +100,11 @@ print("printed")
         ("raise OSError('it is full')", 1, "OSError: it is full"),
     ],
 )
-def test_an_end_is_what_it_would_be(tmp_path: Path, end: str, code: int, error: str) -> None:
-    """Its exit code, its threads and its last deeds; what is left out is to take it apart."""
+def test_started_program_ends_as_usual(tmp_path: Path, end: str, code: int, error: str) -> None:
+    """Exit code, threads and exit handlers are kept, and only destructors are skipped."""
     path = tmp_path / "program"
     path.write_text(f"#!{sys.executable}\n{_ENDING.format(end=end)}")
-    done = subprocess.run(starting(path), capture_output=True, text=True, check=False)
+    done = subprocess.run(build_start_command(path), capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr.strip().rpartition("\n")[2]) == (code, error)
     lines = ["printed", "the thread is done", "done at the end"]
     assert done.stdout.splitlines() == [*lines, *(["taken apart"] if error else [])]
@@ -122,9 +122,9 @@ def test_an_end_is_what_it_would_be(tmp_path: Path, end: str, code: int, error: 
     ],
     ids=repr,
 )
-def test_a_broken_connection_is_told_from_a_refusal(error: Exception, cut: bool) -> None:
-    """Also where DPDispatcher raises something else while it handles it."""
-    assert is_cut(error) is cut
+def test_lost_connection_is_distinguished_from_a_refusal(error: Exception, cut: bool) -> None:
+    """This holds even if DPDispatcher raises another exception while handling the error."""
+    assert is_connection_lost(error) is cut
     outer = RuntimeError("while it was handled")
     outer.__context__ = error
-    assert is_cut(outer) is cut
+    assert is_connection_lost(outer) is cut

@@ -1,4 +1,4 @@
-"""Ending an attempt's processes, and nobody else's."""
+"""Stopping an attempt ends its processes and no others."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from reconciler.control.stopping import stop_below
 from reconciler.host.processes import start_ticks
 
 
-def test_what_works_below_the_folder_is_ended_and_nobody_else(tmp_path: Path) -> None:
-    """Given a process inside, one below, and one in a folder of a longer name: two end."""
+def test_processes_below_the_folder_are_ended(tmp_path: Path) -> None:
+    """A process in a folder whose name only starts with the same letters continues."""
     inside, below, beside = tmp_path / "work", tmp_path / "work/stage-1", tmp_path / "work-2"
     for folder in (below, beside):
         folder.mkdir(parents=True)
@@ -24,8 +24,8 @@ def test_what_works_below_the_folder_is_ended_and_nobody_else(tmp_path: Path) ->
             process.wait()
 
 
-def test_a_process_that_starts_another_is_ended_with_it(tmp_path: Path) -> None:
-    """Given a shell that starts children all the while, nothing is left of it."""
+def test_process_that_starts_children_is_ended(tmp_path: Path) -> None:
+    """No process is left of a shell that starts children all the time."""
     process = subprocess.Popen(["bash", "-c", "while :; do sleep 0.01; done"], cwd=tmp_path)
     try:
         assert stop_below(tmp_path).left == ()

@@ -1,4 +1,4 @@
-"""DPDispatcher's tags of finished tasks, read while a worker moves the folders of its tasks."""
+"""Tags of finished tasks are read while a worker moves the folders of its tasks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ JOB = "job"
 
 
 def move_folders(copy: Path, aside: Path, is_over: Event) -> None:
-    """Create task folders in the scratch copy and move them away until the event is set."""
+    """Create task folders in the scratch copy, and move them away until the event is set."""
     count = 0
     while not is_over.is_set():
         for number in range(100):
@@ -23,7 +23,7 @@ def move_folders(copy: Path, aside: Path, is_over: Event) -> None:
 
 
 def test_tags_are_read_while_a_worker_moves_task_folders(tmp_path: Path) -> None:
-    """A folder that vanishes during the look raises nothing, and an existing tag is found."""
+    """A folder that disappears during the check raises no error."""
     copy, aside, is_over = tmp_path / "copy", tmp_path / "aside", Event()
     for folder in (copy / "tasks", aside):
         folder.mkdir(parents=True)

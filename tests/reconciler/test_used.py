@@ -1,4 +1,4 @@
-"""What jobs and tasks used of processors and memory, as their own shells tell it."""
+"""CPU time and memory of jobs and tasks, as reported by their shells."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from projections.words.text import seconds, told_bytes, told_used
+from projections.words.text import compute_seconds, told_bytes, told_used
 from reconciler.records.used import together, used_in
 from reconciler.submission.build import USED
 from tests.cli.support import Place, write_plan
 
-#: Takes so many bytes and a second and more of a processor, and ends with a code.
+#: A script that uses 200 MB of memory and a second of CPU time, and exits with a code.
 _WORK = (
     "import os, sys, time; taken = bytearray(200 << 20); began = time.process_time()\n"
     "while time.process_time() - began < 1.1: pass\n"
@@ -24,7 +24,7 @@ _WORK = (
 
 
 def begun(folder: Path, *, is_sweep: bool, code: int) -> Place:
-    """Make a workflow of a stage, or of a sweep with one task, that ends with a code."""
+    """Create a workflow of a stage or a sweep whose command exits with this code."""
     (folder / "work.py").write_text(_WORK)
     place = Place(folder / "root")
     place.path.mkdir()
@@ -40,13 +40,14 @@ def begun(folder: Path, *, is_sweep: bool, code: int) -> Place:
     return place
 
 
+@pytest.mark.few(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("code", [0, 3])
 @pytest.mark.parametrize("is_sweep", [False, True])
-def test_an_attempt_and_its_tasks_tell_what_they_used(
+def test_attempts_and_tasks_report_their_resources(
     tmp_path: Path, is_sweep: bool, code: int
 ) -> None:
-    """Completed or failed, of a stage or of a sweep: on the log, in show, in a condition."""
+    """`show`, `audit` and conditions on tasks have CPU time and memory, also after a failure."""
     place = begun(tmp_path, is_sweep=is_sweep, code=code)
     place.call("run")
     (attempt,) = place.done("show", "stage-1")["attempts"]
@@ -75,13 +76,13 @@ def test_an_attempt_and_its_tasks_tell_what_they_used(
         ("", {}),
     ],
 )
-def test_a_line_tells_what_was_used(line: str, found: dict[str, float]) -> None:
-    """By Python, or by bash in any locale; what is no number says nothing."""
+def test_resource_line_is_parsed(line: str, found: dict[str, float]) -> None:
+    """Lines of Python and of bash in any locale are understood, and invalid numbers are ignored."""
     assert used_in(line) == found
 
 
-def test_jobs_together_used_the_sum_and_the_largest() -> None:
-    """Processors add up, memory does not."""
+def test_resources_of_several_jobs_are_combined() -> None:
+    """CPU times are added, and the memory is the maximum."""
     every = [{"cpu_seconds": 1.5, "peak_memory_bytes": 10.0}, {"cpu_seconds": 2.0}]
     assert together(every) == {"cpu_seconds": 3.5, "peak_memory_bytes": 10.0}
     assert told_used({"cpu_seconds": 8000, "peak_memory_bytes": 3 << 30}) == (
@@ -91,8 +92,8 @@ def test_jobs_together_used_the_sum_and_the_largest() -> None:
 
 
 @pytest.mark.parametrize("has_python", [True, False])
-def test_a_shell_ends_as_its_command_did(tmp_path: Path, has_python: bool) -> None:
-    """Without Python bash tells the time of processors alone."""
+def test_shell_keeps_the_exit_code_of_its_command(tmp_path: Path, has_python: bool) -> None:
+    """Without Python, bash reports only the CPU time."""
     tools, script = tmp_path / "bin", USED.read_text()
     tools.mkdir()
     for tool in ("mktemp", "rm"):
@@ -100,7 +101,7 @@ def test_a_shell_ends_as_its_command_did(tmp_path: Path, has_python: bool) -> No
     if has_python:
         (tools / "python3").symlink_to(sys.executable)
     script = script.replace("/usr/bin/python3 ", "")
-    # What somebody's own script sets holds here too.
+    # The script must also work with the shell options of the user.
     line = f'set -euo pipefail; {script}\n(wfctl_used "{tmp_path}/used" 7 "")'
     done = subprocess.run(
         [str(shutil.which("bash")), "-c", line], env={"PATH": str(tools)}, check=False
@@ -113,7 +114,7 @@ def test_a_shell_ends_as_its_command_did(tmp_path: Path, has_python: bool) -> No
     ("end", "span"),
     [("12:00:02", 2.0), ("11:59:59.9984", 0.0), ("2026-03-30T12:00:00Z", None), (None, None)],
 )
-def test_no_time_is_negative(end: str | None, span: float | None) -> None:
-    """Two clocks differ by a moment; one that was set back tells no time at all."""
+def test_elapsed_time_is_never_negative(end: str | None, span: float | None) -> None:
+    """A small difference of clocks gives 0, and a large one gives no time."""
     told = end if end is None or "T" in end else f"2026-03-31T{end}Z"
-    assert seconds("2026-03-31T12:00:00Z", told) == span
+    assert compute_seconds("2026-03-31T12:00:00Z", told) == span

@@ -1,4 +1,4 @@
-"""The decision table, row by row, and the races that it settles."""
+"""The decision table of verdicts, row by row, and conflicts between sources."""
 
 from __future__ import annotations
 
@@ -42,23 +42,23 @@ WAITED = replace(JOB, started=False, failed_flag=None)
 
 
 def alive(state: str) -> ObservedJob:
-    """Return a job that the scheduler lists in a state, its start not claimed yet."""
+    """Return a job that the scheduler lists in this state and that has not started yet."""
     return replace(JOB, started=False, id_alive=Listed("12", state, "/w").is_alive, queued=state)
 
 
 def queued(job: ObservedJob, queue: Queue = NONE, **changes: Any) -> Evidence:
-    """Return the evidence of an attempt that a scheduler was asked for."""
+    """Return the evidence of an attempt under a scheduler."""
     return submitted(job, scheduler="Slurm", queue=queue, **changes)
 
 
 def strays() -> Evidence:
-    """Return the evidence of a job whose id was never written down."""
+    """Return the evidence of a job whose id was never recorded."""
     listed = (Listed("12", "PENDING", "/w/stage-1/.attempts/att-0001/work/c"),)
     return seen(copies=("c" * 40,), scheduler="Slurm", queue=Queue(1, listed))
 
 
 def untold(**changes: Any) -> Evidence:
-    """Return the evidence of a command that outlived its shells and left its output."""
+    """Return the evidence of a command that outlived its shells and wrote its output."""
     job = replace(JOB, alone=True)
     known = {"jobs": (job,), "exit_marker": own(0), "outputs": (IN_PLACE,)}
     return seen(**{**known, **changes})
@@ -167,20 +167,20 @@ ROWS: list[tuple[str, Evidence, Action]] = [
 
 
 @pytest.mark.parametrize(("name", "evidence", "action"), ROWS)
-def test_each_row_is_reached_by_its_evidence(name: str, evidence: Evidence, action: Action) -> None:
-    """The evidence of a row leads to that row and its action."""
+def test_evidence_leads_to_its_row(name: str, evidence: Evidence, action: Action) -> None:
+    """Each example gets the verdict and the action of its row."""
     found = verdict(evidence)
     assert (found.name, found.action) == (name, action)
 
 
-def test_every_row_but_the_last_resort_has_an_example() -> None:
-    """No row of the table is left without evidence that reaches it."""
+def test_every_row_has_an_example() -> None:
+    """Only the last row, UNDECIDED, has no example."""
     named = {name for (_, name, _), _, _ in OWN_ROWS}
     assert named - {name for name, _, _ in ROWS} == {"UNDECIDED"}
 
 
-def test_every_number_of_the_published_table_is_there() -> None:
-    """Rows 0 to 14 of the published table all have a place in ours."""
+def test_every_row_of_the_published_table_exists() -> None:
+    """The table of wfctl has the rows 0 to 14 of the published table."""
     assert {number for (number, _, _), _, _ in OWN_ROWS} == set(range(15))
 
 
@@ -201,7 +201,7 @@ RACES: list[tuple[str, Evidence, str]] = [
         "COLLECTED_UNMARKED",
     ),
     ("a stranger has the job's id", submitted(replace(JOB, id_alive=False)), "JOB_LOST"),
-    ("the machine was started anew", submitted(boot_now="c"), "JOB_LOST"),
+    ("the machine was restarted", submitted(boot_now="c"), "JOB_LOST"),
     ("tmux lost its socket", submitted(HELD, monitor_locked=True, session=False), "MONITORED"),
     ("a session kept open by a setting", submitted(HELD, session=True), "ORPHAN_RUNNING"),
     (
@@ -266,47 +266,47 @@ RACES: list[tuple[str, Evidence, str]] = [
 
 
 @pytest.mark.parametrize(("evidence", "name"), [r[1:] for r in RACES], ids=[r[0] for r in RACES])
-def test_each_race_is_settled(evidence: Evidence, name: str) -> None:
-    """Where two sources disagree, the stronger one decides."""
+def test_conflicting_sources_are_decided(evidence: Evidence, name: str) -> None:
+    """If two sources disagree, the stronger source decides."""
     assert verdict(evidence).name == name
 
 
 @pytest.mark.parametrize("evidence", [row[1] for row in ROWS] + [race[1] for race in RACES])
-def test_a_verdict_follows_from_the_recorded_evidence_alone(evidence: Evidence) -> None:
-    """Evidence that went through JSON is equal and judged alike."""
+def test_verdict_depends_only_on_the_recorded_evidence(evidence: Evidence) -> None:
+    """Evidence after a round trip to JSON is equal and gets the same verdict."""
     again = Evidence.from_dict(json.loads(json.dumps(evidence.to_dict())))
     assert again == evidence
     assert verdict(again) == verdict(evidence)
 
 
-def test_the_end_of_a_job_is_told_by_its_own_record() -> None:
-    """The verdict says when the job ended, to the microsecond, not when anybody looked."""
+def test_end_time_comes_from_the_record_of_the_job() -> None:
+    """The verdict has the time when the job ended, and not the time of the check."""
     found = verdict(submitted(GOOD)).occurred_at
     assert found == "2026-04-24T03:06:40.123456Z"
     assert found != NOW
 
 
-def test_an_orphan_names_the_processes_to_stop() -> None:
-    """Only the processes whose folder is gone are to be stopped."""
+def test_orphan_verdict_names_the_processes_to_stop() -> None:
+    """Only processes whose folder was deleted are stopped."""
     assert verdict(seen(jobs=(HELD,), tenants=(ORPHAN,))).stop == (77,)
     assert verdict(submitted(HELD, tenants=(WORKER,))).stop == ()
 
 
-def test_nothing_present_needs_no_output() -> None:
-    """A missing output alone never makes an attempt that was not started a failed one."""
+def test_missing_output_of_an_unstarted_attempt_is_no_failure() -> None:
+    """The action is to launch the attempt."""
     assert verdict(seen(outputs=(ABSENT,))).action is Action.LAUNCH
 
 
-def test_a_limit_is_known_of_an_attempt_from_before_a_move() -> None:
-    """Given a far job past its time, its root moved since, then no person is asked about it."""
+def test_exceeded_limit_is_known_after_a_move() -> None:
+    """For a root that was moved, the verdict after the move is LIMIT_EXCEEDED."""
     job = replace(JOB, queued="TIMEOUT", exit_code=143)
     before = queued(job, far=Far(1, host="far"), root_recorded="/before")
     assert verdict(before).name == "ELSEWHERE"
     assert verdict_after_move(before)[1].name == "LIMIT_EXCEEDED"
 
 
-def test_a_scheduler_that_answers_knows_the_jobs_of_a_root_that_was_moved() -> None:
-    """It lists them by the folder they were submitted from; silence says nothing of them."""
+def test_scheduler_knows_the_jobs_of_a_moved_root() -> None:
+    """The scheduler lists jobs by their old folder; without an answer, nothing is known."""
     gone = queued(JOB, root_recorded="/before", looked_twice=True)
     assert verdict_after_move(gone)[1].name == "JOB_LOST"
     assert verdict_after_move(replace(gone, looked_twice=False))[1].name == "VANISHED"

@@ -1,4 +1,4 @@
-"""A cluster that is a folder: what its scheduler says may be a lie, what happens is the truth."""
+"""A cluster in a folder: the answers of its scheduler may be wrong, but its state is true."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ LIES = {
     "sbatch": ("silent", "empty", "taken", "mute", "garbage", "other"),
     "scancel": ("silent", "forget"),
 }
-#: What a job finds on a node that is another machine, with a file system that knows no locks.
+#: Programs on a node that is another machine, whose file system has no locks.
 _NODE = {
     "flock": "echo 'flock: Function not implemented' >&2; exit 71",
     "uname": "echo node-7",
     "cat": 'case $1 in /proc/*/boot_id) echo node-7-boot ;; *) exec /bin/cat "$@" ;; esac',
 }
-#: And what somebody who looks for its processes finds.
+#: A program that hides the processes of the node.
 _LOOKER = {"readlink": 'case $1 in /proc/*) exit 1 ;; *) exec /bin/readlink "$@" ;; esac'}
 
 
 @dataclass
 class Cluster:
-    """Jobs as they really are; each runs its own real script where it is told to."""
+    """The jobs in their true state; each runs its real script on request."""
 
     folder: Path
     has_locks: bool = True
@@ -50,31 +50,31 @@ class Cluster:
 
     @property
     def path(self) -> str:
-        """The PATH on which this cluster's scheduler is."""
+        """The PATH with the scheduler of this cluster."""
         return f"{self.folder / 'bin'}:{os.environ['PATH']}"
 
     def lie(self, tool: str, lies: Iterable[str]) -> None:
-        """Let the next calls of a tool lie, one each."""
+        """Let the next calls of a tool give wrong answers, one each."""
         with (self.folder / "lies" / tool).open("a") as told:
             told.writelines(f"{lie}\n" for lie in lies)
 
     def tell_the_truth(self) -> None:
-        """Let nobody lie any more."""
+        """Remove all wrong answers."""
         for path in (self.folder / "lies").iterdir():
             path.unlink()
 
     def jobs(self, *states: str) -> list[str]:
-        """Return the ids of the jobs in these states, the oldest first."""
+        """Return the ids of the jobs in the given states, oldest first."""
         found = sorted((path for path in (self.folder / "jobs").iterdir()), key=lambda p: p.name)
         return [path.name for path in found if self.state(path.name) in states]
 
     def state(self, id_: str) -> str:
-        """Return what is so of a job; nothing once the scheduler has forgotten it."""
+        """Return the state of a job, or an empty string if the scheduler forgot it."""
         path = self._file(id_, "state")
         return path.read_text().strip() if path.exists() else ""
 
     def start(self, id_: str, **environ: str) -> None:
-        """Run the script of a job that waits."""
+        """Run the script of a pending job."""
         folder = self._file(id_, "folder").read_text().strip()
         if not Path(folder).is_dir():
             self._set(id_, "FAILED")
@@ -94,13 +94,13 @@ class Cluster:
         self._set(id_, "RUNNING")
 
     def settle(self, id_: str) -> None:
-        """Wait for the end of a job's script, and say how it ended."""
+        """Wait for the end of a job's script, and set the final state."""
         code = self.running.pop(id_).wait(60)
         if self.state(id_) == "RUNNING":
             self._set(id_, "COMPLETED" if code == 0 else "FAILED")
 
     def take(self, id_: str, state: str) -> None:
-        """End a job, which leaves no word: an administrator did, or its node failed."""
+        """End a job without a trace, like an administrator or a node failure."""
         self._set(id_, state)
         process = self.running.pop(id_, None)
         if process is not None:
@@ -110,9 +110,9 @@ class Cluster:
             until(lambda: not _has_members(process.pid))
 
     def time_out(self, id_: str, completing: float, remembered: Callable[[], None]) -> None:
-        """End a job past its time: signalled, completing for so many seconds, then listed.
+        """End a job after its time limit: signal it, set COMPLETING, then TIMEOUT.
 
-        It is forgotten once ``remembered`` returns.
+        The scheduler forgets the job after ``remembered`` returns.
         """
         process = self.running.pop(id_)
         self._set(id_, "COMPLETING")
@@ -124,11 +124,11 @@ class Cluster:
         self.forget(id_)
 
     def forget(self, id_: str) -> None:
-        """Let the scheduler know nothing of a job that is over."""
+        """Remove an ended job from the scheduler."""
         self._file(id_, "state").unlink()
 
     def end(self) -> None:
-        """Leave no process."""
+        """Kill all processes."""
         for id_ in list(self.running):
             self.take(id_, "CANCELLED")
 

@@ -1,4 +1,4 @@
-"""A workflow with a home and processes of its own."""
+"""A workflow with its own home folder and processes."""
 
 from tests.crash.conftest import workflow
 

@@ -1,7 +1,7 @@
-"""Lets a real dpdisp wait a moment where it waits a minute between two tries.
+"""Shorten the waiting time of a real dpdisp between two tries from a minute to a moment.
 
-Copied under the name ``sitecustomize.py`` into a folder of PYTHONPATH; every Python of the round
-runs it as it starts, and all but dpdisp leave at once.
+The file is copied as ``sitecustomize.py`` into a folder of PYTHONPATH. Every Python process of the
+test runs it at its start, and only dpdisp is affected.
 """
 
 import sys

@@ -1,7 +1,7 @@
-"""A runner whose monitors do one turn of their work while one waits, and then die.
+"""A runner whose monitors do one step of work synchronously and then exit.
 
-The turn is that of the wrapper for jobs on a scheduler: look, submit, look, collect. Submitting
-and collecting is the real DPDispatcher's.
+The step is that of the wrapper for scheduler jobs: inspect, submit, inspect, collect. The real
+DPDispatcher submits and collects.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _SUBMITTER = Path(__file__).with_name("submitter.py")
 
 @dataclass
 class Submitter:
-    """A process that has DPDispatcher loaded."""
+    """A process with DPDispatcher loaded."""
 
     process: subprocess.Popen[str]
 
     @classmethod
     def start(cls, folder: Path) -> Submitter:
-        """Start one that leaves its traces in a folder."""
+        """Start a process that writes its files to a folder."""
         process = subprocess.Popen(
             [sys.executable, str(_SUBMITTER)],
             cwd=folder,
@@ -44,7 +44,7 @@ class Submitter:
         return cls(process)
 
     def submit(self, attempt: AttemptPaths, path: str) -> tuple[int, str]:
-        """Submit or poll once; return the exit code and what was printed."""
+        """Submit or poll once, and return the exit code and the output."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         before = attempt.log.stat().st_size if attempt.log.exists() else 0
@@ -60,12 +60,12 @@ class Submitter:
         return code, attempt.log.read_text(errors="replace")[before:]
 
     def end(self) -> None:
-        """End it."""
+        """End the process."""
         self.process.communicate()
 
 
 class Monitor(DPDispatcherRunner):
-    """The real runner, its monitors in hand."""
+    """The real runner with simulated monitors."""
 
     def __init__(self, program: Path, submitter: Submitter) -> None:
         super().__init__(program)
@@ -80,16 +80,18 @@ class Monitor(DPDispatcherRunner):
         return LaunchResult(Mode.SETSID, pid=os.getpid())
 
     def _turn(self, attempt: AttemptPaths) -> None:
-        """See the script of the wrapper, whose exit codes these are."""
+        """Do one step like the wrapper script, which uses the same exit codes."""
         submitted: int | None = None
         for _ in range(3):
-            evidence, found = watch.surely(partial(watch._look, attempt))
-            watch._keep(attempt, evidence)
-            match watch._watched(found):
+            evidence, found = watch.confirm_with_second_check(
+                partial(watch._inspect_attempt, attempt)
+            )
+            watch._keep_ends(attempt, evidence)
+            match watch._find_result(found):
                 case Watched.OVER:
                     ask.tag_jobs(attempt)
                     code, printed = self._submit(attempt)
-                    # Told that it still runs, it would go on looking; here it dies.
+                    # If the job still runs, a real monitor would continue to poll; this one exits.
                     return None if "submission succeeded: " in printed else _finish(attempt, code)
                 case Watched.COLLECTED:
                     return _finish(attempt, 0)

@@ -1,7 +1,7 @@
-"""The real DPDispatcher in a process that has it loaded: each submission runs in a fork of it.
+"""A process with the real DPDispatcher loaded, which runs each submission in a fork.
 
-Takes a request a line on stdin (JSON: file, folder, log, path) and answers with the exit code.
-What it would sleep between two tries passes at once.
+Each line of stdin is a request (JSON: file, folder, log, path), and the answer is the exit code.
+Waiting times between tries are skipped.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import time
 import traceback
 from typing import Any
 
-#: Seconds after which a submission hangs.
+#: Seconds after which a hanging submission is stopped.
 _PATIENCE = 60
 
 
 def main() -> None:
     """Serve requests until stdin ends."""
-    # Importing it writes into the current folder and the home.
+    # DPDispatcher writes to the current folder and the home folder when it is imported.
     from dpdispatcher.entrypoints.submit import submit
 
     for line in sys.stdin:

@@ -1,7 +1,7 @@
-"""A scheduler that lies, beside what is so: nothing runs twice, nothing is called failed unproved.
+"""With a lying scheduler, no command runs twice and no stage fails without evidence.
 
-Of an attempt that was submitted twice because the scheduler hid the first copy, one copy computes;
-the other finds the start claimed and leaves at once.
+If an attempt is submitted twice because the scheduler hid the first job, one job computes. The
+other job finds that the start is claimed and exits.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from tests.scheduler.cluster import LIES
 from tests.scheduler.monitor import Submitter
 from tests.scheduler.world import World
 
-#: What waits for a person: nobody can say more than that the job is not seen.
+#: Verdicts that wait for a person, because the job cannot be seen.
 _OPEN = ("FORGOTTEN", "UNSEEN")
 _HONEST_TURNS = 12
 
 
 def lies(tool: str) -> st.SearchStrategy[list[str]]:
-    """Draw what a tool answers next in place of the truth."""
+    """Return a strategy for the next wrong answers of a tool."""
     return st.lists(st.sampled_from(LIES[tool]), max_size=4)
 
 
 class Lies(RuleBasedStateMachine):
-    """One stage; its jobs come to be and end as they do, whatever the scheduler says of them."""
+    """One stage whose jobs run and end independently of the scheduler's answers."""
 
     submitter: Submitter
 
@@ -48,14 +48,14 @@ class Lies(RuleBasedStateMachine):
 
     @initialize(sees_nodes=st.booleans(), sbatch=lies("sbatch"))
     def launch(self, sees_nodes: bool, sbatch: list[str]) -> None:
-        """Dispatch the stage, the scheduler lying from the start."""
+        """Dispatch the stage; the scheduler lies from the start."""
         self.world = World(self.submitter, sees_nodes=sees_nodes)
         self.world.cluster.lie("sbatch", sbatch)
         self.world.dispatch()
 
     @rule(squeue=lies("squeue"), sbatch=lies("sbatch"), scancel=lies("scancel"))
     def look(self, squeue: list[str], sbatch: list[str], scancel: list[str]) -> None:
-        """Somebody reconciles; the first answers of each tool may be lies."""
+        """Reconcile; the first answers of each tool may be wrong."""
         for tool, told in (("squeue", squeue), ("sbatch", sbatch), ("scancel", scancel)):
             self.world.cluster.lie(tool, told)
         self.world.reconcile()
@@ -63,13 +63,13 @@ class Lies(RuleBasedStateMachine):
     @precondition(lambda self: self.world.cluster.jobs("PENDING"))
     @rule()
     def start(self) -> None:
-        """The oldest job that waits runs."""
+        """Start the oldest pending job."""
         self.world.start(self.world.cluster.jobs("PENDING")[0])
 
     @precondition(lambda self: self.world.cluster.jobs("RUNNING"))
     @rule(code=st.sampled_from([0, 0, 0, 3]))
     def finish(self, code: int) -> None:
-        """A command ends, well or badly."""
+        """Let a command end, with success or failure."""
         id_ = self.world.cluster.jobs("RUNNING")[0]
         if code:
             self.failed.add(self.world.attempt_of(id_))
@@ -78,7 +78,7 @@ class Lies(RuleBasedStateMachine):
     @precondition(lambda self: self.world.cluster.jobs("PENDING", "RUNNING"))
     @rule(state=st.sampled_from(["CANCELLED", "NODE_FAIL"]))
     def take(self, state: str) -> None:
-        """A job ends without a word, through no fault of its own."""
+        """End a job without a trace and without a fault of its command."""
         id_ = self.world.cluster.jobs("PENDING", "RUNNING")[0]
         self.taken.add(self.world.attempt_of(id_))
         self.world.cluster.take(id_, state)
@@ -86,12 +86,12 @@ class Lies(RuleBasedStateMachine):
     @precondition(lambda self: self.world.cluster.jobs("COMPLETED", "FAILED", "CANCELLED"))
     @rule()
     def forget(self) -> None:
-        """The scheduler knows nothing any more of a job that is over."""
+        """Let the scheduler forget an ended job."""
         self.world.cluster.forget(self.world.cluster.jobs("COMPLETED", "FAILED", "CANCELLED")[0])
 
     @invariant()
     def nothing_runs_twice(self) -> None:
-        """Each attempt began once at most, and no two commands computed at once."""
+        """Check that each attempt started at most once, and never two commands together."""
         if not hasattr(self, "world"):
             return
         begun = [attempt for [attempt] in self.world.trace("begin")]
@@ -100,12 +100,12 @@ class Lies(RuleBasedStateMachine):
 
     @invariant()
     def no_failure_without_evidence(self) -> None:
-        """A stage has failed only where a command did, or where two attempts were taken."""
+        """Check that a failed stage has a failed command or two lost attempts."""
         if hasattr(self, "world") and self.world.status is Status.FAILED:
             assert self.failed or len(self.taken) == 2, self.world.last_error
 
     def teardown(self) -> None:
-        """Told the truth at last, the stage comes to its end, and no result is lost."""
+        """Stop the lies of the scheduler, and check that the stage ends without lost results."""
         if not hasattr(self, "world"):
             return
         try:
@@ -114,7 +114,7 @@ class Lies(RuleBasedStateMachine):
             self.world.close()
 
     def come_to_an_end(self) -> None:
-        """Let everything that lives end well, and look until nothing is in flight."""
+        """Let all jobs succeed, and reconcile until no job is left."""
         world = self.world
         world.cluster.tell_the_truth()
         for _ in range(_HONEST_TURNS):
@@ -130,7 +130,7 @@ class Lies(RuleBasedStateMachine):
         self.check_end()
 
     def check_end(self) -> None:
-        """A command that ended well has its result in place."""
+        """Check that a successful command has its result in place."""
         well = [attempt for attempt, code in self.world.trace("end") if code == "0"]
         assert len(well) <= 1, "what was through ran again"
         if self.world.status is Status.POST_PROCESSING:
@@ -149,14 +149,14 @@ def submitter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Submitter]:
 
 
 def play(submitter: Submitter, examples: int, steps: int) -> None:
-    """Play that many games of that many steps."""
+    """Run the state machine with the given numbers of examples and steps."""
     machine = type("TheseLies", (Lies,), {"submitter": submitter})
     chosen = settings(
         max_examples=examples,
         stateful_step_count=steps,
         suppress_health_check=list(HealthCheck),
         print_blob=True,
-        # A step takes real processes: to make a game shorter would take longer than a test may.
+        # A step runs real processes, so shrinking an example would take too long.
         phases=[Phase.explicit, Phase.reuse, Phase.generate],
     )
     run_state_machine_as_test(machine, settings=chosen)
@@ -164,12 +164,12 @@ def play(submitter: Submitter, examples: int, steps: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.long
-def test_a_lying_scheduler_costs_nothing(submitter: Submitter) -> None:
-    """Never a second live job for one attempt, never a failure without evidence."""
+def test_lying_scheduler_causes_no_second_job_and_no_false_failure(submitter: Submitter) -> None:
+    """The state machine plays short random games."""
     play(submitter, examples=6, steps=12)
 
 
-@pytest.mark.long
-def test_a_scheduler_that_lies_for_long_costs_nothing(submitter: Submitter) -> None:
-    """The same in many more games."""
+@pytest.mark.soak
+def test_long_lies_cause_no_second_job_and_no_false_failure(submitter: Submitter) -> None:
+    """The state machine plays many long random games."""
     play(submitter, examples=40, steps=20)

@@ -1,4 +1,4 @@
-"""`wfctl run` with the real DPDispatcher on a scheduler that lies at its first answers."""
+"""`wfctl run` with the real DPDispatcher and a scheduler whose first answers are wrong."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ sleep 2
 echo 1 > out.txt
 echo "end $WFCTL_ATTEMPT" >> "{trace}"
 """
-#: What each tool says first; then the truth.
+#: The wrong first answers of each tool; later answers are right.
 STORIES = {
     "the submission is taken and the answer lost": {"sbatch": ["taken"] * 4},
     "the submission is taken without an id": {"sbatch": ["mute"], "squeue": ["forget"]},
@@ -39,7 +39,7 @@ STORIES = {
 
 @contextmanager
 def at_work(cluster: Cluster) -> Iterator[None]:
-    """Run the jobs of a cluster as they come, each a moment after it was submitted."""
+    """Start the jobs of a cluster shortly after their submission."""
     over = threading.Event()
 
     def work() -> None:
@@ -61,7 +61,7 @@ def at_work(cluster: Cluster) -> Iterator[None]:
 
 
 def prepared(workflow: Workflow, here: Path, cluster: Cluster, work: str = _WORK) -> Workflow:
-    """Make a workflow of one stage on the cluster."""
+    """Create a workflow of one stage on the cluster."""
     (here / "python").mkdir()
     shutil.copy(hurried.__file__, here / "python" / "sitecustomize.py")
     script = here / "work.sh"
@@ -94,7 +94,7 @@ def prepared(workflow: Workflow, here: Path, cluster: Cluster, work: str = _WORK
 
 
 def run_through(workflow: Workflow, here: Path, lies: dict[str, list[str]]) -> None:
-    """Run to the end while the scheduler lies, and check that the command ran once."""
+    """Run to the end with a lying scheduler, and check that the command ran once."""
     cluster = Cluster(here / "cluster")
     made = prepared(workflow, here, cluster)
     for tool, told in lies.items():
@@ -110,20 +110,20 @@ def run_through(workflow: Workflow, here: Path, lies: dict[str, list[str]]) -> N
 
 @pytest.mark.long
 @pytest.mark.slow
-def test_a_run_on_a_lying_scheduler_runs_the_command_once(
+def test_run_with_a_lying_scheduler_runs_the_command_once(
     workflow: Workflow, tmp_path: Path
 ) -> None:
-    """The whole of it: wrapper, watcher, DPDispatcher, reconciler."""
+    """The test includes the wrapper, the watcher, DPDispatcher and the reconciler."""
     run_through(workflow, tmp_path, STORIES["the submission is taken without an id"])
 
 
 @pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.parametrize("is_driven", first([True, False]), ids=["driven", "alone"])
-def test_a_limit_is_known_after_the_scheduler_forgot_it(
+def test_time_limit_is_recorded_before_the_scheduler_forgets_the_job(
     workflow: Workflow, tmp_path: Path, is_driven: bool
 ) -> None:
-    """The monitor, who looked ever more seldom, sees its end, no matter who asks later."""
+    """The monitor notices the end, although it polls less and less often."""
     cluster = Cluster(tmp_path / "cluster")
     made = prepared(workflow, tmp_path, cluster, work="sleep 300")
     with at_work(cluster), ending(made.start("run")) as run:
@@ -131,7 +131,8 @@ def test_a_limit_is_known_after_the_scheduler_forgot_it(
         if not is_driven:
             strike(made, Victim.ORCHESTRATOR)
         [id_] = cluster.jobs("RUNNING")
-        # By now the monitor rests 16 seconds between two looks; it must not wait for the next one.
+        # By now, the monitor waits 16 seconds between two polls, but it must not wait that long
+        # here.
         seen = partial(
             until, lambda: list(made.root.glob("stage-1/.attempts/*/last-words.json")), 14
         )
@@ -151,8 +152,8 @@ def _looks(made: Workflow) -> int:
 
 @pytest.mark.long
 @pytest.mark.parametrize("story", STORIES)
-def test_no_lie_makes_a_run_fail_or_run_twice(
+def test_no_lie_of_the_scheduler_fails_or_repeats_a_run(
     workflow: Workflow, tmp_path: Path, story: str
 ) -> None:
-    """Each of the lies that a session is told in turn."""
+    """Each kind of wrong answer is tried."""
     run_through(workflow, tmp_path, STORIES[story])

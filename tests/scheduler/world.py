@@ -1,4 +1,4 @@
-"""One stage on a cluster whose scheduler lies: the real reconciler, and the truth beside it."""
+"""One stage on a cluster with a lying scheduler, the real reconciler, and the true state."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from contextlib import ExitStack
 from pathlib import Path
 from unittest.mock import patch
 
-from cli.frame.workspace import create
+from cli.frame.workspace import create_log
 from eventstore.event import Actor
-from lifecycle.plan.document import create as command_of
+from lifecycle.plan.document import build_creation_payload as command_of
 from lifecycle.state.status import Status
 from reconciler.context import Jobs
 from reconciler.control import strangers
-from reconciler.control.dispatch import dispatch
-from reconciler.control.reconcile import reconcile
+from reconciler.control.dispatch import dispatch_stage
+from reconciler.control.reconcile import reconcile_stages
 from reconciler.dpdispatcher import watch
 from reconciler.evidence.evidence import Evidence
 from reconciler.host import processes
 from reconciler.verdict.table import verdict
 from service.reading.log import WorkflowLog
 from service.root.disk import new_id, system_clock, utc_text
-from service.root.root import identity
+from service.root.root import read_identity
 from service.writing.initialise import initialise, root_at
 from service.writing.stream_writer import WriteOptions
 from service.writing.workflow_service import Service
@@ -35,7 +35,7 @@ from tests.scheduler.monitor import Monitor, Submitter
 _ACTOR = Actor("user", "test")
 _MACHINE = {"batch_type": "Slurm", "context_type": "LocalContext", "remote_root": "."}
 _RESOURCES = {"number_node": 1, "cpu_per_node": 1, "group_size": 1}
-#: The nodes of some clusters have no such program.
+#: The nodes of some clusters do not have this program.
 _FLOCK = shutil.which("flock") or "flock"
 _WORK = """
 exec 7>>"{here}/computing"
@@ -50,7 +50,7 @@ exit "$code"
 
 
 class World:
-    """The stage, its cluster, and what is so."""
+    """The stage, its cluster, and the true state."""
 
     def __init__(self, submitter: Submitter, *, sees_nodes: bool) -> None:
         self.here = Path(tempfile.mkdtemp(prefix="wfctl-lies-"))
@@ -63,12 +63,12 @@ class World:
         self.jobs = self._open_jobs()
 
     def _enter(self, *, sees_nodes: bool) -> None:
-        """Put the cluster on the path; where its nodes are others' machines, hide them."""
+        """Put the cluster on PATH; hide processes on nodes that are other machines."""
         self._open.enter_context(patch.dict(os.environ, {"PATH": self.cluster.path}))
         self._open.enter_context(patch.object(watch, "AGAIN", 0.0))
         self._open.enter_context(patch.object(strangers, "AGAIN", 0.0))
         if not sees_nodes:
-            self._open.enter_context(patch.object(processes, "census", lambda: ()))
+            self._open.enter_context(patch.object(processes, "list_tenants", lambda: ()))
 
     def _init(self) -> None:
         self.root.mkdir()
@@ -88,11 +88,11 @@ class World:
             "stages": [stage],
         }
         (self.root / "stage-1").mkdir()
-        command = command_of(plan, created=utc_text(system_clock()), root=identity(self.root))
+        command = command_of(plan, created=utc_text(system_clock()), root=read_identity(self.root))
         initialise(
             root_at(self.root),
             command,
-            connect=create,
+            connect=create_log,
             actor=_ACTOR,
             clock=system_clock,
             options=WriteOptions(),
@@ -101,13 +101,13 @@ class World:
 
     def _open_jobs(self) -> Jobs:
         root = root_at(self.root)
-        store = create(root)
+        store = create_log(root)
         self._open.callback(store.close)
         service = Service(root, WorkflowLog(store, "workflow-w-lies"), _ACTOR)
         return Jobs(service, Monitor(self._program(), self._submitter), _mute, _mute)
 
     def _program(self) -> Path:
-        """Return a dpdisp beside a check that agrees; neither is asked for anything else."""
+        """Return a fake `dpdisp` next to a check that always passes."""
         folder = self.here / "programs"
         folder.mkdir()
         for name in ("dpdisp", "dargs"):
@@ -116,7 +116,7 @@ class World:
         return folder / "dpdisp"
 
     def close(self) -> None:
-        """Leave nothing."""
+        """Stop all processes and remove all files."""
         self.cluster.end()
         self._open.close()
         shutil.rmtree(self.here)
@@ -124,29 +124,29 @@ class World:
     def dispatch(self) -> None:
         """Launch the stage."""
         options = WriteOptions(command_id=new_id())
-        dispatch(self.jobs, "stage-1", sync=False, options=options)
+        dispatch_stage(self.jobs, "stage-1", sync=False, options=options)
 
     def reconcile(self) -> None:
-        """Look, and do what follows."""
-        reconcile(self.jobs)
+        """Reconcile the stage and carry out the actions."""
+        reconcile_stages(self.jobs)
 
     @property
     def status(self) -> Status:
-        """What is recorded of the stage."""
+        """The recorded status of the stage."""
         return self.jobs.service.state().stage("stage-1").status
 
     @property
     def verdict(self) -> str | None:
-        """What was found of the newest attempt."""
+        """The verdict on the newest attempt."""
         return self.jobs.service.state().stage("stage-1").attempts[-1].verdict
 
     @property
     def last_error(self) -> str:
-        """Why the stage failed."""
+        """The error of the failed stage."""
         return self.jobs.service.state().stage("stage-1").last_error or ""
 
     def start(self, id_: str) -> None:
-        """Let a job run until its command has begun or its script has ended."""
+        """Run a job until its command has started or its script has ended."""
         before = len(self.trace("begin"))
         self.cluster.start(id_)
         process = self.cluster.running.get(id_)
@@ -157,9 +157,9 @@ class World:
             self.cluster.settle(id_)
 
     def finish(self, id_: str, code: int) -> None:
-        """Let the command of a job that runs end."""
+        """Let the command of a running job end."""
         fate = self.here / f"fate-{self.attempt_of(id_)}"
-        # By a rename: the command may read it at any moment.
+        # Rename the file, because the command may read it at any moment.
         new = fate.with_name("fate.new")
         new.write_text(f"{code}\n")
         new.rename(fate)
@@ -172,13 +172,13 @@ class World:
         return folder.partition("/.attempts/")[2].partition("/")[0]
 
     def trace(self, word: str) -> list[list[str]]:
-        """Return what the commands wrote, after one word."""
+        """Return the rest of each trace line that starts with a word."""
         path = self.here / "trace"
         lines = path.read_text().splitlines() if path.exists() else []
         return [line.split()[1:] for line in lines if line.split()[0] == word]
 
     def check_verdicts(self) -> None:
-        """Check that each recorded verdict follows again from the evidence recorded with it."""
+        """Check that each recorded verdict follows from its recorded evidence."""
         log = self.jobs.service.log
         for event in log.store.read(log.stream):
             if event.type == "attempt.observed":
@@ -188,4 +188,4 @@ class World:
 
 
 def _mute(*_: object, **about: object) -> None:
-    """Tell nobody."""
+    """Print nothing."""

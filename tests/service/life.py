@@ -1,6 +1,6 @@
-"""A short life of a workflow, to be recorded: made, then noted in again and again.
+"""A short life of a workflow for recording: it is created and gets several notes.
 
-`python -m tests.service.life ROOT` writes to ROOT/screen what was acknowledged, as soon as it was.
+`python -m tests.service.life ROOT` writes the number of each acknowledged command to ROOT/screen.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ NOTES = 8
 
 
 def main(root: Path) -> None:
-    """Make the workflow, move a stage on, and write notes."""
+    """Create the workflow, prepare a stage, and write notes."""
     screen = os.open(root / "screen", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     plan = root.parent / "plan.json"
     plan.write_text(json.dumps(PLAN))

@@ -1,4 +1,4 @@
-"""The steps of a command, at each of which something else may happen."""
+"""Runs an action at a chosen step of a command."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from eventstore.sqlite.connection import Writer
 from eventstore.sqlite.store import SqliteStore
 
-#: Each look at the log or at a file, and each change to one, begins with a call of one of these.
+#: Each read of the log or a file, and each change to one, starts with one of these calls.
 _CALLS: tuple[tuple[object, str], ...] = (
     (SqliteStore, "_fetch"),
     (Writer, "__enter__"),
@@ -28,9 +28,9 @@ _CALLS: tuple[tuple[object, str], ...] = (
 
 
 class Steps:
-    """Counts the steps, and lets something happen before one of them.
+    """Counts the steps of a command, and runs an action before one of them.
 
-    What happens takes no steps itself.
+    The action itself does not count as steps.
     """
 
     def __init__(self, due: int, happening: Callable[[], object]) -> None:
@@ -39,7 +39,7 @@ class Steps:
         self._happening: Callable[[], object] | None = happening
 
     def count(self) -> None:
-        """Take a step."""
+        """Count a step, and run the action if its step has come."""
         if self._happening is None:
             return
         self.taken += 1
@@ -49,14 +49,14 @@ class Steps:
 
     @property
     def over(self) -> bool:
-        """Whether the command had fewer steps than that."""
+        """Whether the command had fewer steps than the chosen number."""
         return self._happening is not None
 
 
 def before_step(
     monkeypatch: pytest.MonkeyPatch, due: int, happening: Callable[[], object]
 ) -> Steps:
-    """Let something happen before the step of this number, from 0."""
+    """Run an action before the step with the given number, from 0."""
     steps = Steps(due, happening)
     for place, name in _CALLS:
         monkeypatch.setattr(place, name, _counted(getattr(place, name), steps))

@@ -1,4 +1,4 @@
-"""Crashes between the log and the files, by hand."""
+"""Simulated crashes between the log and the files."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 
 from cli.frame.workspace import SCHEMA
-from eventstore.event import Actor, NewEvent, instants
+from eventstore.event import Actor, NewEvent, build_clock
 from eventstore.sqlite.store import SqliteStore, open_store
 from eventstore.store import Claim, Expected
 from lifecycle.payload.models import NoteLogged
@@ -16,14 +16,14 @@ from tests.cli.support import PLAN, Place
 
 STREAM = f"workflow-{PLAN['workflow_id']}"
 FILES = ("workflow-state.json", "progress.log")
-#: The clock of a crash: its lines are told from others by it.
+#: The time of a simulated crash, which identifies its lines.
 CRASHED_AT = datetime(2026, 4, 1, 12, 0, 0, tzinfo=UTC)
 
 
 @contextmanager
 def store_of(place: Place, clock: Callable[[], datetime] = system_clock) -> Iterator[SqliteStore]:
-    """Open the place's log past the service."""
-    store = open_store(place.path / ".wfctl/events.db", schema=SCHEMA, clock=instants(clock))
+    """Open the log of a workflow directly, without the service."""
+    store = open_store(place.path / ".wfctl/events.db", schema=SCHEMA, clock=build_clock(clock))
     try:
         yield store
     finally:
@@ -31,7 +31,7 @@ def store_of(place: Place, clock: Callable[[], datetime] = system_clock) -> Iter
 
 
 def record_only(place: Place, *texts: str) -> list[str]:
-    """Record notes and crash before any file is written; return the lines they become."""
+    """Record notes as if wfctl crashed before writing files; return the expected lines."""
     events = [
         NewEvent(
             event_id=new_id(),

@@ -1,4 +1,4 @@
-"""Whatever commands come in whatever order: the rules hold together, and so do the folds."""
+"""Rules and folds agree for any commands in any order."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from lifecycle.fold.evolve import evolve
 from lifecycle.payload import models as p
 from lifecycle.payload.event_types import STAGED, VERSIONS
 from lifecycle.payload.models import Payload
-from lifecycle.plan.document import create
-from lifecycle.rules.decide import consequences, decide
+from lifecycle.plan.document import build_creation_payload
+from lifecycle.rules.decide import decide, find_consequences
 from lifecycle.state.workflow import Workflow
 from projections.files import progress_log, state_document
 from service.reading import stream_log
@@ -23,7 +23,7 @@ from tests.golden.events_on_file import EVERY, examples
 from tests.projections.story import attempt
 from tests.projections.support import Recorded
 
-#: Two stages that stand alone or not, one below them, and one that no workflow has.
+#: Two stages with or without dependencies, a stage below them, and an unknown stage.
 STAGES = st.sampled_from(["stage-1", "stage-2", "stage-3", "stage-9"])
 ATTEMPTS = st.sampled_from(["att-0001", "att-0002", "att-0003"])
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20)
@@ -32,18 +32,18 @@ TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=2
 def of_stage(
     model: Callable[..., Payload], **fields: st.SearchStrategy[Any]
 ) -> st.SearchStrategy[Payload]:
-    """Return commands that concern a stage."""
+    """Return a strategy for commands that concern a stage."""
     return st.builds(model, stage=STAGES, **fields)
 
 
 def of_attempt(
     model: Callable[..., Payload], **fields: st.SearchStrategy[Any]
 ) -> st.SearchStrategy[Payload]:
-    """Return commands that concern an attempt."""
+    """Return a strategy for commands that concern an attempt."""
     return of_stage(model, attempt=ATTEMPTS, **fields)
 
 
-#: One payload of every type there is, so that no type is left out of the histories.
+#: One payload of every type, so that the histories include every type.
 ON_FILE = [
     EVERY[example.type].model_validate(example.data)
     for example in examples()
@@ -52,7 +52,7 @@ ON_FILE = [
 
 
 def of_another(payload: Payload, stage: str, attempt_: str) -> Payload:
-    """Return the payload for another stage and attempt, where it concerns any."""
+    """Return the payload for another stage and attempt, if it has these fields."""
     given_ = {"stage": stage, "attempt": attempt_}
     fields = type(payload).model_fields
     return payload.model_copy(update={k: v for k, v in given_.items() if k in fields})
@@ -115,13 +115,13 @@ def plan(depends: tuple[list[str], list[str]]) -> dict[str, Any]:
 
 
 class History:
-    """A workflow carried on by commands, the refused ones left out."""
+    """A workflow that is changed by commands; refused commands are left out."""
 
     def __init__(self, depends: tuple[list[str], list[str]]) -> None:
         self.events: list[Recorded] = []
         self.refused = 0
         self.state: Workflow | None = None
-        self.carry_out(create(plan(depends), created=self.now(), consent="trust"))
+        self.carry_out(build_creation_payload(plan(depends), created=self.now(), consent="trust"))
 
     def now(self) -> str:
         """Return the time of the next event."""
@@ -129,9 +129,9 @@ class History:
         return f"2026-03-31T{n // 3600:02}:{n // 60 % 60:02}:{n % 60:02}.000000Z"
 
     def carry_out(self, command: Payload) -> None:
-        """Decide, and fold what was decided into the state; a refusal changes nothing.
+        """Decide a command, and fold its events into the state; a refusal changes nothing.
 
-        Nothing that is due is left for the next command to record.
+        All consequences are recorded, so that none is left for the next command.
         """
         before = stream_log.to_bytes(self.state) if self.state is not None else None
         try:
@@ -142,27 +142,27 @@ class History:
         assert before is None or stream_log.to_bytes(the(self.state)) == before
         for payload in decision:
             self.record(payload)
-        assert not consequences(the(self.state), self.now())
+        assert not find_consequences(the(self.state), self.now())
 
     def record(self, payload: Payload) -> None:
-        """Append an event and fold it in."""
+        """Append an event, and fold it into the state."""
         data = payload.model_dump(mode="json")
         now = self.now()
         event = Recorded(payload.type, data, len(self.events) + 1, now, now)
         self.events.append(event)
         self.state = the(evolve(self.state, [event]))
-        line = progress_log.line(event, self.state)
+        line = progress_log.format_line(event, self.state)
         assert line is None or line.splitlines() == [line.removesuffix("\n")]
 
 
 def the(state: Workflow | None) -> Workflow:
-    """Return the state that there must be."""
+    """Return the state, which must exist."""
     assert state is not None
     return state
 
 
 def lived(depends: tuple[list[str], list[str]], commands: list[Payload]) -> History:
-    """Return the history of a workflow under these commands."""
+    """Return the history of a workflow after the given commands."""
     history = History(depends)
     for command in commands:
         history.carry_out(command)
@@ -174,8 +174,8 @@ HISTORIES = st.builds(lived, DEPENDENCIES, st.lists(COMMANDS, max_size=40))
 
 @settings(max_examples=150)
 @given(HISTORIES)
-def test_what_is_decided_can_be_folded_and_folds_to_one_state(history: History) -> None:
-    """Step by step, all at once, or from a state that was stored half-way."""
+def test_decided_events_fold_to_one_state(history: History) -> None:
+    """Folding step by step, all together, or from a stored state gives equal states."""
     whole = the(evolve(None, history.events))
     assert whole == the(history.state)
     half = len(history.events) // 2
@@ -188,17 +188,17 @@ def test_what_is_decided_can_be_folded_and_folds_to_one_state(history: History) 
 
 @settings(max_examples=75)
 @given(HISTORIES)
-def test_every_state_can_be_shown(history: History) -> None:
-    """The document renders, and the same state always to the same bytes."""
+def test_every_state_can_be_rendered(history: History) -> None:
+    """The same state always gives the same bytes."""
     state = the(history.state)
     kept = stream_log.from_bytes(stream_log.to_bytes(state))
-    assert state_document.render(kept) == state_document.render(state)
+    assert state_document.render_state(kept) == state_document.render_state(state)
 
 
 @settings(max_examples=75)
 @given(HISTORIES)
-def test_every_state_obeys_the_rules_that_need_no_history(history: History) -> None:
-    """No retry beyond the limit, no stage at work too early, none completed by a diagnostic run."""
+def test_every_state_obeys_the_invariants(history: History) -> None:
+    """The retry limit holds, no stage runs too early, and no diagnostic run completes a stage."""
     state = the(history.state)
     for stage in state.stages.values():
         assert stage.retry_count <= 3
@@ -210,8 +210,8 @@ def test_every_state_obeys_the_rules_that_need_no_history(history: History) -> N
     assert (state.workflow_status == "completed") == state.is_finished
 
 
-def test_random_commands_reach_deep() -> None:
-    """The commands above are not all refused: a workflow can be carried to its end by them."""
+def test_some_commands_complete_the_workflow() -> None:
+    """The random commands include those that lead a workflow to its end."""
     way: list[Payload] = [
         command
         for stage in ("stage-1", "stage-2", "stage-3")
@@ -228,8 +228,8 @@ def test_random_commands_reach_deep() -> None:
 
 @settings(max_examples=25)
 @given(st.lists(COMMANDS, min_size=1, max_size=5))
-def test_nothing_happens_to_a_workflow_that_is_not_there(commands: list[Payload]) -> None:
-    """Every command is refused; what creates one is left out of those drawn."""
+def test_commands_without_a_workflow_are_refused(commands: list[Payload]) -> None:
+    """Every command except creation and import raises NoWorkflow."""
     for command in commands:
         if isinstance(command, p.WorkflowCreated | p.WorkflowImported):
             continue

@@ -1,4 +1,4 @@
-"""Checks beside a writer: log and files of one moment, whatever is written while they look."""
+"""Checks read log and files of the same moment, whatever is written during the check."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.machines.place import MachinePlace
 from tests.service.steps import before_step
 from tests.service.support import CRASHED_AT, record_only
 
-#: Carries out a command each time it is told to, and says when it is done.
+#: Runs a command for each line on stdin, and prints a line when it is done.
 ON_CALL = """
 import os, sys
 from cli.main import run
@@ -31,7 +31,7 @@ for number, _ in enumerate(sys.stdin):
 
 @contextmanager
 def writer(place: Place | MachinePlace, *words: str) -> Iterator[Callable[[], None]]:
-    """Yield what lets another process write once."""
+    """Yield a function that lets another process write once."""
     process = subprocess.Popen(
         [sys.executable, "-c", ON_CALL, "--root", str(place.path), *words],
         env={**os.environ, "PYTHONPATH": str(HERE)},
@@ -65,10 +65,10 @@ CHECKS: dict[str, list[str]] = {
 @pytest.mark.slow
 @pytest.mark.few(2)
 @pytest.mark.parametrize("name", CHECKS)
-def test_a_check_finds_nothing_in_what_is_written_while_it_looks(
+def test_check_ignores_concurrent_writes(
     place: Place, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    """Given a write before any step of the check, when it is through, then all is as it should."""
+    """A write before any step of the check causes no finding."""
     with writer(place, "note", "meanwhile {}") as write:
         for number in count():
             with monkeypatch.context() as patched:
@@ -82,10 +82,10 @@ def test_a_check_finds_nothing_in_what_is_written_while_it_looks(
 
 
 @pytest.mark.slow
-def test_a_machines_check_finds_nothing_in_what_is_written_while_it_looks(
+def test_machine_check_ignores_concurrent_writes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Given a write before any step of the check, when it is through, then all is as it should."""
+    """A write before any step of the check of a machine causes no finding."""
     place = MachinePlace(tmp_path)
     place.init("login")
     with writer(place, "machine", "update", "login", "artifacts.design={}.md") as write:
@@ -101,10 +101,10 @@ def test_a_machines_check_finds_nothing_in_what_is_written_while_it_looks(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["replay --check", "status"])
-def test_a_check_waits_for_the_files_of_what_was_just_appended(
+def test_check_waits_for_files_of_a_new_event(
     place: Place, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    """Given a writer between commit and files, when it writes them, then nothing was wrong."""
+    """A writer between its commit and its files causes no finding."""
     record_only(place, "just appended")
     monkeypatch.setattr("service.root.root.system_clock", lambda: CRASHED_AT)
     with writer(place, "note", "and shown") as write:
@@ -115,10 +115,10 @@ def test_a_check_waits_for_the_files_of_what_was_just_appended(
 
 
 @pytest.mark.parametrize("name", ["replay --check", "status"])
-def test_files_that_nobody_wrote_for_long_are_not_waited_for(
+def test_check_does_not_wait_for_files_of_an_old_event(
     place: Place, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    """Given an event whose writer died or has its root elsewhere, then a check looks once."""
+    """The writer of an old event has died or has its root elsewhere."""
     pauses: list[float] = []
     record_only(place, "appended long ago")
     later = CRASHED_AT + timedelta(seconds=3)
@@ -128,8 +128,8 @@ def test_files_that_nobody_wrote_for_long_are_not_waited_for(
     assert pauses == []
 
 
-def test_what_a_crash_left_behind_is_told_from_what_somebody_changed(place: Place) -> None:
-    """Given a file that nobody brings up to date, then it is said to be behind the log."""
+def test_outdated_file_is_reported_as_behind(place: Place) -> None:
+    """A file that lacks recorded events after a crash is not reported as changed."""
     (line,) = record_only(place, "unshown")
     answer = place.json("replay", "--check")
     assert answer.code == 7
@@ -138,8 +138,8 @@ def test_what_a_crash_left_behind_is_told_from_what_somebody_changed(place: Plac
     assert f"-{line}" in found["diff"] + "\n"
 
 
-def test_a_log_that_somebody_cut_is_changed_and_not_behind(place: Place) -> None:
-    """Given a log without its last line, which it had, then it is said to be changed."""
+def test_truncated_log_file_is_reported_as_changed(place: Place) -> None:
+    """progress.log had its last line before, so it is not behind."""
     path = place.path / "progress.log"
     path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-1]))
     (found,) = place.json("replay", "--check").data["findings"]

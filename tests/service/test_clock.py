@@ -1,4 +1,4 @@
-"""The time as a store records it, at the offset of where the writer is."""
+"""The time in the log, with the UTC offset of the writer."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from service.root.disk import system_instant, utc_text
 
 @pytest.fixture
 def in_berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A place whose offset changes twice a year; after it the machine is where it was."""
+    """Set a time zone with daylight saving time, and restore the zone afterwards."""
     with monkeypatch.context() as patch:
         patch.setenv("TZ", "CET-1CEST,M3.5.0,M10.5.0/3")
         time.tzset()
-        disk._in_second.cache_clear()
+        disk._second_texts.cache_clear()
         yield
     time.tzset()
-    disk._in_second.cache_clear()
+    disk._second_texts.cache_clear()
 
 
-def test_it_is_the_time_now() -> None:
-    """Between two looks at the system's clock, however many are asked for."""
+def test_system_instant_returns_the_current_time() -> None:
+    """The time is between two readings of the system clock."""
     for _ in range(100):
         before = datetime.now(UTC)
         now, _ = system_instant()
@@ -41,10 +41,10 @@ def test_it_is_the_time_now() -> None:
         ("2026-10-25T01:00:00.5", "2026-10-25T01:00:00.500000Z", "+01:00"),
     ],
 )
-def test_the_offset_is_that_of_the_minute(
+def test_offset_matches_the_minute_around_a_clock_change(
     in_berlin: None, monkeypatch: pytest.MonkeyPatch, at: str, text: str, offset: str
 ) -> None:
-    """Given the minutes around a change of the offset, then each has its own."""
+    """Each minute around the change to or from daylight saving time has its own offset."""
     nanoseconds = round(datetime.fromisoformat(f"{at}Z").timestamp() * 1_000_000) * 1000
     monkeypatch.setattr(time, "time_ns", lambda: nanoseconds - 30_000_000_000)
     system_instant()

@@ -1,4 +1,4 @@
-"""The files are a cache: whatever happens to them, the next write makes them what the log says."""
+"""The files are a cache: after any damage, the next write restores them from the log."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tests.service.support import FILES, files_of, record_only
 BROKEN = ["", "{", "[]", '{"files": {}}', '{"head": {}, "files": {"progress.log": 3}}', "\x00"]
 
 
-def test_what_a_crash_left_unshown_is_shown_by_the_next_write(place: Place) -> None:
-    """In its place, before the line of the write that shows it."""
+def test_next_write_shows_events_before_a_crash(place: Place) -> None:
+    """The missing lines are added before the line of the new event."""
     before = place.log()
     shown = record_only(place, "one", "two")
     assert place.log() == before
@@ -27,8 +27,8 @@ def test_what_a_crash_left_unshown_is_shown_by_the_next_write(place: Place) -> N
     assert place.call("replay", "--check").code == 0
 
 
-def test_a_repeated_command_shows_what_its_first_try_could_not(place: Place) -> None:
-    """The caller that saw the crash repeats its line, and the files are in order again."""
+def test_repeated_command_repairs_the_files(place: Place) -> None:
+    """The caller repeats its command after a crash, and the files are current again."""
     place.done("note", "hello", "--command-id", "key-1")
     shown = record_only(place, "one")
     assert place.done("note", "hello", "--command-id", "key-1")["repeated"] is True
@@ -40,8 +40,8 @@ LINE = "[2026-04-01T12:00:00+00:00] äö\n".encode()
 
 
 @pytest.mark.parametrize("cut", range(len(LINE) + 1))
-def test_a_line_torn_at_any_byte_is_made_whole(place: Place, cut: int) -> None:
-    """A crash while the log was written: no line twice, none broken, none missing."""
+def test_partly_written_line_is_completed(place: Place, cut: int) -> None:
+    """After a crash at any byte, no line is repeated, broken or missing."""
     before = (place.path / "progress.log").read_bytes()
     assert record_only(place, "äö")[0].encode() == LINE
     with (place.path / "progress.log").open("ab") as log:
@@ -56,10 +56,8 @@ def test_a_line_torn_at_any_byte_is_made_whole(place: Place, cut: int) -> None:
 
 @pytest.mark.parametrize("whole", [0, 1, 2, 3])
 @pytest.mark.parametrize("cut", [0, 1, 20])
-def test_an_append_of_several_lines_torn_anywhere_is_made_whole(
-    place: Place, whole: int, cut: int
-) -> None:
-    """Some lines were written, one in part."""
+def test_partly_written_lines_are_completed(place: Place, whole: int, cut: int) -> None:
+    """Some lines are complete, and one line is cut off."""
     before = place.log()
     expected = record_only(place, "one", "two", "three")
     torn = "".join(expected[:whole]) + "".join(expected[whole : whole + 1])[:cut]
@@ -72,8 +70,8 @@ def test_an_append_of_several_lines_torn_anywhere_is_made_whole(
 
 
 @pytest.mark.parametrize("foreign", ["a line\n", "two\nlines\n", "no line break", "äöü \x00\n"])
-def test_what_others_append_to_the_log_stays_where_it_is(place: Place, foreign: str) -> None:
-    """Byte for byte, and what wfctl writes next begins on a line of its own."""
+def test_foreign_text_in_progress_log_is_kept(place: Place, foreign: str) -> None:
+    """The bytes are unchanged, and wfctl starts its next entry on a new line."""
     before = place.log()
     with (place.path / "progress.log").open("a", encoding="utf-8") as log:
         log.write(foreign)
@@ -84,8 +82,8 @@ def test_what_others_append_to_the_log_stays_where_it_is(place: Place, foreign: 
     assert place.log().count("] then\n") == place.log().count("] last\n") == 1
 
 
-def test_a_foreign_line_between_ours_after_a_crash_loses_none(place: Place) -> None:
-    """Somebody wrote while we crashed: both their line and ours are there, once."""
+def test_foreign_line_after_a_crash_loses_no_entry(place: Place) -> None:
+    """The foreign line and all entries of wfctl appear once."""
     expected = record_only(place, "one", "two")
     with (place.path / "progress.log").open("a") as log:
         log.write(f"{expected[0]}I was here\n")
@@ -96,8 +94,8 @@ def test_a_foreign_line_between_ours_after_a_crash_loses_none(place: Place) -> N
     assert lines[-1].endswith("] then\n")
 
 
-def test_a_state_that_somebody_edited_is_kept_before_it_is_written_anew(place: Place) -> None:
-    """Under ``.wfctl/drift``, byte for byte; a second edit is kept beside the first."""
+def test_edited_state_file_is_saved_before_it_is_overwritten(place: Place) -> None:
+    """Each edit is saved under ``.wfctl/drift``, byte for byte."""
     path = place.path / "workflow-state.json"
     edits = []
     for name in ("Edited", "Edited again"):
@@ -111,8 +109,8 @@ def test_a_state_that_somebody_edited_is_kept_before_it_is_written_anew(place: P
     assert set(edits) <= set(kept)
 
 
-def test_a_state_that_is_no_json_is_kept_too(place: Place) -> None:
-    """Whatever it was, it was somebody's."""
+def test_invalid_state_file_is_saved_before_it_is_overwritten(place: Place) -> None:
+    """A file that is not JSON may still have content of the user."""
     (place.path / "workflow-state.json").write_bytes(b"\xff\x00 not mine")
     place.done("note", "then")
     kept = [p.read_bytes() for p in (place.path / ".wfctl/drift").rglob("*") if p.is_file()]
@@ -121,10 +119,8 @@ def test_a_state_that_is_no_json_is_kept_too(place: Place) -> None:
 
 
 @pytest.mark.parametrize("content", [None, *BROKEN], ids=repr)
-def test_a_lost_or_broken_sync_file_loses_and_repeats_nothing(
-    place: Place, content: str | None
-) -> None:
-    """What the files show is then found out by looking at them."""
+def test_missing_or_broken_sync_file_is_harmless(place: Place, content: str | None) -> None:
+    """wfctl then reads the files to find what they show."""
     place.done("note", "one")
     expected = record_only(place, "two")
     before = place.log()
@@ -139,18 +135,16 @@ def test_a_lost_or_broken_sync_file_loses_and_repeats_nothing(
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_file_that_is_gone_comes_back_whole(place: Place, name: str) -> None:
-    """With the next write, or by the rebuild."""
+def test_deleted_file_is_restored_by_the_next_write(place: Place, name: str) -> None:
+    """The restored file is complete."""
     place.done("note", "one")
     (place.path / name).unlink()
     place.done("note", "two")
     assert place.call("replay", "--check").code == 0
 
 
-def test_a_rebuild_in_a_copy_without_the_files_makes_the_same_bytes(
-    place: Place, tmp_path: Path
-) -> None:
-    """The log alone holds everything that the files show."""
+def test_rebuild_of_a_copy_gives_identical_files(place: Place, tmp_path: Path) -> None:
+    """The log alone contains everything that the files show."""
     for line in (["stage", "prepare", "stage-1"], ["note", "äöü\nzwei"]):
         place.done(*line)
     place.done("stage", "fail", "stage-1", "--error", "it broke")
@@ -163,8 +157,8 @@ def test_a_rebuild_in_a_copy_without_the_files_makes_the_same_bytes(
     assert copy.call("replay", "--check").code == 0
 
 
-def test_a_rebuild_of_files_that_are_right_writes_nothing(place: Place) -> None:
-    """And says so."""
+def test_rebuild_does_not_write_correct_files(place: Place) -> None:
+    """The answer lists no written file."""
     before = files_of(place)
     marks = [(place.path / name).stat().st_mtime_ns for name in FILES]
     assert place.done("replay", "--rebuild")["written"] == []
@@ -172,8 +166,24 @@ def test_a_rebuild_of_files_that_are_right_writes_nothing(place: Place) -> None:
     assert [(place.path / name).stat().st_mtime_ns for name in FILES] == marks
 
 
-def test_the_log_is_appended_in_place(place: Place) -> None:
-    """Anyone who follows it with ``tail -f`` goes on seeing it."""
+def test_hard_link_of_progress_log_is_not_changed(place: Place) -> None:
+    """A backup by hard links keeps its content, and wfctl continues in a new file."""
+    backup = place.path.parent / "backup.log"
+    backup.hardlink_to(place.path / "progress.log")
+    before = backup.read_bytes()
+    place.done("note", "went on")
+    assert backup.read_bytes() == before
+    (place.path / "progress.log").unlink()
+    (place.path / "progress.log").hardlink_to(backup)
+    place.done("note", "went on again")
+    assert backup.read_bytes() == before
+    assert place.notes()[-2:] == ["went on", "went on again"]
+    assert "went on again" in place.log()
+    assert place.call("replay", "--check").code == 0
+
+
+def test_progress_log_is_appended_in_place(place: Place) -> None:
+    """``tail -f`` continues to show new lines, because the file stays the same."""
     before = (place.path / "progress.log").stat().st_ino
     place.done("note", "one")
     assert (place.path / "progress.log").stat().st_ino == before

@@ -1,4 +1,4 @@
-"""After a loss of power the log holds what was acknowledged, and the files show it again."""
+"""After a power loss, the log has all acknowledged events, and the files are restored."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ STEP = 18
 
 
 def faults_after(loss: Loss, place: Place) -> list[str]:
-    """Say what is wrong once the machine is up again and one more command was given."""
-    # Shared memory is not synced at all; SQLite makes it anew.
+    """Return the faults after a power loss and one more command."""
+    # SQLite creates shared memory again, because it is never synced.
     restore({n: c for n, c in loss.files.items() if not n.endswith("-shm")}, place.path)
     acknowledged = int((loss.said.split() or [b"0"])[-1])
     answer = place.call("note", "after the loss")
@@ -42,7 +42,7 @@ def _faults(loss: Loss, place: Place, acknowledged: int) -> list[str]:
 
 
 def faults_after_losses(tmp_path: Path, step: int) -> list[str]:
-    """Record a life, and return everything wrong after a loss at every ``step``-th point."""
+    """Record a life, and return all faults after a loss at every ``step``-th point."""
     root, tools = tmp_path / "root", tmp_path / "tools"
     root.mkdir()
     tools.mkdir()
@@ -54,14 +54,15 @@ def faults_after_losses(tmp_path: Path, step: int) -> list[str]:
     return [fault for faults in found for fault in faults]
 
 
+@pytest.mark.long
 @pytest.mark.slow
-def test_a_loss_of_power_leaves_files_that_the_next_command_makes_whole(tmp_path: Path) -> None:
-    """At some points of the run, in four variants each."""
+def test_next_command_repairs_files_after_a_power_loss(tmp_path: Path) -> None:
+    """Some points of the run are tested, with four variants each."""
     assert faults_after_losses(tmp_path, STEP) == []
 
 
 @pytest.mark.long
 @pytest.mark.timeout(1800)
-def test_a_loss_of_power_at_any_point_leaves_files_that_are_made_whole(tmp_path: Path) -> None:
-    """At every point of the run."""
+def test_files_are_repaired_after_a_power_loss_at_any_point(tmp_path: Path) -> None:
+    """The long test run tests every point."""
     assert faults_after_losses(tmp_path, 1) == []

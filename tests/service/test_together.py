@@ -1,4 +1,4 @@
-"""Several writers at once: every command lands, once, and the files show the newest state."""
+"""With several concurrent writers, every command is recorded once and the files are current."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from service.root.disk import locked
+from service.root.disk import hold_lock
 from tests.cli.support import HERE, Place
 from tests.rounds import first
 from tests.service.steps import before_step
 from tests.service.support import record_only, store_of
 
 WRITERS, EACH = 3, 8
-#: Calls the program in one process again and again, as a loop of calls would.
+#: Runs many commands in one process.
 LOOP = """
 import sys
 from cli.main import run
@@ -40,8 +40,8 @@ def writer(place: Place, name: str) -> subprocess.Popen[bytes]:
 
 
 @pytest.mark.slow
-def test_commands_of_several_processes_all_land(place: Place) -> None:
-    """Each once, in the order of its writer; a conflict is decided anew and not shown."""
+def test_concurrent_commands_are_all_recorded(place: Place) -> None:
+    """Each writer's order is kept; a conflict is retried and not shown."""
     writers = [writer(place, f"w{n}") for n in range(WRITERS)]
     assert [process.wait(120) for process in writers] == [0] * WRITERS
     notes = place.notes()
@@ -56,27 +56,27 @@ def test_commands_of_several_processes_all_land(place: Place) -> None:
 
 
 def up_to_date(place: Place) -> None:
-    """Leave the files as they are: there is nothing to write."""
+    """Leave the files as they are."""
 
 
 def behind(place: Place) -> None:
-    """Record what the files do not show."""
+    """Record an event that the files do not show."""
     record_only(place, "unshown")
 
 
 def cut(place: Place) -> None:
-    """Cut the end off the log that people read."""
+    """Remove the end of progress.log."""
     path = place.path / "progress.log"
     path.write_bytes(path.read_bytes()[:-5])
 
 
 @pytest.mark.slow
-@pytest.mark.few(1)
+@pytest.mark.long
 @pytest.mark.parametrize("before", first([up_to_date, behind, cut], 2))
-def test_what_another_records_at_any_step_of_a_writing_is_shown_once(
+def test_event_recorded_during_a_write_is_shown_once(
     place: Place, monkeypatch: pytest.MonkeyPatch, before: Callable[[Place], None]
 ) -> None:
-    """Between two looks at the log, or at a file: the next write shows what nobody has shown."""
+    """Another writer records at any step, and the next write shows its event."""
     line = ["note", "mine", "--command-id", "key"]
     place.done(*line)
     for number in count():
@@ -93,8 +93,8 @@ def test_what_another_records_at_any_step_of_a_writing_is_shown_once(
     assert place.call("replay", "--check").code == 0
 
 
-def test_a_file_never_goes_back_to_an_older_state(place: Place) -> None:
-    """A writer that decided on an older state shows the newest one, no matter who appended it."""
+def test_file_never_returns_to_an_older_state(place: Place) -> None:
+    """A writer with an older state still writes the newest one."""
     sync = place.path / ".wfctl/sync.json"
     place.done("stage", "prepare", "stage-1")
     stale = sync.read_bytes()
@@ -107,8 +107,8 @@ def test_a_file_never_goes_back_to_an_older_state(place: Place) -> None:
     assert place.call("replay", "--check").code == 0
 
 
-def test_a_read_waits_for_no_writer(place: Place) -> None:
-    """While somebody holds the log for writing, and the files' lock, a look goes on."""
+def test_read_does_not_wait_for_writers(place: Place) -> None:
+    """Reads work while another process holds the log and the lock of the files."""
     with store_of(place) as store, (place.path / ".wfctl/lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         with store._transaction():
@@ -116,11 +116,11 @@ def test_a_read_waits_for_no_writer(place: Place) -> None:
                 assert place.call(*line).code == 0
 
 
-def test_what_is_recorded_while_another_holds_the_files_is_said_to_be(
+def test_locked_files_give_an_error_that_says_recorded(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The error says that it is recorded, so that nobody gives the command again."""
-    monkeypatch.setattr("service.files.workflow_files.locked", partial(locked, timeout=0.2))
+    """The user learns that the command need not be repeated."""
+    monkeypatch.setattr("service.files.workflow_files.hold_lock", partial(hold_lock, timeout=0.2))
     with (place.path / ".wfctl/lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         answer = place.json("note", "heard")
@@ -130,10 +130,10 @@ def test_what_is_recorded_while_another_holds_the_files_is_said_to_be(
 
 
 @pytest.mark.parametrize("first", [False, True], ids=["kept before", "first kept state"])
-def test_a_fold_that_cannot_be_kept_leaves_the_command_recorded(
+def test_failed_fold_storage_does_not_lose_the_command(
     place: Place, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, first: bool
 ) -> None:
-    """The stored fold is a cache: where it fails, the events are there and it is said."""
+    """The stored fold is a cache: the events are recorded, and the error says so."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setattr("service.reading.stream_log.FOLD_EVERY", 1)
     if not first:

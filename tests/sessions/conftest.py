@@ -1,4 +1,4 @@
-"""A workflow of two stages, in a folder of its own."""
+"""Fixtures: a workflow of two stages in its own folder."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.cli.support import Place, write_plan
 
 @pytest.fixture
 def place(tmp_path: Path) -> Place:
-    """Make the workflow in an empty folder."""
+    """Create the workflow in an empty folder."""
     made = Place(tmp_path / "root")
     made.path.mkdir()
     made.done("init", str(write_plan(tmp_path)), "--consent", "trust")

@@ -1,7 +1,7 @@
-"""A caller that knows nothing of wfctl: it does what it is told next, and counts what that costs.
+"""A caller that runs only the next actions of wfctl, and counts its calls and tokens.
 
 ``python -m tests.sessions.followed FIRST LAST`` follows the workflows of these seeds and prints a
-table: how each ended, in how many calls, and how many tokens (four bytes each) it had to read.
+table: the result of each workflow, the number of calls and the number of tokens (four bytes each).
 """
 
 from __future__ import annotations
@@ -21,46 +21,46 @@ from tests.crash.support import until
 from tests.sessions.support import events, started, statuses
 from tests.sessions.wild import Wild, wild
 
-#: What the stages suffer from: what a caller, or a person, can do something about.
+#: Faults of stages that a caller or a person can repair.
 FAULTS = (
     "fails", "flaky", "lacking", "prose", "unproved", "silent", "unmet", "full", "sweep",
 )  # fmt: skip
-#: How often the world does something before a call, and it may do each thing but so often.
+#: The chance of an outside change before a call, and the maximum number of each change.
 _MEDDLES, _EACH = 0.15, 2
-#: Calls until it is certain that nothing leads anywhere.
+#: Maximum number of calls before the test fails.
 MANY = 150
-#: What a caller puts in place of the words in capitals that it is asked for.
+#: The values that a caller puts in place of the placeholders of a command.
 WORDS = {"TEXT": "looked at it, and it is so", "PATH=VALUE": "parameters.tolerance=2"}
 _BYTES_OF_A_TOKEN = 4
 
 
 @dataclass
 class Followed:
-    """One workflow, how its calls went, and what the world did in between."""
+    """One workflow, the number of calls, and the outside changes in between."""
 
     found: Wild
     chance: random.Random
     calls: int = 0
     bytes_read: int = 0
     world: list[str] = field(default_factory=list)
-    #: What ``init.sh`` held when a session ran it.
+    #: The versions of ``init.sh`` that a session has run.
     run_once: set[str] = field(default_factory=set)
-    #: The proposal that was made last, and those that a person rejected: nobody asks again.
+    #: The last proposal, and the rejected proposals, which are not repeated.
     asked: str = ""
     rejected: set[str] = field(default_factory=set)
 
     @property
     def place(self) -> Place:
-        """The workflow's root."""
+        """Return the root of the workflow."""
         return self.found.place
 
     @property
     def tokens(self) -> int:
-        """What the caller had to read."""
+        """Return the number of tokens in all answers that the caller read."""
         return self.bytes_read // _BYTES_OF_A_TOKEN
 
     def call(self, *words: str) -> Answer:
-        """Call a command, which must not be refused, as the caller does."""
+        """Run a command as the caller, and check that it is not refused."""
         answer = self.place.json(*words)
         self.calls += 1
         self.bytes_read += len(answer.out.encode())
@@ -69,7 +69,7 @@ class Followed:
         return answer
 
     def _has_ended(self, answer: Answer) -> bool:
-        """Whether a loop did all that needs nobody, or was the first to run a new ``init.sh``."""
+        """Return whether `run` did all possible work, or met this ``init.sh`` first."""
         if answer.envelope["success"]:
             return answer.code == 6
         script = (self.place.path / "init.sh").read_text()
@@ -78,7 +78,7 @@ class Followed:
         return is_news
 
     def follow(self) -> str:
-        """Do what comes next until nothing does without a person; return how it ended."""
+        """Run the next actions until the end or a person's decision; return the result."""
         for _ in range(MANY):
             self._meddle()
             status = self.call("status")
@@ -92,7 +92,7 @@ class Followed:
         raise AssertionError(f"{MANY} calls led nowhere: {statuses(self.place)}, {self.world}")
 
     def _is_usable(self, action: dict[str, Any]) -> bool:
-        """Whether the caller can do it: no person decides, and it knows each word to put in."""
+        """Return whether the caller can run the action without a person or an unknown value."""
         known = all(need in WORDS for need in action.get("needs", []))
         known = known and action["command"] not in self.rejected
         guess = "PATH=VALUE" in action.get("needs", []) and not self._is_unmet(action["command"])
@@ -115,7 +115,7 @@ class Followed:
         self.call(*words)
 
     def _killed(self, words: list[str]) -> None:
-        """Begin what comes next, and be killed in the middle of it."""
+        """Start the next action, and kill it while it runs."""
         self.world.append(f"killed in {words[0]}")
         before = len(events(self.place, "attempt.started"))
         process = started(self.place, *words)
@@ -128,7 +128,7 @@ class Followed:
         process.communicate()
 
     def _meddle(self) -> None:
-        """Let the world do something: edit a definition, change a result, break the environment."""
+        """Sometimes edit a definition, change a result or break the environment."""
         if self.chance.random() > _MEDDLES:
             return
         deed = self.chance.choice([self._edit, self._change_result, self._break])
@@ -136,7 +136,7 @@ class Followed:
             self.world.append(deed.__name__)
 
     def _edit(self) -> bool:
-        """Somebody edits what a stage runs that has not begun."""
+        """Edit a parameter of a stage that has not started."""
         path = self.place.path / "workflow-state.json"
         document = json.loads(path.read_text())
         waiting = [one for one in document["stages"] if one["status"] in ("pending", "ready")]
@@ -147,7 +147,7 @@ class Followed:
         return True
 
     def _change_result(self) -> bool:
-        """Somebody writes to an output of a stage that is completed."""
+        """Change an output of a completed stage."""
         done = [one for one in self.place.done("status")["stages"] if one["status"] == "completed"]
         paths = [path for one in done for path in (self.place.path / one["id"]).glob("out.txt")]
         if paths:
@@ -155,20 +155,20 @@ class Followed:
         return bool(paths)
 
     def _break(self) -> bool:
-        """The environment of the next session is not ready."""
+        """Write an ``init.sh`` that fails, so that the next session cannot start."""
         text = f"echo no license {len(self.world)}; exit 3\n"
         (self.place.path / "init.sh").write_text(text)
         return True
 
     def _asked_a_person(self, status: dict[str, Any]) -> bool:
-        """Have a person decide what waits for one; False if nobody has an answer."""
+        """Decide something as a person; return False if nothing waits for a person."""
         init = self.place.path / "init.sh"
         if (self.place.path / "PAUSE").exists():
             self.place.done("runner", "resume")
         elif status["pending_amendments"]:
             self._decided(status["pending_amendments"][0])
         elif any(one["kind"] == "drift" for one in status["account"]):
-            # An edit of a file that was behind already cannot be adopted.
+            # An edit of an outdated file cannot be adopted.
             if self.chance.random() < 0.5 or self.place.call("drift", "adopt").code != 0:
                 self.place.done("drift", "revert")
         elif status["changed"]:
@@ -182,7 +182,7 @@ class Followed:
 
     def _decided(self, asked: str) -> None:
         about = self.place.done("amend", "show", asked)["amendment"]["description"]
-        # Nobody agrees to the same thing twice, and to a third of all things nobody does.
+        # The person rejects repeated proposals and about a third of all others.
         agreed = about not in self.world and self.chance.random() < 0.7
         self.world.append(about if agreed else f"no: {about}")
         self.rejected |= set() if agreed else {self.asked}
@@ -190,14 +190,14 @@ class Followed:
 
 
 def followed(folder: Path, seed: int) -> tuple[Followed, str]:
-    """Make the workflow of a seed and follow what it says is next."""
+    """Create the workflow of a seed, and follow its next actions."""
     chance = random.Random(seed)
     one = Followed(wild(folder, chance, FAULTS), chance)
     return one, one.follow()
 
 
 def table(first: int, last: int) -> None:
-    """Print what the caller of each seed had to do and to read."""
+    """Print the calls and tokens of the caller for each seed."""
     print(f"{'seed':>5} {'stages':>6} {'calls':>6} {'tokens':>7}  ended")
     calls = tokens = 0
     for seed in range(first, last + 1):

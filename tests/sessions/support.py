@@ -1,4 +1,4 @@
-"""Workflows whose stages are jobs of a moment, and agents that are programs of a few lines."""
+"""Workflows whose stages are short jobs, and agents that are short shell scripts."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from typing import Any
 
 from tests.cli.support import HERE, Place, agree, write_plan
 
-#: Text by which a script calls wfctl.
+#: A shell command that runs wfctl.
 WFCTL = f"env PYTHONPATH={HERE} {sys.executable} -m cli.main"
 
 
 def stage(number: int, command: str = "true", **fields: Any) -> dict[str, Any]:
-    """Return a stage that writes its output once its command has gone well."""
+    """Return a stage that writes its output after its command succeeded."""
     id_ = f"stage-{number}"
     after = [f"stage-{n}" for n in fields.pop("after", [])]
     own = fields.pop("parameters", {})
@@ -32,7 +32,7 @@ def stage(number: int, command: str = "true", **fields: Any) -> dict[str, Any]:
 
 
 def silent(number: int, **fields: Any) -> dict[str, Any]:
-    """Return a stage that says nothing to run: an agent's."""
+    """Return a stage without a command, which an agent must compute."""
     return {**stage(number, **fields), "parameters": {}}
 
 
@@ -43,7 +43,7 @@ def workflow(
     profiles: dict[str, Any] | None = None,
     **config: Any,
 ) -> Place:
-    """Make a workflow; ``config`` goes into its session_config."""
+    """Create a workflow; ``config`` becomes its session_config."""
     made = Place(folder / "root")
     made.path.mkdir(parents=True, exist_ok=True)
     plan: dict[str, Any] = {
@@ -62,7 +62,7 @@ def workflow(
 
 
 def agent(folder: Path, script: str) -> str:
-    """Write a program and return the words that call it."""
+    """Write a shell script that acts as an agent, and return its path."""
     path = folder / "agent.sh"
     path.write_text(f"#!/bin/bash\n{script}\n")
     path.chmod(path.stat().st_mode | stat.S_IXUSR)
@@ -70,17 +70,17 @@ def agent(folder: Path, script: str) -> str:
 
 
 def statuses(place: Place) -> list[str]:
-    """Return where each stage stands."""
+    """Return the status of each stage."""
     return [found["status"] for found in place.done("status")["stages"]]
 
 
 def events(place: Place, type_: str) -> list[dict[str, Any]]:
-    """Return the recorded events of a type."""
+    """Return all recorded events of a type."""
     return list(place.done("events", "--type", type_))
 
 
 def started(place: Place, *arguments: str, **environ: str) -> subprocess.Popen[str]:
-    """Start a command in a process of its own."""
+    """Start a wfctl command in a child process."""
     return subprocess.Popen(
         [sys.executable, "-m", "cli.main", "--root", str(place.path), "-o", "json", *arguments],
         env={**os.environ, "PYTHONPATH": str(HERE), **environ},
@@ -92,6 +92,6 @@ def started(place: Place, *arguments: str, **environ: str) -> subprocess.Popen[s
 
 
 def answer(process: subprocess.Popen[str]) -> Any:
-    """Wait for a command that was started, and return what its envelope holds."""
+    """Wait for the end of a started command, and return the data of its answer."""
     out, _ = process.communicate(timeout=120)
     return json.loads(out)["data"]

@@ -1,4 +1,4 @@
-"""`run --agent`: the log is believed, not the agent's words."""
+"""`wfctl run --agent`: wfctl judges an agent by the log, and not by its output."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.sessions.support import (
     workflow,
 )
 
-#: Writes a submission that copies a text to the output, and dispatches it.
+#: A script that writes a submission which creates the output, and dispatches it.
 COMPUTE = f"""
 mkdir -p $WFCTL_STAGE
 cat > $WFCTL_STAGE/submission.json <<'END'
@@ -43,19 +43,19 @@ sed -i "s/STAGE/$WFCTL_STAGE/" $WFCTL_STAGE/submission.json
 
 
 def is_there(pid: int | str) -> bool:
-    """Say whether a process lives; one that nobody has reaped does not."""
+    """Return whether a process exists and is no zombie."""
     return processes.identify(int(pid)) is not None
 
 
 def prompts(place: Place, id_: str = "stage-1") -> list[str]:
-    """Return the prompts that were given for a stage."""
+    """Return all prompts that agents got for a stage."""
     found = sorted((place.path / ".wfctl/agents" / id_).glob("*/prompt.md"))
     return [path.read_text() for path in found]
 
 
 @pytest.mark.slow
-def test_an_agent_computes_what_has_no_command(tmp_path: Path) -> None:
-    """The prompt is on stdin and in a file; its events are the agent's."""
+def test_agent_computes_a_stage_without_a_command(tmp_path: Path) -> None:
+    """The prompt is on stdin and in a file, and the log names the agent as the actor."""
     place = workflow(tmp_path, stage(1), silent(2, after=[1]))
     words = agent(tmp_path, f"cat > given; cmp given $WFCTL_PROMPT || exit 9; {COMPUTE}")
     assert place.json("run", "--agent", words).data["exit_reason"] == "completed"
@@ -65,24 +65,25 @@ def test_an_agent_computes_what_has_no_command(tmp_path: Path) -> None:
     assert "stage-2: agent agent.sh exited 0" in place.log()
 
 
-def test_a_prompt_tells_what_is_given_and_what_is_not_allowed(tmp_path: Path) -> None:
-    """Paths, outputs of dependencies, backend, rules, and how to report; no credentials."""
+def test_prompt_has_task_rules_and_report_commands(tmp_path: Path) -> None:
+    """The prompt has paths, criteria, the backend and the forbidden actions."""
     place = workflow(tmp_path, silent(1, success_criteria="It looks right."))
     place.json("run", "--agent", agent(tmp_path, "true"))
     [given, repair] = prompts(place)
     for part in (
         str(place.path), "Experiment design", "Workflow plan", "stage-1/out.txt",
-        "It looks right.", "local (local)", "compute in any way but by `wfctl dispatch`",
+        "It looks right.", "local (local)", "compute in any way except with `wfctl dispatch`",
         "edit workflow-state.json", "approve an amendment", "`wfctl dispatch stage-1`",
-        "The log is believed, not your words",
+        "wfctl reads only the log, not your answer",
     ):  # fmt: skip
         assert part in given
-    assert "without having moved the stage" in repair
+    assert "without changing the status of the stage" in repair
     assert "wfctl stage retry stage-1 --fix" in repair
 
 
-def test_a_repair_prompt_tells_what_is_known_and_what_was_tried(tmp_path: Path) -> None:
-    """Category and cause, last lines, each fix with its outcome, the machine, what may change."""
+@pytest.mark.long
+def test_repair_prompt_has_the_error_and_earlier_fixes(tmp_path: Path) -> None:
+    """The prompt has the cause, the last lines of the logs, earlier fixes and allowed changes."""
     command = "echo almost there; echo out of memory >&2; exit 1"
     place = workflow(tmp_path, stage(1, command))
     fixes = agent(
@@ -92,27 +93,27 @@ def test_a_repair_prompt_tells_what_is_known_and_what_was_tried(tmp_path: Path) 
     told = prompts(place)[-1]
     for part in (
         "- Category: resource", "out of memory", "## stage-1/log ends", "almost there",
-        "## stage-1/err ends", "## What was tried before", "1. less atoms: failed: ",
-        "- batch_type: Shell", "that needs nobody's consent", "1 of 3 retries are used",
+        "## stage-1/err ends", "## Earlier fixes and their results", "1. less atoms: failed: ",
+        "- batch_type: Shell", "(no approval needed)", "1 of 3 retries are used",
         "`wfctl amend propose --stage stage-1 --set PATH=VALUE --reason TEXT`",
     ):  # fmt: skip
         assert part in told, part
 
 
-def test_an_agent_that_says_all_is_well_and_did_nothing_has_failed(tmp_path: Path) -> None:
-    """Exit 0 is only its word."""
+def test_agent_that_does_nothing_fails_its_stage(tmp_path: Path) -> None:
+    """Exit code 0 and a success message of the agent do not complete the stage."""
     place = workflow(tmp_path, silent(1))
     shown = place.json("run", "--agent", agent(tmp_path, "echo all is well"))
     assert (shown.code, statuses(place)) == (6, ["failed"])
     [failed] = events(place, "stage.failed")
     assert "agent agent.sh exited 0" in failed["data"]["error"]
-    assert "without having moved the stage" in failed["data"]["error"]
+    assert "without changing the status of the stage" in failed["data"]["error"]
     output = place.path / ".wfctl/agents/stage-1/0001/output.log"
     assert output.read_text() == "all is well\n"
 
 
-def test_an_agent_that_edits_the_files_by_hand_is_drift(tmp_path: Path) -> None:
-    """The stage did not move, and the file is the log's again."""
+def test_agent_that_edits_the_state_file_fails_its_stage(tmp_path: Path) -> None:
+    """The edit is recorded as drift and undone, and the stage does not complete."""
     place = workflow(tmp_path, silent(1))
     edit = 'sed -i \'s/"status": "ready"/"status": "completed"/\' workflow-state.json'
     shown = place.json("run", "--agent", agent(tmp_path, edit))
@@ -122,8 +123,8 @@ def test_an_agent_that_edits_the_files_by_hand_is_drift(tmp_path: Path) -> None:
     assert document["stages"][0]["status"] == "failed"
 
 
-def test_an_agent_has_a_limited_time(tmp_path: Path) -> None:
-    """It is stopped with all that it started, also what does not listen, and has failed."""
+def test_agent_is_stopped_after_its_time_limit(tmp_path: Path) -> None:
+    """All its processes end, also those that ignore SIGTERM, and the stage fails."""
     place = workflow(tmp_path, silent(1))
     deaf = "bash -c 'trap : TERM; echo $$ > child; while :; do sleep 0.1; done'"
     words = agent(tmp_path, f"{deaf} & sleep 60")
@@ -134,21 +135,23 @@ def test_an_agent_has_a_limited_time(tmp_path: Path) -> None:
     until(lambda: not Path(f"/proc/{child}").exists())
 
 
-def test_an_agent_that_was_killed_is_started_once_more(tmp_path: Path) -> None:
-    """A lost agent is not a failed one; lost again, it is. What it began does not go on."""
+def test_killed_agent_is_started_once_again(tmp_path: Path) -> None:
+    """The second kill fails the stage, and child processes of the agent are ended."""
     place = workflow(tmp_path, silent(1))
     words = agent(tmp_path, "sleep 600 & echo $! >> children; kill -9 $$")
     shown = place.json("run", "--agent", words)
     assert (shown.code, statuses(place)) == (6, ["failed"])
-    handed = [e for e in events(place, "note.logged") if "to compute" in e["data"]["text"]]
+    handed = [
+        e for e in events(place, "note.logged") if "gave the task 'compute'" in e["data"]["text"]
+    ]
     assert len(handed) == 2
     assert "signal 9" in events(place, "stage.failed")[0]["data"]["error"]
     children = (place.path / "children").read_text().split()
     until(lambda: not any(Path(f"/proc/{child}").exists() for child in children))
 
 
-def test_what_an_agent_leaves_behind_ends_with_it(tmp_path: Path) -> None:
-    """Also where it ended by itself: the next agent of the stage would not be alone."""
+def test_processes_that_an_agent_leaves_are_ended(tmp_path: Path) -> None:
+    """A background process ends with the agent, before the next agent starts."""
     place = workflow(tmp_path, silent(1))
     place.json("run", "--agent", agent(tmp_path, "sleep 600 & echo $! >> children"))
     children = (place.path / "children").read_text().split()
@@ -156,9 +159,10 @@ def test_what_an_agent_leaves_behind_ends_with_it(tmp_path: Path) -> None:
     until(lambda: not any(is_there(child) for child in children))
 
 
+@pytest.mark.long
 @pytest.mark.slow
-def test_a_failed_stage_is_given_to_the_agent_with_its_error(tmp_path: Path) -> None:
-    """It puts the input right and says so; the retry goes on by itself."""
+def test_agent_repairs_a_failed_stage(tmp_path: Path) -> None:
+    """The agent fixes the input and reports the fix, and the retry succeeds."""
     place = workflow(tmp_path, stage(1, "test -s ../../../../../../mended"))
     repair = f'echo ok > mended; {WFCTL} stage retry $WFCTL_STAGE --fix "wrote it"'
     shown = place.json("run", "--agent", agent(tmp_path, repair))
@@ -168,8 +172,8 @@ def test_a_failed_stage_is_given_to_the_agent_with_its_error(tmp_path: Path) -> 
     assert "exit" in prompts(place)[0]
 
 
-def test_an_agent_judges_prose(tmp_path: Path) -> None:
-    """Who judged is recorded."""
+def test_agent_judges_prose_criteria(tmp_path: Path) -> None:
+    """The completion of the stage names the agent as the judge."""
     place = workflow(tmp_path, stage(1, success_criteria="It looks right."))
     judge = f'[ $WFCTL_TASK = judge ] && {WFCTL} stage complete stage-1 --evidence "I looked"'
     assert place.json("run", "--agent", agent(tmp_path, judge)).code == 0
@@ -177,10 +181,11 @@ def test_an_agent_judges_prose(tmp_path: Path) -> None:
     assert completed["data"]["judged_by"] == "agent:agent.sh"
 
 
-def test_a_loop_stops_for_what_an_agent_proposes(
+@pytest.mark.long
+def test_proposal_of_an_agent_blocks_the_run(
     tmp_path: Path,
 ) -> None:
-    """Exit 6; the agent is not asked again meanwhile, and may not agree itself."""
+    """The exit code is 6, and the agent can neither approve its amendment nor try again."""
     place = workflow(tmp_path, stage(1, "test $WFCTL_PARAM_n = 2", parameters={"n": 1}))
     propose = f"{WFCTL} amend propose --stage stage-1 --set parameters.n=2 --reason wrong"
     words = agent(tmp_path, f"{propose}; {WFCTL} amend approve amend-1; echo $? > refused")
@@ -194,18 +199,16 @@ def test_a_loop_stops_for_what_an_agent_proposes(
 
 
 @pytest.mark.parametrize("command", ["nowhere-to-be-found", "./nothing.sh --fast", "", "it's"])
-def test_an_agent_that_is_not_there_is_refused_before_anything_starts(
-    tmp_path: Path, command: str
-) -> None:
-    """With the reason."""
+def test_missing_agent_is_refused_before_the_session_starts(tmp_path: Path, command: str) -> None:
+    """The error code is agent_missing, and no event is recorded."""
     place = workflow(tmp_path, silent(1))
     shown = place.json("run", "--agent", command)
     assert (shown.code, shown.error["code"]) == (1, "agent_missing")
     assert events(place, "session.started") == []
 
 
-def test_an_agent_that_cannot_be_run_ends_the_session_in_order(tmp_path: Path) -> None:
-    """A script without its interpreter in the first line is nobody's failed attempt."""
+def test_agent_without_an_interpreter_ends_the_session(tmp_path: Path) -> None:
+    """A script without a shebang line cannot run, and no attempt of the stage fails."""
     place = workflow(tmp_path, silent(1))
     words = agent(tmp_path, "true")
     Path(words).write_text("true\n")
@@ -217,7 +220,7 @@ def test_an_agent_that_cannot_be_run_ends_the_session_in_order(tmp_path: Path) -
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process runs: one whose end nobody has asked for yet does not."""
+    """Return whether a process runs; a zombie does not."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
@@ -226,8 +229,8 @@ def is_alive(pid: int) -> bool:
 
 
 @pytest.mark.slow
-def test_the_agent_of_a_loop_that_was_killed_is_ended_by_the_next(tmp_path: Path) -> None:
-    """Two agents at one stage would be one too many."""
+def test_next_run_ends_the_agent_of_a_killed_run(tmp_path: Path) -> None:
+    """Otherwise two agents would work on one stage."""
     place = workflow(tmp_path, silent(1))
     words = agent(tmp_path, f"echo $$ >> pids; [ -e again ] && {{ {COMPUTE} exit; }}; sleep 60")
     run = started(place, "run", "--agent", words)
@@ -242,10 +245,10 @@ def test_the_agent_of_a_loop_that_was_killed_is_ended_by_the_next(tmp_path: Path
 
 
 @pytest.mark.slow
-def test_what_is_left_of_an_agent_that_outlived_its_loop_is_ended_by_the_next(
+def test_next_run_ends_the_children_of_an_ended_agent(
     tmp_path: Path,
 ) -> None:
-    """The agent itself is gone by then; what it began is told by its group and its prompt."""
+    """If run and agent are gone, the group id and the prompt identify the children."""
     place = workflow(tmp_path, silent(1))
     first = agent(tmp_path, "sleep 600 & echo $! > child; until [ -e go ]; do sleep 0.1; done")
     run = started(place, "run", "--agent", first)
@@ -263,8 +266,8 @@ def test_what_is_left_of_an_agent_that_outlived_its_loop_is_ended_by_the_next(
     assert not record.exists()
 
 
-def test_a_group_that_has_come_by_the_id_of_an_agent_is_left_alone(tmp_path: Path) -> None:
-    """Ids are used again: a group that was never given the prompt is somebody else's."""
+def test_reused_process_group_id_is_not_killed(tmp_path: Path) -> None:
+    """A process group without the prompt in its environment belongs to another program."""
     place = workflow(tmp_path, silent(1))
     script = "sleep 600 > /dev/null & echo $$ $!"
     done = subprocess.run(
@@ -281,8 +284,8 @@ def test_a_group_that_has_come_by_the_id_of_an_agent_is_left_alone(tmp_path: Pat
     os.kill(child, signal.SIGKILL)
 
 
-def test_a_loop_that_is_asked_to_stop_stops_its_agent(tmp_path: Path) -> None:
-    """That is nobody's failure."""
+def test_stopped_run_stops_its_agent(tmp_path: Path) -> None:
+    """After SIGTERM, the stage is ready again, and no failure is recorded."""
     place = workflow(tmp_path, silent(1))
     run = started(place, "run", "--agent", agent(tmp_path, "touch begun; sleep 1000"))
     until((place.path / "begun").exists)

@@ -1,4 +1,4 @@
-"""What once ended a loop, or cost a second decision, and no longer does."""
+"""Cases in which a run continues, although earlier versions stopped or asked twice."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from tests.sessions.support import agent, events, silent, stage, statuses, workf
 pytestmark = pytest.mark.slow
 
 
-def test_an_environment_that_is_not_ready_is_a_task_for_the_agent(tmp_path: Path) -> None:
-    """It is told what init.sh printed, and init.sh is believed when it has ended."""
+def test_agent_repairs_the_environment(tmp_path: Path) -> None:
+    """The agent gets the output of init.sh, and the run continues when init.sh succeeds."""
     place = workflow(tmp_path, stage(1, parameters={"expected_seconds": 1}))
     (place.path / "init.sh").write_text("echo no licence; test -e licence\n")
     assert place.json("run").code == 1
@@ -22,11 +22,11 @@ def test_an_environment_that_is_not_ready_is_a_task_for_the_agent(tmp_path: Path
     assert place.json("run", "--agent", helper).data["exit_reason"] == "completed"
     assert "no licence" in (place.path / "prompt.md").read_text()
     assert "WFCTL_TASK=environment" in (place.path / "seen").read_text()
-    assert "handed to agent agent.sh to environment" in place.log()
+    assert "gave the task 'environment' to agent agent.sh" in place.log()
 
 
-def test_an_agent_that_leaves_the_environment_as_it_is_changes_nothing(tmp_path: Path) -> None:
-    """One try, then the error as ever."""
+def test_unrepaired_environment_fails_after_one_agent(tmp_path: Path) -> None:
+    """The agent gets one chance, and then the usual error is reported."""
     place = workflow(tmp_path, stage(1))
     (place.path / "init.sh").write_text("exit 3\n")
     shown = place.json("run", "--agent", agent(tmp_path, "exit 0"))
@@ -34,8 +34,8 @@ def test_an_agent_that_leaves_the_environment_as_it_is_changes_nothing(tmp_path:
     assert len(list((place.path / ".wfctl/agents/init.sh").iterdir())) == 1
 
 
-def test_what_is_computed_between_sessions_is_charged_to_the_next(tmp_path: Path) -> None:
-    """A stage dispatched by hand costs what it costs in a session."""
+def test_work_between_sessions_is_charged_to_the_next_session(tmp_path: Path) -> None:
+    """A stage that was dispatched by hand costs as much as in a session."""
     place = workflow(tmp_path, stage(1), stage(2, after=[1]))
     place.done("dispatch", "stage-1", "--sync")
     place.done("stage", "complete", "stage-1")
@@ -48,8 +48,8 @@ def test_what_is_computed_between_sessions_is_charged_to_the_next(tmp_path: Path
     assert len(events(place, "cost.charged")) == 1
 
 
-def test_a_session_ends_for_the_reason_that_its_numbers_show(tmp_path: Path) -> None:
-    """No budget that is not used up, no obstacle if nothing is left."""
+def test_session_end_requires_a_valid_reason(tmp_path: Path) -> None:
+    """The reasons budget_exhausted, completed and blocked are refused if they are not true."""
     place = workflow(tmp_path, stage(1, parameters={"expected_seconds": 1}))
     place.done("session", "start")
     shown = place.json("session", "end", "--reason", "budget_exhausted")
@@ -68,13 +68,14 @@ def test_a_session_ends_for_the_reason_that_its_numbers_show(tmp_path: Path) -> 
 
 
 def rerun(place: Place) -> None:
-    """Have a person decide that stage-1 runs again."""
+    """Propose and approve a rerun of stage-1."""
     place.done("amend", "propose", "--type", "stage_rerun", "--stage", "stage-1", "--reason", "r")
     place.done("amend", "approve", "amend-1")
 
 
-def test_the_log_says_kept_when_it_is_so(tmp_path: Path) -> None:
-    """Before, it says what will be."""
+@pytest.mark.long
+def test_log_reports_kept_outputs_after_they_were_moved(tmp_path: Path) -> None:
+    """Before the move, the log reports that the outputs will be kept."""
     place = workflow(tmp_path, stage(1), consent="trust")
     place.done("run")
     rerun(place)
@@ -84,10 +85,10 @@ def test_the_log_says_kept_when_it_is_so(tmp_path: Path) -> None:
     assert "stage-1: outputs kept as stage-1.v1" in place.log()
 
 
-@pytest.mark.few(1)
+@pytest.mark.long
 @pytest.mark.parametrize("after", ["true", "mkdir stage-1"])
-def test_a_folder_that_somebody_moved_to_its_kept_name_is_kept(tmp_path: Path, after: str) -> None:
-    """The stage gets its scripts back and runs again; what was moved stays as it is."""
+def test_folder_moved_by_hand_counts_as_kept(tmp_path: Path, after: str) -> None:
+    """The stage gets its scripts back and runs again, and the moved folder is unchanged."""
     place = workflow(tmp_path, stage(1), consent="trust")
     (place.path / "stage-1").mkdir(exist_ok=True)
     (place.path / "stage-1/script.py").write_text("pass\n")
@@ -101,8 +102,8 @@ def test_a_folder_that_somebody_moved_to_its_kept_name_is_kept(tmp_path: Path, a
     assert (place.path / "stage-1.v1/out.txt").read_text() == "hi\n"
 
 
-def test_a_folder_of_somebody_else_s_is_not_taken_for_a_kept_one(tmp_path: Path) -> None:
-    """It is in the way, and is named."""
+def test_foreign_folder_is_not_used_as_the_kept_folder(tmp_path: Path) -> None:
+    """The run is blocked and names the folder that is in the way."""
     place = workflow(tmp_path, stage(1), consent="trust")
     place.done("run")
     rerun(place)
@@ -114,8 +115,8 @@ def test_a_folder_of_somebody_else_s_is_not_taken_for_a_kept_one(tmp_path: Path)
     assert [path.name for path in (place.path / "stage-1.v1").iterdir()] == ["mine"]
 
 
-def test_a_skip_with_rewiring_rewires_inputs_too(tmp_path: Path) -> None:
-    """What the skipped stage would have made is no input any more, and the rest runs."""
+def test_skip_with_rewire_removes_inputs_of_the_skipped_stage(tmp_path: Path) -> None:
+    """The dependent stage loses these inputs and runs."""
     (tmp_path / "root").mkdir(exist_ok=True)
     (tmp_path / "root/own.txt").write_text("mine\n")
     inputs = ["stage-2/out.txt", "own.txt", "stage-1/out.txt"]
@@ -133,16 +134,16 @@ def test_a_skip_with_rewiring_rewires_inputs_too(tmp_path: Path) -> None:
     assert place.json("run").data["exit_reason"] == "completed"
 
 
-def test_a_stage_without_a_command_is_the_agent_s(tmp_path: Path) -> None:
-    """It dispatches what it prepared; the others are the loop's."""
+def test_stage_without_a_command_is_given_to_the_agent(tmp_path: Path) -> None:
+    """The other stages are run by the loop."""
     place = workflow(tmp_path, silent(1), stage(2))
     assert place.json("run", "--agent", agent(tmp_path, "exit 0")).code == 6
     assert statuses(place) == ["failed", "completed"]
 
 
-def test_init_says_where_a_plain_run_stops(tmp_path: Path) -> None:
-    """And how to go on; nothing if one session does all."""
-    for count, told in ((5, "`wfctl run` stops before stage-5"), (2, None)):
+def test_init_reports_where_the_first_run_stops(tmp_path: Path) -> None:
+    """If one session can do all stages, `wfctl init` prints no hint."""
+    for count, told in ((5, "is used up before stage-5 starts"), (2, None)):
         folder = tmp_path / str(count)
         folder.mkdir()
         plan = {"workflow_id": "w", "stages": [stage(n) for n in range(1, count + 1)]}

@@ -1,4 +1,4 @@
-"""`run` goes on past what one stage is refused for: each is named, the others are done."""
+"""`wfctl run` continues with other stages if one stage cannot start."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from tests.sessions.support import agent, events, silent, stage, statuses, workf
 pytestmark = pytest.mark.slow
 
 
-def test_a_missing_input_fails_its_stage_and_no_other(tmp_path: Path) -> None:
-    """The log names stage and category, exit 6, and the independent stage is done."""
+def test_missing_input_fails_only_its_stage(tmp_path: Path) -> None:
+    """The exit code is 6, the failure has the category input, and other stages complete."""
     place = workflow(tmp_path, stage(1, inputs=["in.txt"]), stage(2, after=[1]), stage(3))
     shown = place.json("run")
     assert (shown.code, shown.data["exit_reason"]) == (6, "blocked")
     assert statuses(place) == ["failed", "pending", "completed"]
     [failed] = events(place, "stage.failed")
     assert failed["data"]["category"] == "input"
-    assert "in.txt is missing" in failed["data"]["error"]
+    assert "in.txt does not exist" in failed["data"]["error"]
     assert shown.data["blocked"][0]["stage"] == "stage-1"
     (place.path / "in.txt").write_text("here\n")
     place.done("stage", "retry", "stage-1", "--fix", "put in.txt there")
     assert place.json("run").data["exit_reason"] == "completed"
 
 
-def test_an_unusable_submission_fails_its_stage_and_no_other(tmp_path: Path) -> None:
-    """What DPDispatcher would never take is the stage's failure."""
+def test_invalid_submission_fails_only_its_stage(tmp_path: Path) -> None:
+    """A submission that DPDispatcher would refuse makes its stage fail."""
     folder = tmp_path / "root" / "stage-1"
     place = workflow(tmp_path, silent(1), stage(2))
     folder.mkdir(exist_ok=True)
@@ -36,18 +36,19 @@ def test_an_unusable_submission_fails_its_stage_and_no_other(tmp_path: Path) -> 
     assert statuses(place) == ["failed", "completed"]
 
 
-def test_a_stage_that_nothing_shows_to_be_done_waits_for_a_word(tmp_path: Path) -> None:
-    """Without outputs, check and criteria: exit 6 with the command, never 5 for ever."""
+@pytest.mark.long
+def test_stage_without_evidence_waits_for_a_person(tmp_path: Path) -> None:
+    """Without outputs, check and criteria, the run exits with code 6 and names the command."""
     place = workflow(tmp_path, stage(1, outputs=[], parameters={"command": "true"}), stage(2))
     shown = place.json("run")
     assert (shown.code, statuses(place)) == (6, ["post_processing", "completed"])
-    assert "somebody must say" in shown.data["blocked"][0]["why"]
+    assert "a person must decide" in shown.data["blocked"][0]["why"]
     place.done("stage", "complete", "stage-1", "--evidence", "I looked")
     assert place.json("run").data["exit_reason"] == "completed"
 
 
-def test_a_stage_without_a_command_keeps_no_other_from_running(tmp_path: Path) -> None:
-    """It is a hindrance that says what would help; with an agent it is the agent's."""
+def test_stage_without_a_command_blocks_only_itself(tmp_path: Path) -> None:
+    """The answer suggests --agent, and other stages run."""
     place = workflow(tmp_path, silent(1), stage(2, after=[1]), stage(3))
     shown = place.json("run")
     assert (shown.code, statuses(place)) == (6, ["ready", "pending", "completed"])
@@ -58,8 +59,9 @@ def test_a_stage_without_a_command_keeps_no_other_from_running(tmp_path: Path) -
     assert statuses(place)[0] == "failed"
 
 
-def test_what_waits_for_an_invalidated_stage_waits_and_ends_no_session(tmp_path: Path) -> None:
-    """A stage that was ready is not dispatched before what it needs is computed again."""
+@pytest.mark.long
+def test_stage_waits_for_its_invalidated_dependency(tmp_path: Path) -> None:
+    """A ready stage is not dispatched until the invalidated stage has run again."""
     place = workflow(
         tmp_path, stage(1), stage(2), stage(3, after=[1, 2], inputs=["in.txt"]), consent="trust"
     )
@@ -74,8 +76,8 @@ def test_what_waits_for_an_invalidated_stage_waits_and_ends_no_session(tmp_path:
 
 
 @pytest.mark.long
-def test_one_decision_lets_a_stage_go_on_whose_retries_are_used_up(tmp_path: Path) -> None:
-    """Anyone who approves its changed command has said that it runs again."""
+def test_approved_change_allows_a_stage_without_retries_to_run(tmp_path: Path) -> None:
+    """One approved amendment of the command is enough after the last retry."""
     place = workflow(tmp_path, stage(1, "exit 3"), consent="trust")
     for fix in ("once", "twice", "thrice"):
         assert place.json("run").code == 6
@@ -87,8 +89,8 @@ def test_one_decision_lets_a_stage_go_on_whose_retries_are_used_up(tmp_path: Pat
     assert place.json("run").data["exit_reason"] == "completed"
 
 
-def test_a_rerun_with_other_parameters_is_one_amendment(tmp_path: Path) -> None:
-    """It is computed again with them."""
+def test_rerun_with_new_parameters_is_one_amendment(tmp_path: Path) -> None:
+    """The stage runs again with the new command."""
     place = workflow(tmp_path, stage(1), consent="trust")
     assert place.json("run").code == 0
     words = ("--set", "parameters.command=echo ho > out.txt", "--reason", "another word")
@@ -98,16 +100,17 @@ def test_a_rerun_with_other_parameters_is_one_amendment(tmp_path: Path) -> None:
     assert (place.path / "stage-1/out.txt").read_text() == "ho\n"
 
 
-def test_a_stage_that_no_session_can_afford_blocks(tmp_path: Path) -> None:
-    """Exit 6 with the way out, and no session after another without end."""
+def test_stage_above_the_session_budget_blocks_the_run(tmp_path: Path) -> None:
+    """The exit code is 6, and the answer suggests a higher session_budget."""
     place = workflow(tmp_path, stage(1), session_budget=1)
     shown = place.json("run")
     assert (shown.code, shown.data["exit_reason"]) == (6, "blocked")
     assert "session_budget" in shown.data["blocked"][0]["unblock"]
 
 
-def test_a_session_never_costs_more_than_its_budget(tmp_path: Path) -> None:
-    """The estimate is what the end charges."""
+@pytest.mark.long
+def test_session_cost_stays_within_the_budget(tmp_path: Path) -> None:
+    """A session ends before a stage whose estimated cost exceeds the rest of the budget."""
     place = workflow(tmp_path, stage(1), stage(2), stage(3), session_budget=4)
     shown = place.json("run")
     assert (shown.data["exit_reason"], shown.data["cost"]) == ("budget_exhausted", 3)

@@ -1,4 +1,4 @@
-"""A hindered stage is tried again: while other stages compute, and by the runner all night."""
+"""A stage that cannot start for a while is tried again, by `run` and by the runner."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from tests.cli.support import Place
 from tests.crash.support import until
 from tests.sessions.support import answer, events, stage, started, statuses, workflow
 from tests.sessions.test_night_ends import notices, receiver
-from tests.sessions.test_runner import BRISK, GO, ended, own_tmux  # noqa: F401 - a fixture
+from tests.sessions.test_runner import BRISK, GO, ended, own_tmux  # noqa: F401 - pytest uses this fixture
 
 pytestmark = pytest.mark.slow
 
 
 def hinder(place: Place) -> Path:
-    """Put a file where the folder of stage-1 belongs, and return its path."""
+    """Create a file in place of the folder of stage-1, and return its path."""
     path = place.path / "stage-1"
     path.write_text("in the way\n")
     return path
 
 
-def test_a_run_names_a_hindrance_that_may_pass_and_ends_as_blocked(tmp_path: Path) -> None:
-    """A person is there: the reason is in the answer, and no stage has failed."""
+def test_temporary_hindrance_ends_an_attended_run(tmp_path: Path) -> None:
+    """The exit code is 6, the answer has the reason, and no stage has failed."""
     place = workflow(tmp_path, stage(1))
     path = hinder(place)
     blocked = place.json("run")
@@ -36,8 +36,9 @@ def test_a_run_names_a_hindrance_that_may_pass_and_ends_as_blocked(tmp_path: Pat
     assert statuses(place) == ["completed"]
 
 
-def test_a_hindered_stage_is_tried_again_while_another_one_computes(tmp_path: Path) -> None:
-    """The other stage ends last."""
+@pytest.mark.long
+def test_hindered_stage_is_tried_again_during_the_run(tmp_path: Path) -> None:
+    """While another stage computes, the stage starts as soon as the hindrance is gone."""
     place = workflow(tmp_path, stage(1), stage(2, GO))
     path = hinder(place)
     run = started(place, "run", "--max-parallel", "2")
@@ -49,15 +50,16 @@ def test_a_hindered_stage_is_tried_again_while_another_one_computes(tmp_path: Pa
     assert answer(run)["exit_reason"] == "completed"
 
 
-def test_a_night_goes_on_after_a_temporary_hindrance(tmp_path: Path) -> None:
-    """The runner tells once what it waits for, tries again, and completes the workflow."""
+@pytest.mark.long
+def test_runner_continues_after_a_temporary_hindrance(tmp_path: Path) -> None:
+    """The runner sends one notice, tries again, and completes the workflow."""
     place = workflow(tmp_path, stage(1), stage(2, after=[1]))
     path = hinder(place)
     place.done("run", "--autonomous", "--notify", receiver(tmp_path), *BRISK)
     until(lambda: len(events(place, "session.ended")) > 1)
     [told] = notices(tmp_path)
     assert told["kind"] == "failure"
-    assert "the autonomous runner waits: blocked: stage-1: " in told["text"]
+    assert "the autonomous runner is waiting: blocked: stage-1: " in told["text"]
     path.unlink()
     assert ended(place) == "completed"
     until(lambda: [one["kind"] for one in notices(tmp_path)] == ["failure", "end"])

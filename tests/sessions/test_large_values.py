@@ -1,4 +1,4 @@
-"""Parameters as large as the kernel takes them run; larger ones are refused first."""
+"""Parameters up to the limit of the kernel run, and larger ones are refused early."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from tests.sessions.support import silent, stage, workflow
 pytestmark = pytest.mark.slow
 
 
-def test_the_largest_parameters_reach_the_command_and_larger_ones_are_refused(
+def test_parameters_up_to_the_kernel_limit_reach_the_command(
     tmp_path: Path,
 ) -> None:
-    """One of nearly 130,000 bytes and ten in all; by an amendment and a submission too large."""
+    """A larger parameter or variable is refused by `amend propose` and `dispatch`."""
     large = {"expected_seconds": 1, "sequence": "A" * 129_900}
     large |= {f"part_{n}": "A" * 100_000 for n in range(8)}
     command = '[ "$(env | wc -c)" -gt 900000 ] && [ "${#WFCTL_PARAM_sequence}" = 129900 ]'
@@ -24,7 +24,7 @@ def test_the_largest_parameters_reach_the_command_and_larger_ones_are_refused(
     assert place.done("show", "stage-1")["status"] == "post_processing"
     more = ("--set", f"parameters.sequence={'A' * 130_000}", "--reason", "Longer.")
     refused = place.json("amend", "propose", "--stage", "stage-2", *more)
-    assert "parameters.sequence: expected 130,000 bytes" in refused.error["message"]
+    assert "parameters.sequence: expected at most 130,000 bytes" in refused.error["message"]
     submission = {
         "work_base": ".",
         "machine": {"batch_type": "Shell", "context_type": "LocalContext"},
@@ -36,4 +36,4 @@ def test_the_largest_parameters_reach_the_command_and_larger_ones_are_refused(
     for option in ("--dry-run", "--sync"):
         refused = place.json("dispatch", "stage-2", option)
         assert refused.code != 0
-        assert "resources.envs.SEQUENCE must be 130,000 bytes" in refused.error["message"]
+        assert "resources.envs.SEQUENCE must be at most 130,000 bytes" in refused.error["message"]

@@ -1,4 +1,4 @@
-"""`run`: how the loop ends, what it charges, and that it takes the state as others leave it."""
+"""`wfctl run`: how the loop ends, what it charges, and changes by other processes."""
 
 from __future__ import annotations
 
@@ -14,18 +14,19 @@ from tests.sessions.support import WFCTL, answer, events, stage, started, status
 
 pytestmark = pytest.mark.slow
 
-#: A job that waits for a file in the root, from its scratch copy.
+#: A job that waits for a file in the root, seen from its scratch copy.
 GO = "until [ -e ../../../../../../go ]; do sleep 0.05; done"
 
 
 def messages(place: Place) -> list[str]:
-    """Return the lines of progress.log without times and anchors."""
+    """Return the messages of progress.log without times and anchors."""
     lines = (line.partition("] ")[2] for line in place.log().splitlines())
     return [line.partition(" [log at version")[0] for line in lines]
 
 
-def test_a_workflow_is_completed_in_a_session_that_is_charged_and_reported(tmp_path: Path) -> None:
-    """The exit is 0, every part of it is in the log, and the report is there."""
+@pytest.mark.long
+def test_run_completes_a_workflow_in_one_session(tmp_path: Path) -> None:
+    """The log has the start, the charges and the end of the session, and the report is written."""
     place = workflow(
         tmp_path,
         stage(1, parameters={"expected_seconds": 1}),
@@ -48,7 +49,7 @@ def test_a_workflow_is_completed_in_a_session_that_is_charged_and_reported(tmp_p
 
 
 def check_report(place: Place) -> None:
-    """Check that the report tells all, is made again, and tells of a result that is gone."""
+    """Check that the report is complete, can be made again, and names a missing result."""
     text = (place.path / "report.md").read_text()
     digest = events(place, "stage.completed")[1]["data"]["outputs"][0]["sha256"]
     for part in ("See it run.", "R = 1", "stage-2/out.txt", digest, "| completed | 2.5/6 |"):
@@ -58,8 +59,8 @@ def check_report(place: Place) -> None:
     assert "missing result stage-1/out.txt" in place.done("report")["text"]
 
 
-def test_a_budget_that_is_used_up_ends_the_session_and_the_next_goes_on(tmp_path: Path) -> None:
-    """Exit 0, with the reason, and what to call next."""
+def test_used_up_budget_ends_the_session(tmp_path: Path) -> None:
+    """The exit code is 0, the next action is `wfctl run`, and the next session continues."""
     place = workflow(tmp_path, stage(1), stage(2, after=[1]), session_budget=2)
     shown = place.json("run")
     assert (shown.code, shown.data["exit_reason"]) == (0, "budget_exhausted")
@@ -73,8 +74,8 @@ def test_a_budget_that_is_used_up_ends_the_session_and_the_next_goes_on(tmp_path
     assert "Previous session ended: exit_reason=budget_exhausted, cost=1.5/2" in messages(place)
 
 
-def test_a_block_names_the_stage_the_reason_and_the_way_out(tmp_path: Path) -> None:
-    """Exit 6; what does not depend on it was done all the same."""
+def test_blocked_run_names_the_stage_and_the_fix(tmp_path: Path) -> None:
+    """The exit code is 6, and stages that do not depend on the failed stage complete."""
     place = workflow(tmp_path, stage(1, "exit 3"), stage(2, after=[1]), stage(3))
     shown = place.json("run")
     assert (shown.code, shown.data["exit_reason"]) == (6, "blocked")
@@ -88,12 +89,12 @@ def test_a_block_names_the_stage_the_reason_and_the_way_out(tmp_path: Path) -> N
     assert place.done("session", "show")["sessions"][0]["end"] == "blocked"
 
 
-def test_what_needs_a_judge_or_a_decision_blocks_with_6(tmp_path: Path) -> None:
-    """Prose criteria, then a pending amendment: nothing is dispatched meanwhile."""
+def test_run_waits_for_a_judge_or_a_decision(tmp_path: Path) -> None:
+    """Prose criteria and a pending amendment both lead to exit code 6."""
     place = workflow(tmp_path, stage(1, success_criteria="It looks right."), stage(2, after=[1]))
     shown = place.json("run")
     assert (shown.code, statuses(place)) == (6, ["post_processing", "pending"])
-    assert "somebody must judge" in shown.data["blocked"][0]["why"]
+    assert "a person must judge" in shown.data["blocked"][0]["why"]
     place.done("stage", "complete", "stage-1", "--evidence", "I looked")
     place.done("amend", "propose", "--stage", "stage-2", "--set", "name=Two", "--reason", "r")
     shown = place.json("run")
@@ -101,8 +102,9 @@ def test_what_needs_a_judge_or_a_decision_blocks_with_6(tmp_path: Path) -> None:
     assert "amend-1" in shown.data["message"]
 
 
-def test_independent_stages_run_side_by_side(tmp_path: Path) -> None:
-    """Each waits for the other to have begun; a third waits for both."""
+@pytest.mark.long
+def test_independent_stages_run_in_parallel(tmp_path: Path) -> None:
+    """The commands of two stages wait for each other, and a third stage waits for both."""
     meet = "touch ../../../../../../{0}; until [ -e ../../../../../../{1} ]; do sleep 0.05; done"
     place = workflow(
         tmp_path,
@@ -119,16 +121,17 @@ def test_independent_stages_run_side_by_side(tmp_path: Path) -> None:
         ]  # fmt: skip
 
 
-def test_a_stage_that_somebody_settles_meanwhile_is_taken_as_it_is(tmp_path: Path) -> None:
-    """The very verification calls for the judgement of another, and the loop goes on."""
+@pytest.mark.long
+def test_run_accepts_a_stage_completed_by_another_process(tmp_path: Path) -> None:
+    """If the stage completes during its verification, the loop continues."""
     by_another = f'{WFCTL} append stage.completed --data \'{{"stage":"stage-1","evidence":"e"}}\''
     place = workflow(tmp_path, stage(1, parameters={"verify": by_another}), stage(2, after=[1]))
     assert place.json("run").data["exit_reason"] == "completed"
     assert events(place, "stage.completed")[0]["data"]["evidence"] == "e"
 
 
-def test_a_session_whose_time_is_up_leaves_the_job_to_the_next(tmp_path: Path) -> None:
-    """It ends in order, and shows no reason: it waits."""
+def test_job_of_an_expired_session_is_continued_by_the_next(tmp_path: Path) -> None:
+    """The session ends with the reason waiting, and the job runs only once."""
     place = workflow(tmp_path, stage(1, GO))
     shown = place.json("run", "--time-limit", "0")
     assert (shown.code, shown.data["exit_reason"]) == (0, "waiting")
@@ -141,12 +144,10 @@ def test_a_session_whose_time_is_up_leaves_the_job_to_the_next(tmp_path: Path) -
     assert len(events(place, "attempt.started")) == 1
 
 
-@pytest.mark.few(1)
+@pytest.mark.long
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_a_loop_that_is_asked_to_stop_ends_its_session_in_order(
-    tmp_path: Path, number: signal.Signals
-) -> None:
-    """The job goes on, and the next loop takes it up; a terminal that goes away asks too."""
+def test_stopped_run_ends_its_session(tmp_path: Path, number: signal.Signals) -> None:
+    """After SIGTERM or SIGHUP, the job continues, and the next run collects it."""
     place = workflow(tmp_path, stage(1, GO))
     run = started(place, "run")
     until(lambda: events(place, "stage.launched"))
@@ -158,8 +159,8 @@ def test_a_loop_that_is_asked_to_stop_ends_its_session_in_order(
     assert place.json("run").data["exit_reason"] == "completed"
 
 
-def test_a_run_takes_the_options_of_a_write(tmp_path: Path) -> None:
-    """Another version is a conflict, a key given again is answered as before."""
+def test_run_accepts_the_options_of_a_write(tmp_path: Path) -> None:
+    """A wrong version is a conflict, and a repeated command id returns the first answer."""
     place = workflow(tmp_path, stage(1))
     before = tree(place.path)
     place.done("run", "--dry-run")
@@ -170,12 +171,12 @@ def test_a_run_takes_the_options_of_a_write(tmp_path: Path) -> None:
     version = place.version()
     again = place.done("run", "--command-id", "k")
     assert (again["exit_reason"], place.version()) == ("completed", version)
-    assert "made before, as session 1" in again["message"]
+    assert "already run as session 1" in again["message"]
     assert place.json("run", "--command-id", "k", "--report", "r.md").code == 4
 
 
-def test_a_loop_goes_on_in_the_session_that_somebody_opened(tmp_path: Path) -> None:
-    """And ends it."""
+def test_run_uses_an_open_session(tmp_path: Path) -> None:
+    """The session that a user started is continued and ended by the run."""
     place = workflow(tmp_path, stage(1))
     place.done("session", "start")
     assert place.json("run").data["session"] == 1
@@ -183,8 +184,8 @@ def test_a_loop_goes_on_in_the_session_that_somebody_opened(tmp_path: Path) -> N
     assert (one["end"], one["driven"], one["completed"]) == ("completed", False, ["stage-1"])
 
 
-def test_a_loop_that_died_with_its_last_stage_done_is_tidied_up_after(tmp_path: Path) -> None:
-    """Between the completion and the end of the session there is time to be killed."""
+def test_run_ends_the_session_of_a_killed_run(tmp_path: Path) -> None:
+    """If a run was killed after the last stage, the next run writes the report."""
     place = workflow(tmp_path, stage(1, success_criteria="Fine."))
     assert place.json("run").code == 6
     place.done("append", "session.started", "--data", json.dumps({"driven": True}))

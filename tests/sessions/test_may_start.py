@@ -1,4 +1,4 @@
-"""Whether a stage may start is one answer: what a dispatch refuses, nothing offers."""
+"""Next actions never offer a stage whose dispatch would be refused."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.sessions.wild import MAP
 
 @built_once
 def built(folder: Path) -> Place:
-    """Make a workflow of a stage that is done, one that builds on it, and one by itself."""
+    """Create a workflow of a completed stage, a dependent stage and an independent stage."""
     made = workflow(folder, stage(1), stage(2, after=[1]), stage(3), consent="trust")
     made.done("dispatch", "stage-1", "--sync")
     made.done("stage", "complete", "stage-1")
@@ -28,14 +28,14 @@ def built(folder: Path) -> Place:
 
 
 def changed_upstream(folder: Path) -> Place:
-    """Change the result on which stage-2 builds."""
+    """Change the result that stage-2 reads."""
     place = built(folder)
     (place.path / "stage-1" / "out.txt").write_text("other\n")
     return place
 
 
 def edited(folder: Path) -> Place:
-    """Edit a parameter of stage-2 by hand, and have it found."""
+    """Edit a parameter of stage-2 in the state file."""
     place = built(folder)
     path = place.path / "workflow-state.json"
     document = json.loads(path.read_text())
@@ -45,14 +45,14 @@ def edited(folder: Path) -> Place:
 
 
 def edited_and_found(folder: Path) -> Place:
-    """Have a write find the edit, and keep it."""
+    """Edit a parameter, and record the edit as drift."""
     place = edited(folder)
     place.done("note", "on")
     return place
 
 
 def other_scripts(folder: Path) -> Place:
-    """Pin the scripts, and change one."""
+    """Pin the scripts, and change one of them."""
     place = built(folder)
     (place.path / "init.sh").write_text("true\n")
     place.done("amend", "propose", "--set", "session_config.pin=scripts", "--reason", "to be sure")
@@ -62,13 +62,13 @@ def other_scripts(folder: Path) -> Place:
 
 
 def input_gone(folder: Path) -> Place:
-    """Take away the output that stage-2 reads."""
+    """Delete the output that stage-2 reads."""
     place = built(folder)
     (place.path / "stage-1" / "out.txt").unlink()
     return place
 
 
-#: A situation → the stages that a dispatch of which is refused in it.
+#: A situation, and the stages whose dispatch is refused in this situation.
 SITUATIONS: dict[Callable[[Path], Place], set[str]] = {
     changed_upstream: {"stage-2"},
     edited: {"stage-2"},
@@ -79,7 +79,7 @@ SITUATIONS: dict[Callable[[Path], Place], set[str]] = {
 
 
 def offered(answer: Answer) -> set[str]:
-    """Return the stages that an answer says can be dispatched as they stand."""
+    """Return the stages that the next actions of an answer dispatch."""
     actions = answer.envelope["next_actions"]
     free = [one["command"] for one in actions if not (one.get("person") or one.get("needs"))]
     found = {words[2] for words in map(shlex.split, free) if words[1] == "dispatch"}
@@ -88,10 +88,10 @@ def offered(answer: Answer) -> set[str]:
 
 
 @pytest.mark.parametrize("situation", SITUATIONS, ids=lambda one: one.__name__)
-def test_no_dispatch_is_offered_that_would_be_refused(
+def test_offered_dispatches_are_never_refused(
     tmp_path: Path, situation: Callable[[Path], Place]
 ) -> None:
-    """By a read that looks, by a write, by a refusal, by the brief; and the dispatch agrees."""
+    """Reads, writes, refusals and the brief offer only stages that dispatch accepts."""
     place = situation(tmp_path)
     refused = SITUATIONS[situation]
     reads = [place.json("status"), place.json("rehydrate", "--dry-run")]
@@ -109,10 +109,10 @@ def test_no_dispatch_is_offered_that_would_be_refused(
 
 
 @pytest.mark.parametrize("situation", SITUATIONS, ids=lambda one: one.__name__)
-def test_what_one_stage_waits_for_stops_no_other(
+def test_hindered_stage_does_not_stop_other_stages(
     tmp_path: Path, situation: Callable[[Path], Place]
 ) -> None:
-    """The loop goes on with each stage that does not rest on it, and ends with exit 6."""
+    """The run completes independent stages and exits with code 6."""
     place = situation(tmp_path)
     ended = place.json("run")
     assert ended.code == 6, ended.out
@@ -122,8 +122,8 @@ def test_what_one_stage_waits_for_stops_no_other(
         assert stages["stage-2"] != "completed"
 
 
-def test_a_session_that_cannot_begin_is_not_offered_again(tmp_path: Path) -> None:
-    """What it waits for is named; once init.sh is corrected, the stage is offered."""
+def test_failing_init_script_is_named_as_the_next_step(tmp_path: Path) -> None:
+    """After init.sh is corrected, the stage is offered again."""
     place = workflow(tmp_path, stage(1), consent="trust")
     (place.path / "init.sh").write_text("echo no license; exit 3\n")
     refused = place.json("run")
@@ -136,8 +136,8 @@ def test_a_session_that_cannot_begin_is_not_offered_again(tmp_path: Path) -> Non
     assert offered(place.json("status")) == {"stage-1"}
 
 
-def test_a_session_that_a_killed_loop_left_open_is_not_gone_on_in(tmp_path: Path) -> None:
-    """The next run begins a new one, so what kept that from its beginning keeps it still."""
+def test_session_of_a_killed_run_is_not_continued(tmp_path: Path) -> None:
+    """The next run starts a new session, so a failing init.sh still stops the run."""
     place = workflow(tmp_path, stage(1, "sleep 20"), stage(2), stage(3), consent="trust")
     loop = started(place, "run")
     until(lambda: bool(events(place, "attempt.started")))
@@ -150,8 +150,8 @@ def test_a_session_that_a_killed_loop_left_open_is_not_gone_on_in(tmp_path: Path
         assert [one["needs"][0][:20] for one in runs] == ["init.sh that exits 0"], answer.out
 
 
-def test_a_budget_that_no_session_affords_leads_to_one_that_it_does(tmp_path: Path) -> None:
-    """Not to a dispatch, and the value that would do stands in the command."""
+def test_budget_below_the_cost_of_a_stage_leads_to_an_amendment(tmp_path: Path) -> None:
+    """The next action proposes a budget that is high enough."""
     place = workflow(tmp_path, stage(1), consent="trust", session_budget=0.5)
     [action] = place.json("status").envelope["next_actions"]
     words = [WORDS.get(word, word) for word in shlex.split(action["command"])[1:]]
@@ -164,8 +164,8 @@ def test_a_budget_that_no_session_affords_leads_to_one_that_it_does(tmp_path: Pa
     assert place.json("run").code == 0
 
 
-def test_stale_results_that_are_to_stop_it_lead_to_their_rerun(tmp_path: Path) -> None:
-    """Neither the report nor a run, which is refused."""
+def test_stale_results_that_stop_the_run_lead_to_a_rerun(tmp_path: Path) -> None:
+    """With `stale=stop`, the next action is `wfctl rerun`, and a run is refused."""
     one = stage(1, inputs=["in.txt"])
     (tmp_path / "root").mkdir()
     (tmp_path / "root" / "in.txt").write_text("1\n")
@@ -180,8 +180,8 @@ def test_stale_results_that_are_to_stop_it_lead_to_their_rerun(tmp_path: Path) -
     assert "wfctl rerun stage-1" in place.call("why", "stage-2").out
 
 
-def test_a_failure_is_told_before_a_budget_that_is_used_up(tmp_path: Path) -> None:
-    """With exit 6: a person who reads the first line knows why the night ended."""
+def test_failure_is_reported_before_a_used_up_budget(tmp_path: Path) -> None:
+    """The exit code is 6, and the first line of the output has the failure."""
     one, other = stage(1, "echo no license >&2; exit 3"), stage(2)
     place = workflow(tmp_path, one, other, consent="trust", session_budget=1.5)
     ended = place.call("run")
@@ -194,8 +194,8 @@ def test_a_failure_is_told_before_a_budget_that_is_used_up(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("kind", ["stage", "sweep"])
-def test_what_computes_the_same_is_no_way_on(tmp_path: Path, kind: str) -> None:
-    """A stage that did not pass is led on by an amendment, everywhere by the same one."""
+def test_failed_check_leads_to_an_amendment(tmp_path: Path, kind: str) -> None:
+    """A retry would compute the same result, so all commands suggest changing a parameter."""
     fields: dict[str, Any] = {"parameters": {"verify": "false"}}
     if kind == "sweep":
         fields = {"parameters": {**MAP, "task_verify": "false"}, "outputs": ["stage-1/tasks.csv"]}
@@ -207,8 +207,8 @@ def test_what_computes_the_same_is_no_way_on(tmp_path: Path, kind: str) -> None:
     assert change in place.json("why").data["hindrances"][0]["unblock"]
 
 
-def test_what_rests_on_a_stage_that_runs_again_is_not_ready(tmp_path: Path) -> None:
-    """Its status in the file stays; what is told says for what it waits."""
+def test_stage_waits_for_the_rerun_of_its_dependency(tmp_path: Path) -> None:
+    """The stage is not listed as ready, and `status` names the stage to wait for."""
     place = built(tmp_path)
     place.done("rerun", "stage-1", "--reason", "the seed was 0")
     place.call("amend", "approve", "amend-1")
@@ -216,11 +216,11 @@ def test_what_rests_on_a_stage_that_runs_again_is_not_ready(tmp_path: Path) -> N
     assert found["stage-2"]["waits_for"] == ["stage-1"]
     assert place.json("why").data["ready"] == ["stage-1", "stage-3"]
     line = next(one for one in place.call("status").out.splitlines() if "stage-2" in one)
-    assert "not yet: stage-1 is to be completed again" in line
+    assert "not yet: stage-1 must be completed again" in line
 
 
-def test_a_profile_without_a_machine_is_offered_with_what_it_lacks(tmp_path: Path) -> None:
-    """A dispatch is refused of it on this machine as on another."""
+def test_profile_without_a_machine_is_named_in_the_next_action(tmp_path: Path) -> None:
+    """The action needs a config in the profile, and a dispatch is refused."""
     place = workflow(tmp_path, stage(1), consent="trust", profiles={"local": {"type": "local"}})
     [action] = place.json("status").envelope["next_actions"]
     assert "config must be an object" in action["needs"][0]
@@ -228,8 +228,8 @@ def test_a_profile_without_a_machine_is_offered_with_what_it_lacks(tmp_path: Pat
 
 
 @pytest.mark.parametrize("policy", ["tell", "stop"])
-def test_a_change_of_a_stale_workflow_leads_on_as_status_does(tmp_path: Path, policy: str) -> None:
-    """To what is computed again: not to the report, nor to a run that begins no session."""
+def test_adopted_result_leads_to_the_rerun_of_dependents(tmp_path: Path, policy: str) -> None:
+    """All answers suggest rerunning the dependent stage, and not the report or a run."""
     fed = stage(2, "cat ../stage-1/out.txt", after=[1], inputs=["stage-1/out.txt"])
     more = [stage(3, after=[2])] if policy == "stop" else []
     place = workflow(tmp_path, stage(1), fed, *more, consent="trust", stale=policy)
@@ -243,8 +243,8 @@ def test_a_change_of_a_stale_workflow_leads_on_as_status_does(tmp_path: Path, po
         assert action["command"] == "wfctl rerun stage-2"
 
 
-def test_outputs_that_were_taken_and_hold_wait_for_no_check(tmp_path: Path) -> None:
-    """A dispatch that judged what was kept leads on from there."""
+def test_judged_stage_needs_no_further_check(tmp_path: Path) -> None:
+    """After a dispatch judges kept outputs, the next action dispatches the dependent stage."""
     one = stage(1, parameters={"verify": "false"})
     place = workflow(tmp_path, one, stage(2, after=[1]), consent="trust")
     assert place.json("run").code == 6
@@ -256,8 +256,8 @@ def test_outputs_that_were_taken_and_hold_wait_for_no_check(tmp_path: Path) -> N
     assert {one["command"] for one in judged.envelope["next_actions"]} == {"wfctl dispatch stage-2"}
 
 
-def test_a_dispatch_that_waited_leads_on_from_the_end(tmp_path: Path) -> None:
-    """Not to the wait that is over; a command that said nothing is told by its exit code."""
+def test_synchronous_dispatch_suggests_the_step_after_its_end(tmp_path: Path) -> None:
+    """After a failure, the next action is a retry, and the error has the exit code."""
     place = workflow(tmp_path, stage(1, "exit 3"), consent="trust")
     [action] = place.json("dispatch", "stage-1", "--sync").envelope["next_actions"]
     assert action["command"] == "wfctl stage retry stage-1 --fix TEXT"

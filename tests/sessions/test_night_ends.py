@@ -1,4 +1,4 @@
-"""The end of a night reaches somebody: by a notice that survives the runner, and by `status`."""
+"""The end of an autonomous run is reported by a notice and by `wfctl status`."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from reconciler.loop.detached import recorded
+from reconciler.loop.detached import find_running_runner
 from service.root.root import Root
 from tests.cli.support import Place
 from tests.crash.support import until
 from tests.sessions.support import answer, events, stage, started, workflow
-from tests.sessions.test_runner import BRISK, GO, own_tmux  # noqa: F401 - a fixture
+from tests.sessions.test_runner import BRISK, GO, own_tmux  # noqa: F401 - pytest uses this fixture
 
 pytestmark = pytest.mark.slow
 
@@ -31,29 +31,30 @@ def receiver(folder: Path) -> str:
 
 
 def notices(folder: Path) -> list[dict[str, Any]]:
-    """Return what the receiver got, the oldest first."""
+    """Return all received notices, oldest first."""
     told = folder / "told"
     return [json.loads(line) for line in told.read_text().splitlines()] if told.exists() else []
 
 
 def first_line(place: Place) -> str:
-    """Return the first line of `status`."""
+    """Return the first line of `wfctl status`."""
     return place.call("status").out.splitlines()[0]
 
 
 def next_commands(place: Place) -> list[str]:
-    """Return the commands that `status` names as next."""
+    """Return the commands of the next actions."""
     return [one["command"] for one in place.json("status").envelope["next_actions"]]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("survivor", ["tmux", "nothing"])
-def test_a_killed_runner_is_told_by_a_notice_and_by_status(tmp_path: Path, survivor: str) -> None:
-    """The notice comes from a process that the end of the runner's terminal does not reach."""
+def test_killed_runner_is_reported_by_a_notice_and_by_status(tmp_path: Path, survivor: str) -> None:
+    """A separate process sends the notice, also if the terminal of the runner is killed."""
     place = workflow(tmp_path, stage(1, GO), stage(2, after=[1]))
     place.done("run", "--autonomous", "--notify", receiver(tmp_path), *BRISK)
     until(lambda: events(place, "stage.launched"))
-    assert "drives this workflow" in first_line(place)
-    runner = recorded(Root(place.path))
+    assert "is running this workflow" in first_line(place)
+    runner = find_running_runner(Root(place.path))
     assert runner is not None
     if survivor == "nothing":
         subprocess.run(["pkill", "-KILL", "-f", "--", f"--root {place.path} "], check=True)
@@ -64,17 +65,18 @@ def test_a_killed_runner_is_told_by_a_notice_and_by_status(tmp_path: Path, survi
     until(lambda: any(one["last"] for one in notices(tmp_path)))
     [told] = notices(tmp_path)
     assert (told["kind"], told["last"]) == ("end", True)
-    until(lambda: recorded(Root(place.path)) is None)
+    until(lambda: find_running_runner(Root(place.path)) is None)
     if "killed" in told["text"]:
-        assert first_line(place).endswith("was killed: no new session begins")
+        assert first_line(place).endswith("was killed, so no new session starts")
         until(lambda: next_commands(place)[0] == "wfctl run --autonomous")
     (place.path / "go").touch()
     assert place.done("run")["exit_reason"] == "completed"
     assert first_line(place).startswith("w-2026-05-04"), "an attended loop followed the runner"
 
 
-def test_only_the_last_notice_of_a_night_is_the_end(tmp_path: Path) -> None:
-    """Given a night of several sessions, then the end of each one but the last is not told."""
+@pytest.mark.long
+def test_only_the_last_session_sends_an_end_notice(tmp_path: Path) -> None:
+    """Earlier sessions of the same run send no notice of their end."""
     place = workflow(
         tmp_path, stage(1), stage(2, after=[1]), stage(3, "false", after=[2]), session_budget=2
     )
@@ -87,7 +89,7 @@ def test_only_the_last_notice_of_a_night_is_the_end(tmp_path: Path) -> None:
 
 
 def serve(place: Place, folder: Path, script: str) -> subprocess.Popen[str]:
-    """Start a runner whose loop is a script; it knows the number of its call as $CALL."""
+    """Start a runner whose loop is a script; $CALL is the number of the call."""
     loop = folder / "loop.sh"
     count = f"echo >> {folder}/calls; CALL=$(wc -l < {folder}/calls)"
     loop.write_text(f"#!/bin/bash\n{count}\n{script}\n")
@@ -99,8 +101,9 @@ def serve(place: Place, folder: Path, script: str) -> subprocess.Popen[str]:
 COMPLETED = """echo '{"data": {"exit_reason": "completed"}}'"""
 
 
-def test_a_cause_that_passes_is_waited_for_and_told_once(tmp_path: Path) -> None:
-    """Given a disk that is full for three sessions, then the fourth one goes on."""
+@pytest.mark.long
+def test_runner_waits_for_a_temporary_failure(tmp_path: Path) -> None:
+    """If the disk is full for three sessions, one notice is sent and the fourth continues."""
     place = workflow(tmp_path, stage(1))
     full = '{"error": {"code": "store_unwritable", "message": "no space left"}}'
     script = f"[ $CALL -gt 3 ] || {{ echo '{full}'; exit 5; }}\n{COMPLETED}"
@@ -108,11 +111,12 @@ def test_a_cause_that_passes_is_waited_for_and_told_once(tmp_path: Path) -> None
     assert answer(runner)["ended"] == "completed"
     until(lambda: len(notices(tmp_path)) == 2)
     assert [one["kind"] for one in notices(tmp_path)] == ["failure", "end"]
-    assert "waits: (exit 5): no space left" in notices(tmp_path)[0]["text"]
+    assert "is waiting: (exit 5): no space left" in notices(tmp_path)[0]["text"]
 
 
-def test_a_root_that_is_away_for_a_while_ends_no_night(tmp_path: Path) -> None:
-    """Given a root that is not there between two sessions, then the runner waits for it."""
+@pytest.mark.long
+def test_runner_waits_for_a_missing_root(tmp_path: Path) -> None:
+    """If the root is gone between two sessions, the runner continues when it is back."""
     place = workflow(tmp_path, stage(1))
     away = f"mv {place.path} {tmp_path}/away; (sleep 2; mv {tmp_path}/away {place.path}) &"
     script = f"[ $CALL -gt 1 ] || {{ {away} exit 1; }}\n{COMPLETED}"
@@ -121,8 +125,8 @@ def test_a_root_that_is_away_for_a_while_ends_no_night(tmp_path: Path) -> None:
     until(lambda: [one["kind"] for one in notices(tmp_path)] == ["failure", "end"])
 
 
-def test_a_locked_log_keeps_no_runner_from_its_last_notice(tmp_path: Path) -> None:
-    """Given a log that another program holds when the runner ends, then the notice arrives."""
+def test_locked_log_does_not_delay_the_last_notice(tmp_path: Path) -> None:
+    """The notice arrives even if another program holds the log when the runner ends."""
     place = workflow(tmp_path, stage(1))
     database = place.path / ".wfctl" / "events.db"
     hold = f"import sqlite3, time; sqlite3.connect('{database}').execute('BEGIN EXCLUSIVE'); "

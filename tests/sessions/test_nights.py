@@ -1,4 +1,4 @@
-"""Nights with nobody there: whatever goes wrong, all that could be done is done, the rest named."""
+"""Unattended nights with random faults: the runner does all possible work."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from tests.sessions.wild import LOCAL, SLURM, Wild, suffering, wild, words_of
 
 pytestmark = pytest.mark.slow
 
-#: The runner's limits: a night of seconds.
+#: Options that make a night last seconds.
 BRISK = ("--between=0", "--max-sessions=30", "--session-seconds=60", "--rapid=2")
-#: Seconds for which a monitor asks a scheduler that gives no answer.
+#: Seconds for which a monitor waits for the answer of a scheduler.
 PATIENCE = "1"
 
 
 def night(found: Wild, folder: Path, *limits: str) -> str:
-    """Let the runner work until it ends; return why it did."""
+    """Let the runner work until it ends, and return the reason of its end."""
     root = ["--root", str(found.place.path), "-o", "json"]
     loop = [sys.executable, "-P", "-m", "cli.main", *root, "run", "--attended"]
     environ = {"WFCTL_PATIENCE": PATIENCE, "PYTHONPATH": str(HERE)}
@@ -33,7 +33,7 @@ def night(found: Wild, folder: Path, *limits: str) -> str:
 
 
 def left_open(place: Place) -> list[str]:
-    """Return the stages that are not done though everything they need is."""
+    """Return the stages that are not done although their dependencies are."""
     stages = {stage["id"]: stage for stage in place.done("status")["stages"]}
     done = {id_ for id_, stage in stages.items() if stage["status"] in ("completed", "skipped")}
     needs = {id_: place.done("show", id_)["depends_on"] for id_ in stages}
@@ -41,7 +41,7 @@ def left_open(place: Place) -> list[str]:
 
 
 def check(found: Wild, why: str) -> None:
-    """Each stage is completed, waits for one that is not, or is named with what hinders it."""
+    """Check that each stage is completed, waits for another stage, or has a reported hindrance."""
     place = found.place
     if not why.startswith("blocked") and ("environment" in why or "init.sh" in why):
         assert found.unready, why
@@ -60,30 +60,33 @@ def check(found: Wild, why: str) -> None:
 
 
 def whole_night(folder: Path, seed: int) -> None:
-    """Make a workflow with faults, let a night pass, and look at what it left."""
+    """Create a workflow with faults, let the runner work, and check the result."""
     found = wild(folder, random.Random(seed))
     check(found, night(found, folder))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", first([2, 1]))
-def test_a_night_ends_with_all_done_that_can_be(tmp_path: Path, seed: int) -> None:
-    """Faults at dispatch, at verification, of init.sh, of the agent, of the disk, of the queue."""
+def test_runner_completes_all_possible_stages(tmp_path: Path, seed: int) -> None:
+    """Faults occur in jobs, checks, init.sh, the agent, the disk and the scheduler."""
     whole_night(tmp_path, seed)
 
 
 @pytest.mark.long
-def test_a_silent_scheduler_keeps_nothing_else_from_being_done(tmp_path: Path) -> None:
-    """Its stage waits for an answer, session after session, and the log says so."""
+def test_silent_scheduler_blocks_only_its_own_stage(tmp_path: Path) -> None:
+    """The stage waits for an answer in each session, and the log reports this."""
     stages = [suffering(1, "no scheduler", []), suffering(2, "none", []), suffering(3, "none", [1])]
     place = workflow(tmp_path, *stages, profiles={"local": LOCAL, "hpc": SLURM})
     found = Wild(place, {"stage-1": "no scheduler"}, None, unready=False)
     ended = night(found, tmp_path, "--max-sessions=2", "--session-seconds=8")
-    assert ended.partition(":")[0] in ("2 sessions, the most there may be", "blocked")
+    assert ended.partition(":")[0] in ("the maximum of 2 sessions is reached", "blocked")
     assert [stage["status"] for stage in place.done("status")["stages"]][1] == "completed"
     assert "stage-1: att-0001 found UNKNOWN" in place.log() or "stage-1: " in place.notes()[-2]
 
 
 @pytest.mark.parametrize("seed", rounds(range(100, 300), few=10))
-def test_two_hundred_nights_end_with_all_done_that_can_be(tmp_path: Path, seed: int) -> None:
-    """As above, for others."""
+def test_runner_completes_all_possible_stages_in_two_hundred_nights(
+    tmp_path: Path, seed: int
+) -> None:
+    """This is the same test with more random workflows."""
     whole_night(tmp_path, seed)

@@ -1,4 +1,4 @@
-"""Who is named is told of decisions, failures and the end: once each, whatever becomes of it."""
+"""Notices about decisions, failures and the end, each sent once to the named receivers."""
 
 from __future__ import annotations
 
@@ -29,17 +29,18 @@ PLAN: dict[str, Any] = {
 
 
 class Receiver(ThreadingHTTPServer):
-    """A real receiver here; ``slow`` is how long it takes, ``refusals`` how often it refuses."""
+    """An HTTP server that receives notices, with a delay or a number of refusals."""
 
     def __init__(self, slow: float = 0, refusals: int = 0) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.slow = slow
         self.refusals = refusals
         self.notices: list[dict[str, Any]] = []
+        self.leads_to = ""
 
     @property
     def url(self) -> str:
-        """Where it listens."""
+        """Return the address of the server."""
         return f"http://127.0.0.1:{self.server_address[1]}/"
 
 
@@ -47,10 +48,13 @@ class _Handler(BaseHTTPRequestHandler):
     server: Receiver
 
     def do_POST(self) -> None:
-        """Take a notice."""
+        """Receive a notice."""
         body = self.rfile.read(int(self.headers["Content-Length"]))
         time.sleep(self.server.slow)
-        if self.server.refusals:
+        if self.server.leads_to:
+            self.send_response(302)
+            self.send_header("Location", self.server.leads_to)
+        elif self.server.refusals:
             self.server.refusals -= 1
             self.send_response(500)
         else:
@@ -58,13 +62,13 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_response(204)
         self.end_headers()
 
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - as the base has it
-        """Say nothing."""
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - name in the base class
+        """Print no log line."""
 
 
 @pytest.fixture
 def receiver() -> Iterator[Receiver]:
-    """Start a receiver, and end it."""
+    """Start a receiver, and stop it after the test."""
     with Receiver() as started:
         thread = threading.Thread(target=started.serve_forever, kwargs={"poll_interval": 0.02})
         thread.start()
@@ -75,7 +79,7 @@ def receiver() -> Iterator[Receiver]:
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
-    """Make a workflow of which one stage fails and one waits for a word."""
+    """Create a workflow with a stage that fails and a stage that a person must judge."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     folder = tmp_path / "root"
     folder.mkdir()
@@ -89,9 +93,9 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
 
 
 @pytest.mark.slow
-def test_each_is_told_once_over_all_sessions(place: Place, receiver: Receiver) -> None:
-    """A failure, a judgement, the end; a proposal that came between two loops; nothing twice."""
-    receiver.refusals = 1  # the first notice is given again
+def test_each_notice_is_sent_once_over_all_sessions(place: Place, receiver: Receiver) -> None:
+    """A refused notice is sent again, and a second run sends only notices of new events."""
+    receiver.refusals = 1  # The receiver refuses the first notice, so it is sent again.
     assert place.call("run", "--notify", receiver.url).code == 6
     kinds = [(n["kind"], n["stage"]) for n in receiver.notices]
     assert kinds == [("failure", "stage-1"), ("decision", "stage-2"), ("end", None)]
@@ -104,9 +108,10 @@ def test_each_is_told_once_over_all_sessions(place: Place, receiver: Receiver) -
     assert "wfctl amend approve amend-1" in later[0]["commands"]
 
 
+@pytest.mark.long
 @pytest.mark.slow
-def test_a_program_gets_the_notice_on_its_stdin(place: Place, tmp_path: Path) -> None:
-    """No shell reads its line."""
+def test_program_gets_notices_on_stdin(place: Place, tmp_path: Path) -> None:
+    """The command is run without a shell, so its path may have spaces."""
     program = tmp_path / "tell it.sh"
     program.write_text(f"#!/bin/sh\ncat >> {tmp_path}/told; echo >> {tmp_path}/told\n")
     program.chmod(0o755)
@@ -115,29 +120,61 @@ def test_a_program_gets_the_notice_on_its_stdin(place: Place, tmp_path: Path) ->
     assert [notice["kind"] for notice in told] == ["failure", "decision", "end"]
 
 
+@pytest.mark.long
 @pytest.mark.slow
-def test_a_receiver_that_is_away_or_slow_holds_up_nothing(
+def test_slow_or_missing_receiver_does_not_stop_the_run(
     place: Place, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The run ends as it would; what was not taken is said."""
-    monkeypatch.setattr("reconciler.loop.notices._LAST", 0.3)
+    """The run ends as usual and warns about notices that were not accepted."""
+    monkeypatch.setattr("extensions.notices.notifier._LAST", 0.3)
     receiver.slow = 1.0
     answer = place.call("run", "--notify", receiver.url)
     assert answer.code == 6
-    assert "were not taken in time" in answer.err
+    assert "did not accept" in answer.err
     away = place.call("run", "--notify", "/no/such/program")
     assert away.code == 6
 
 
+@pytest.mark.long
 @pytest.mark.slow
-def test_a_configuration_names_nobody_without_a_person(place: Place, receiver: Receiver) -> None:
-    """It may have come with a copy: nobody is told until somebody of this login agreed."""
+def test_receiver_in_the_configuration_needs_approval(place: Place, receiver: Receiver) -> None:
+    """The file may be a copy, so notices are only sent after a person runs `db trust`."""
     config = place.path / ".wfctl" / "config.toml"
     config.write_text(config.read_text() + f'notify = "{receiver.url}"\n')
     first = place.call("run")
-    assert "nobody of this login agreed" in first.err
+    assert "this user account has not approved" in first.err
     assert receiver.notices == []
     assert place.call("db", "trust", "--actor", "agent:x").code == 6
     assert place.call("db", "trust", "--actor", "user:ada").code == 0
     place.call("run")
     assert "end" in [notice["kind"] for notice in receiver.notices]
+
+
+@pytest.mark.parametrize(
+    "receiver",
+    [
+        "ftp://host/path",
+        "http://",
+        "https:///path",
+        "http://host:port/",
+        "http://host/a b",
+        "'open",
+    ],
+)
+def test_invalid_receiver_is_refused_immediately(place: Place, receiver: str) -> None:
+    """An invalid address is a usage error at the start of the run."""
+    before = place.version()
+    answer = place.json("run", "--notify", receiver)
+    assert (answer.code, answer.error["code"]) == (2, "invalid_option"), answer
+    assert place.version() == before
+
+
+@pytest.mark.long
+@pytest.mark.slow
+def test_notice_does_not_follow_redirects(place: Place, receiver: Receiver) -> None:
+    """A redirect would send the notice to an address that the user did not name."""
+    receiver.leads_to = f"{receiver.url}elsewhere"
+    answer = place.call("run", "--notify", receiver.url)
+    assert answer.code == 6
+    assert receiver.notices == []
+    assert "302" in answer.err

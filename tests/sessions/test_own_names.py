@@ -1,4 +1,4 @@
-"""Stages with names of people's own choosing live as those that are called stage-N."""
+"""Stages with chosen names work like stages with ids such as stage-1."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tests.sessions.support import events, statuses
 
 pytestmark = pytest.mark.slow
 
-EXPORTS = ("mermaid", "svg", "report", "prov", "otel", "timeline", "archive", "ro-crate")
+EXPORTS = ("mermaid", "svg", "report", "timeline", "archive", "ro-crate")
 
 
 def named(id_: str, *after: str, **parameters: Any) -> dict[str, Any]:
-    """Return a stage of a name, which leaves one file in its folder."""
+    """Return a stage with this id, which writes one file in its folder."""
     return {
         "id": id_,
         "name": f"{id_} by name",
@@ -30,7 +30,7 @@ def named(id_: str, *after: str, **parameters: Any) -> dict[str, Any]:
 
 @pytest.fixture
 def place(tmp_path: Path) -> Place:
-    """Make a workflow of a film that is grown and looked at, beside a stage with a number."""
+    """Create a workflow of two named stages and stage-1."""
     made = Place(tmp_path / "root")
     made.path.mkdir()
     stages = [named("grow-film"), named("grow_film", "grow-film"), named("stage-1")]
@@ -39,8 +39,9 @@ def place(tmp_path: Path) -> Place:
     return made
 
 
-def test_stages_with_names_run_and_are_told_of(place: Place) -> None:
-    """The folder, the log's lines and the answers have the name; every export is made."""
+@pytest.mark.long
+def test_named_stages_run_and_are_exported(place: Place) -> None:
+    """Folders, log lines and answers use the name, and each export is written."""
     assert place.json("run").data["exit_reason"] == "completed"
     assert (place.path / "grow-film/out.txt").read_text() == "hi\n"
     assert "grow-film (grow-film by name): status -> completed" in place.log()
@@ -58,8 +59,8 @@ def test_stages_with_names_run_and_are_told_of(place: Place) -> None:
 
 
 @pytest.mark.long
-def test_an_amendment_keeps_the_folder_of_a_name(place: Place) -> None:
-    """It is kept as grow-film.v1, then .v2, and what depends on it is computed again."""
+def test_amendment_keeps_the_folder_of_a_named_stage(place: Place) -> None:
+    """Old outputs are kept as grow-film.v1 and .v2, and dependent stages run again."""
     place.done("run")
     for number in (1, 2):
         words = ("--set", f"grow-film.parameters.command=echo {number} > out.txt")
@@ -72,8 +73,8 @@ def test_an_amendment_keeps_the_folder_of_a_name(place: Place) -> None:
 
 
 @pytest.mark.long
-def test_a_stage_with_a_name_is_inserted(place: Place) -> None:
-    """One without an id gets the next number; a name that is taken is refused."""
+def test_named_stage_can_be_inserted(place: Place) -> None:
+    """A stage without an id gets the next number, and a name in use is refused."""
     for number, definition in enumerate(
         (
             named("clean"),
@@ -91,8 +92,8 @@ def test_a_stage_with_a_name_is_inserted(place: Place) -> None:
     assert place.json("run").data["exit_reason"] == "completed"
 
 
-def test_an_edit_of_a_stage_with_a_name_is_drift(place: Place) -> None:
-    """The field is named by it, and is adopted or asked for as that of any stage."""
+def test_edit_of_a_named_stage_is_drift(place: Place) -> None:
+    """`drift show` names the stage."""
     file = place.path / "workflow-state.json"
     file.write_text(file.read_text().replace("grow-film by name", "Grow the film"))
     assert place.call("status").code in (0, 6, 7)
@@ -101,8 +102,9 @@ def test_an_edit_of_a_stage_with_a_name_is_drift(place: Place) -> None:
     assert "grow-film" in shown.out
 
 
-def test_what_was_run_with_names_is_imported(place: Place, tmp_path: Path) -> None:
-    """Every line of progress.log is read as what it says of its stage."""
+@pytest.mark.long
+def test_workflow_with_named_stages_can_be_imported(place: Place, tmp_path: Path) -> None:
+    """Every line of progress.log is assigned to its stage."""
     place.done("run")
     other = tmp_path / "other"
     other.mkdir()

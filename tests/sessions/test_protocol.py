@@ -1,4 +1,4 @@
-"""`session start` does the resume protocol as one command; `end` and `show` do the rest."""
+"""`session start`, `session end` and `session show` follow the resume protocol."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from tests.need import need_programs
 
 
 def config(place: Place) -> dict[str, Any]:
-    """Return session_config as the file shows it."""
+    """Return session_config from the state file."""
     found: dict[str, Any] = json.loads((place.path / "workflow-state.json").read_bytes())
     return dict(found["session_config"])
 
 
 def init_script(place: Place, text: str) -> None:
-    """Write the environment's check."""
+    """Write init.sh, which checks the environment."""
     (place.path / "init.sh").write_text(text)
 
 
-def test_a_session_starts_with_the_next_number_and_no_cost(place: Place) -> None:
-    """All of session_config is projected."""
+def test_session_starts_with_the_next_number_and_no_cost(place: Place) -> None:
+    """The state file has all fields of session_config."""
     place.done("session", "start")
     found = config(place)
     assert list(found) == [
@@ -34,8 +34,8 @@ def test_a_session_starts_with_the_next_number_and_no_cost(place: Place) -> None
     assert "Session 1 started. Workflow: melt-2026-03-31" in place.log()
 
 
-def test_a_session_is_shown_the_state_the_log_and_the_commits(place: Place) -> None:
-    """One command tells what is going on."""
+def test_session_start_shows_state_log_and_commits(place: Place) -> None:
+    """The answer has a briefing, the last log lines and the latest git commits."""
     need_programs("git")
     git = ["git", "-C", str(place.path), "-c", "user.name=a", "-c", "user.email=a@b"]
     subprocess.run([*git, "init", "-q"], check=True)
@@ -46,13 +46,13 @@ def test_a_session_is_shown_the_state_the_log_and_the_commits(place: Place) -> N
     assert shown["briefing"]["counts"] == {"ready": 1, "pending": 1}
 
 
-def test_a_root_in_no_repository_has_no_commits(place: Place) -> None:
-    """That is no error."""
+def test_session_start_works_without_a_repository(place: Place) -> None:
+    """The answer has no commits, and this is no error."""
     assert place.done("session", "start")["git_log"] is None
 
 
-def test_the_environment_is_checked_and_its_output_kept(place: Place) -> None:
-    """Standard error too, in order."""
+def test_session_start_runs_init_and_keeps_its_output(place: Place) -> None:
+    """The kept output has stdout and stderr in the order of writing."""
     init_script(place, "echo one; echo two >&2; echo 'Environment ready.'")
     found = place.done("session", "start")["environment"]
     assert found["output"] == ".wfctl/sessions/1.init.log"
@@ -61,8 +61,8 @@ def test_the_environment_is_checked_and_its_output_kept(place: Place) -> None:
     assert event["data"]["environment"] == found
 
 
-def test_an_environment_that_is_not_ready_stops_everything(place: Place) -> None:
-    """No session begins, no stage is looked at, the log says why, and the output is kept."""
+def test_failing_init_script_prevents_the_session(place: Place) -> None:
+    """No session starts, no job is checked, and the log has the reason."""
     init_script(place, "echo no compiler; exit 3")
     place.done("append", "attempt.started", "--data", attempt_data())
     before = place.types()
@@ -71,23 +71,25 @@ def test_an_environment_that_is_not_ready_stops_everything(place: Place) -> None
     assert answer.error["data"]["exit_code"] == 3
     assert "no compiler" in answer.error["message"]
     assert place.types() == [*before, "note.logged"]
-    assert "Session 1 not started: init.sh exited 3" in place.log()
+    assert "Session 1 not started: the script init.sh ended with exit code 3" in place.log()
     assert (place.path / ".wfctl/sessions/1.init.log").read_text() == "no compiler\n"
     assert place.call("session", "start").code == 1
     assert (place.path / ".wfctl/sessions/1.init.2.log").read_text() == "no compiler\n"
 
 
-def test_a_session_reconciles_what_an_earlier_one_left(place: Place) -> None:
-    """A stage that died while it was prepared has failed before the session begins."""
+def test_session_start_repairs_an_interrupted_preparation(place: Place) -> None:
+    """The stage fails before the session starts."""
     place.done("stage", "prepare", "stage-1")
     shown = place.done("session", "start")
-    assert shown["briefing"]["repaired"][0]["text"].startswith("record that its preparation died")
+    assert shown["briefing"]["repaired"][0]["text"].startswith(
+        "record that the preparation was interrupted"
+    )
     types = place.types()
     assert types.index("stage.failed") < types.index("session.started")
 
 
-def test_the_end_of_a_session_is_projected_and_cleared_by_the_next(place: Place) -> None:
-    """Its reason and its cost are logged then."""
+def test_exit_reason_is_shown_and_cleared_by_the_next_session(place: Place) -> None:
+    """The next session logs the reason and the cost of the previous session."""
     place.done("session", "start")
     place.done("session", "end", "--reason", "blocked", "--next", "ask Ada")
     assert config(place)["exit_reason"] == "blocked"
@@ -97,16 +99,16 @@ def test_the_end_of_a_session_is_projected_and_cleared_by_the_next(place: Place)
     assert "Previous session ended: exit_reason=blocked, cost=0/6" in place.log()
 
 
-def test_a_session_that_died_is_told_by_the_next(place: Place) -> None:
-    """Its exit_reason stays null."""
+def test_killed_session_is_reported_by_the_next_session(place: Place) -> None:
+    """The log has `exit_reason=null` for the session that never ended."""
     place.done("session", "start")
     place.done("session", "start")
     assert "Previous session ended: exit_reason=null, cost=0/6" in place.log()
     assert [one["end"] for one in place.done("session", "show")["sessions"]] == ["died", "open"]
 
 
-def test_a_session_that_waits_for_a_job_ends_in_order_and_shows_no_reason(place: Place) -> None:
-    """It did not die: its end is in the log."""
+def test_session_that_waits_for_a_job_has_no_exit_reason(place: Place) -> None:
+    """The session did not die, because its end is in the log."""
     place.done("session", "start")
     place.done("session", "end", "--reason", "waiting")
     assert config(place)["exit_reason"] is None
@@ -114,8 +116,8 @@ def test_a_session_that_waits_for_a_job_ends_in_order_and_shows_no_reason(place:
     assert (one["end"], one["ended_at"] is not None) == ("waiting", True)
 
 
-def test_every_end_of_a_stage_is_charged_to_the_open_session(place: Place) -> None:
-    """Anyone who ends it: here a person does, command by command."""
+def test_failed_stage_is_charged_to_the_open_session(place: Place) -> None:
+    """A failure that a person records costs as much as in a run."""
     place.done("session", "start")
     place.done("append", "attempt.started", "--data", attempt_data())
     place.done("stage", "fail", "stage-1", "--error", "it broke")
@@ -126,15 +128,15 @@ def test_every_end_of_a_stage_is_charged_to_the_open_session(place: Place) -> No
     assert one["failed"] == ["stage-1"]
 
 
-def test_every_event_of_a_session_names_it(place: Place) -> None:
-    """So that its history can be told apart."""
+def test_events_of_a_session_have_its_number(place: Place) -> None:
+    """The history of a session can be selected by this number."""
     place.done("session", "start")
     place.done("note", "hello")
     assert place.done("events")[-1]["session"] == 1
 
 
-def test_a_dry_run_checks_nothing_and_writes_nothing(place: Place) -> None:
-    """It says what would be appended."""
+def test_dry_run_of_session_start_writes_nothing(place: Place) -> None:
+    """init.sh does not run, and the answer lists the events."""
     init_script(place, "touch ran")
     before = tree(place.path)
     shown = place.done("session", "start", "--dry-run")
@@ -142,8 +144,8 @@ def test_a_dry_run_checks_nothing_and_writes_nothing(place: Place) -> None:
     assert tree(place.path) == before
 
 
-def test_a_start_given_twice_is_one_start(place: Place) -> None:
-    """The environment is not checked again."""
+def test_repeated_session_start_is_ignored(place: Place) -> None:
+    """With the same command id, init.sh does not run again."""
     init_script(place, "echo ran >> runs")
     place.done("session", "start", "--command-id", "k")
     assert place.done("session", "start", "--command-id", "k")["repeated"] is True
@@ -151,16 +153,16 @@ def test_a_start_given_twice_is_one_start(place: Place) -> None:
     assert place.json("session", "start", "--command-id", "k", "--report", "r.md").code == 4
 
 
-def test_a_start_at_another_version_is_a_conflict_before_anything_is_done(place: Place) -> None:
-    """The environment is not checked."""
+def test_session_start_at_a_wrong_version_is_a_conflict(place: Place) -> None:
+    """init.sh does not run."""
     init_script(place, "touch ran")
     assert place.json("session", "start", "--expected-version", "1").code == 4
     assert not (place.path / "ran").exists()
     place.done("session", "start", "--expected-version", str(place.version()))
 
 
-def test_what_there_is_not_is_said_so(place: Place) -> None:
-    """A session of no number, an end without a start, a completion that is not one."""
+def test_invalid_session_commands_are_refused(place: Place) -> None:
+    """An unknown session, an end without a start and a false completion are refused."""
     assert place.json("session", "show", "1").code == 3
     assert place.json("session", "end", "--reason", "waiting").code == 5
     place.done("session", "start")
@@ -169,8 +171,8 @@ def test_what_there_is_not_is_said_so(place: Place) -> None:
     assert place.json("session", "start", "--report", "../r.md").code == 2
 
 
-def test_session_config_is_definitional_but_for_what_sessions_keep(place: Place) -> None:
-    """Weights and budget change by an amendment only."""
+def test_weights_and_budget_change_only_by_amendment(place: Place) -> None:
+    """The session cost cannot be changed by an amendment."""
     weights = "session_config.stage_weights.async=3"
     place.done("amend", "propose", "--set", weights, "--reason", "slow")
     count = place.json(
@@ -179,8 +181,8 @@ def test_session_config_is_definitional_but_for_what_sessions_keep(place: Place)
     assert count.code == 5
 
 
-def test_the_sessions_can_be_shown_as_they_were(place: Place) -> None:
-    """At any version."""
+def test_session_show_shows_an_earlier_version(place: Place) -> None:
+    """With --at, a session that ended later is still open."""
     place.done("session", "start")
     version = str(place.version())
     place.done("session", "end", "--reason", "waiting")
@@ -188,8 +190,8 @@ def test_the_sessions_can_be_shown_as_they_were(place: Place) -> None:
     assert "session 1" in place.call("session", "show").out
 
 
-def test_a_start_is_told_for_people(place: Place, tmp_path: Path) -> None:
-    """On one screen."""
+def test_session_start_prints_a_summary(place: Place, tmp_path: Path) -> None:
+    """The output has the session, the result of init.sh and the log."""
     init_script(place, "true")
     shown = place.call("session", "start").out
     assert shown.startswith("session 1 started\ninit.sh: ready after ")

@@ -1,4 +1,4 @@
-"""The report of a workflow: made from the log alone, written once, never over anything."""
+"""The report of a workflow is made from the log and never overwrites a file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from service.reading.log import WorkflowLog
-from service.writing.workflow_service import report
+from service.writing.workflow_service import render_report
 from tests.cli.support import Place, attempt_data, write_plan
 from tests.service.steps import before_step
 from tests.service.support import STREAM, record_only, store_of
@@ -33,7 +33,7 @@ PLAN = {
 
 @pytest.fixture
 def place(tmp_path: Path) -> Place:
-    """Make a workflow of one stage, in which anyone who calls is believed."""
+    """Create a workflow of one stage under the policy trust."""
     made = Place(tmp_path / "root")
     made.path.mkdir()
     made.done("init", str(write_plan(tmp_path, PLAN)), "--consent", "trust")
@@ -41,7 +41,7 @@ def place(tmp_path: Path) -> Place:
 
 
 def finish(place: Place, number: int = 1) -> None:
-    """Complete the stage as an executor would, without computing anything."""
+    """Complete the stage without running a job."""
     place.done("append", "attempt.started", "--data", attempt_data())
     ended = {"stage": "stage-1", "attempt": f"att-{number:04d}", "exit_code": 0}
     place.done("append", "stage.computed", "--data", json.dumps(ended))
@@ -55,13 +55,13 @@ def finish(place: Place, number: int = 1) -> None:
 
 
 def written(place: Place, number: int = -1) -> Path:
-    """Return where a completion says that its report is."""
+    """Return the path of the report that a completion names."""
     found = place.done("events", "--type", "workflow.completed")
     return place.path / str(found[number]["data"]["report"])
 
 
-def test_a_completed_workflow_has_a_report_where_its_last_line_says(place: Place) -> None:
-    """By day and topic; anyone who completed it."""
+def test_completed_workflow_has_a_report(place: Place) -> None:
+    """The last line of the log names the path, which has the date and the topic."""
     finish(place)
     assert written(place).parent == place.path / "docs/superscientist/reports"
     assert written(place).name.endswith("-melt-report.md")
@@ -69,8 +69,8 @@ def test_a_completed_workflow_has_a_report_where_its_last_line_says(place: Place
     assert written(place).read_text() == place.done("report")["text"]
 
 
-def test_a_report_tells_everything_that_the_log_knows(place: Place) -> None:
-    """Objective, result and its judge, digests, attempts, failures and fixes, consent, sessions."""
+def test_report_contains_everything_in_the_log(place: Place) -> None:
+    """It has results, judges, digests, attempts, failures, fixes, amendments and sessions."""
     place.done("session", "start")
     place.done("append", "attempt.started", "--data", attempt_data())
     place.done("stage", "fail", "stage-1", "--error", "it\nbroke")
@@ -94,8 +94,8 @@ def test_a_report_tells_everything_that_the_log_knows(place: Place) -> None:
         assert part in text
 
 
-def test_the_same_log_gives_the_same_bytes(place: Place) -> None:
-    """Whatever became of the files."""
+def test_report_depends_only_on_the_log(place: Place) -> None:
+    """The text is the same after the files of the workflow are deleted."""
     finish(place)
     before = place.done("report")["text"]
     for name in ("workflow-state.json", "progress.log"):
@@ -106,8 +106,8 @@ def test_the_same_log_gives_the_same_bytes(place: Place) -> None:
     assert place.call("report").out == before
 
 
-def test_a_report_is_never_written_over_and_made_again_where_it_is_missing(place: Place) -> None:
-    """What somebody wrote into it stays; a further completion has a report of its own."""
+def test_edited_report_is_kept_and_a_missing_report_is_restored(place: Place) -> None:
+    """A second completion writes a report with another name."""
     finish(place)
     written(place).write_text("my own words")
     place.done("note", "hello")
@@ -124,8 +124,8 @@ def test_a_report_is_never_written_over_and_made_again_where_it_is_missing(place
     assert "invalidated" in written(place).read_text()
 
 
-def test_a_report_gets_another_name_where_something_lies_in_its_place(place: Place) -> None:
-    """A file, a folder, a link that leads nowhere: each is left, and the log names the free one."""
+def test_report_gets_another_name_if_its_path_is_taken(place: Place) -> None:
+    """Existing files, folders and broken links stay, and the log has the new name."""
     place.done("session", "start", "--report", "out/report.md")
     (place.path / "out/report.md").mkdir(parents=True)
     (place.path / "out/report-2.md").symlink_to("nowhere")
@@ -138,8 +138,8 @@ def test_a_report_gets_another_name_where_something_lies_in_its_place(place: Pla
     assert not (place.path / "nowhere").exists()
 
 
-def test_a_place_that_is_taken_is_refused_before_anything_begins(place: Place) -> None:
-    """By hand, by a loop, by the runner, and in a rehearsal; nothing is recorded."""
+def test_taken_report_path_is_refused_at_the_start(place: Place) -> None:
+    """Sessions, runs, the runner and dry runs refuse the path before any event."""
     (place.path / "report.md").write_text("old")
     before = place.version()
     asked = ("--report", "report.md")
@@ -151,37 +151,37 @@ def test_a_place_that_is_taken_is_refused_before_anything_begins(place: Place) -
     ):
         answer = place.json(*command, *asked)
         assert (answer.code, answer.error["code"]) == (4, "already_exists")
-        assert "report.md: expected nothing, found a file" in answer.error["message"]
+        assert "report.md already exists (a file)" in answer.error["message"]
     assert place.json("run", "--agent", "true", "--report", "../r.md").code == 2
     assert place.version() == before
     assert (place.path / "report.md").read_text() == "old"
 
 
-def test_a_session_that_is_open_keeps_the_place_of_its_report(place: Place) -> None:
-    """A loop that goes on in it cannot have another one, and says so."""
+def test_open_session_keeps_its_report_path(place: Place) -> None:
+    """A run in this session refuses another path."""
     place.done("session", "start", "--report", "here.md")
     answer = place.json("run", "--agent", "true", "--report", "there.md")
     assert (answer.code, answer.error["code"]) == (2, "invalid_option")
-    assert "its report goes to here.md" in answer.error["message"]
+    assert "writes its report to here.md" in answer.error["message"]
     assert place.json("run", "--agent", "true", "--report", "here.md").code == 6
 
 
-def test_a_workflow_under_way_can_be_reported_too(place: Place) -> None:
-    """As it stands."""
+def test_unfinished_workflow_can_be_reported(place: Place) -> None:
+    """The report shows the current status of each stage."""
     text = place.done("report")["text"]
     assert "**Status.** active" in text
     assert "| stage-1 | Build \\| box | ready | 0 | 0 | - |" in text
     assert "## Sessions\n\nNone." in text
 
 
-def test_a_report_is_of_one_version_whatever_is_recorded_while_it_is_made(
+def test_report_shows_one_version_despite_parallel_writes(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The hash that it names is that of the version it names."""
+    """The hash in the report belongs to the version in the report."""
     for number in count():
         with store_of(place) as store, monkeypatch.context() as patched:
             steps = before_step(patched, number, partial(record_only, place, f"note {number}"))
-            text = report(WorkflowLog(store, STREAM, place.path)).decode()
+            text = render_report(WorkflowLog(store, STREAM, place.path)).decode()
         if steps.over:
             break
         hashes = {event["version"]: event["hash"] for event in place.done("events")}
@@ -190,8 +190,8 @@ def test_a_report_is_of_one_version_whatever_is_recorded_while_it_is_made(
     assert number > 4, "it had too few steps to mean anything"
 
 
-def test_a_place_that_cannot_be_written_loses_nothing(place: Place) -> None:
-    """The completion is recorded, the error says so, and the next write makes the report."""
+def test_unwritable_report_does_not_prevent_completion(place: Place) -> None:
+    """The error reports the missing file, and the next write creates the report."""
     (place.path / "docs").write_text("in the way")
     place.done("append", "attempt.started", "--data", attempt_data())
     ended = {"stage": "stage-1", "attempt": "att-0001", "exit_code": 0}

@@ -1,4 +1,4 @@
-"""`run --autonomous`: session after session, to be watched, paused and stopped."""
+"""`wfctl run --autonomous`: sessions in the background that a user can pause and stop."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.loop.agent import waited
-from reconciler.loop.detached import recorded
+from reconciler.loop.agent import poll_until
+from reconciler.loop.detached import find_running_runner
 from service.root.root import Root
 from tests.cli.support import Place
 from tests.crash.support import until
@@ -34,23 +34,23 @@ from tests.sessions.support import (
 
 pytestmark = pytest.mark.slow
 
-#: A job that waits for a file in the root, from its scratch copy.
+#: A job that waits for a file in the root, seen from its scratch copy.
 GO = "until [ -e ../../../../../../go ]; do sleep 0.05; done"
-#: The runner's options that make it brisk.
+#: Options that shorten the time between sessions.
 BRISK = ("--between", "0.1")
 
 
 @pytest.fixture(autouse=True)
 def own_tmux(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Give the test a tmux server of its own, and let none of it outlive the test."""
-    # The path of a socket is limited to some hundred bytes, which a test's own folder passes.
+    """Give each test its own tmux server, and stop it after the test."""
+    # The path of a socket has at most about 100 bytes, and the path of tmp_path is longer.
     sockets = tempfile.mkdtemp(prefix="wfctl-")
     monkeypatch.delenv("TMUX", raising=False)
     monkeypatch.setenv("TMUX_TMPDIR", sockets)
     here = str(Path(__file__).parents[2])
     monkeypatch.setenv("PYTHONPATH", here)
     yield
-    found = recorded(Root(tmp_path / "root"))
+    found = find_running_runner(Root(tmp_path / "root"))
     if found is not None:
         os.kill(found.pid, signal.SIGKILL)
     if shutil.which("tmux"):
@@ -59,21 +59,22 @@ def own_tmux(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def ended(place: Place) -> str:
-    """Wait for the runner's end and return why it ended."""
+    """Wait for the end of the runner, and return its reason."""
     prefix = "Autonomous runner ended: "
     until(lambda: any(text.startswith(prefix) for text in place.notes()), 120)
-    until(lambda: recorded(Root(place.path)) is None)
+    until(lambda: find_running_runner(Root(place.path)) is None)
     return place.notes()[-1].removeprefix(prefix)
 
 
-def test_what_was_waited_for_counts_as_it_was_seen() -> None:
-    """A runner that is through in no time came up all the same: nobody looks once more."""
+def test_poll_returns_the_first_result() -> None:
+    """A runner that ends very fast still counts as started, so nothing is checked again."""
     looks = iter([None, "a runner at work"])
-    assert waited(lambda: next(looks), 5) == "a runner at work"
+    assert poll_until(lambda: next(looks), 5) == "a runner at work"
 
 
-def test_a_runner_goes_on_session_after_session_until_all_is_done(tmp_path: Path) -> None:
-    """A plain run starts it where the workflow says so; each session has a budget of its own."""
+@pytest.mark.long
+def test_runner_starts_sessions_until_the_workflow_is_completed(tmp_path: Path) -> None:
+    """Each session has its own budget, and a plan with `autonomous` starts the runner."""
     stages = [stage(1, "echo mine > ../../../../../../report.md"), stage(2, after=[1])]
     place = workflow(tmp_path, *stages, session_budget=2, autonomous=True)
     shown = place.done("run", "--report", "report.md", *BRISK)
@@ -87,13 +88,14 @@ def test_a_runner_goes_on_session_after_session_until_all_is_done(tmp_path: Path
         "budget_exhausted",
         "completed",
     ]
-    # What came to the report's place between two sessions ends nothing.
+    # A file that appears at the report's path between two sessions does not stop the runner.
     assert events(place, "workflow.completed")[0]["data"]["report"] == "report-2.md"
     assert place.json("runner", "stop").code == 3
 
 
-def test_a_pause_is_honoured_within_a_second_and_one_runner_is_enough(tmp_path: Path) -> None:
-    """What runs goes on, nothing is begun; a second runner is refused, and a stop leaves order."""
+@pytest.mark.long
+def test_pause_stops_new_work_within_a_second(tmp_path: Path) -> None:
+    """Running jobs continue, a second runner is refused, and a stop ends the session."""
     place = workflow(tmp_path, stage(1, GO), stage(2, after=[1]))
     place.done("run", "--autonomous", *BRISK)
     until(lambda: events(place, "stage.launched"))
@@ -108,14 +110,18 @@ def test_a_pause_is_honoured_within_a_second_and_one_runner_is_enough(tmp_path: 
     assert place.done("runner", "show")["paused"] is True
     place.done("runner", "stop")
     assert place.done("session", "show")["sessions"][0]["end"] == "waiting"
-    assert place.notes()[-1] == "Autonomous runner ended: somebody asked it to stop"
+    assert (
+        place.notes()[-1]
+        == "Autonomous runner ended: a user or the system asked the runner to stop"
+    )
     place.done("runner", "resume")
     place.done("run", "--autonomous", *BRISK)
     assert ended(place) == "completed"
 
 
-def test_two_roots_with_one_id_have_runners_of_their_own(tmp_path: Path) -> None:
-    """Each in a tmux session of its own, in the name of anyone who started it."""
+@pytest.mark.long
+def test_two_roots_with_the_same_id_have_separate_runners(tmp_path: Path) -> None:
+    """Each runner has its own tmux session and the name of the user who started it."""
     places = [workflow(tmp_path / name, stage(1, GO)) for name in ("a", "b")]
     found = [
         place.done("--actor", "user:ada", "run", "--autonomous", *BRISK)["runner"]["session"]
@@ -130,13 +136,13 @@ def test_two_roots_with_one_id_have_runners_of_their_own(tmp_path: Path) -> None
         assert begun["actor"] == {"kind": "runner", "name": "ada"}
 
 
-def test_a_runner_that_was_killed_goes_on_where_it_was(tmp_path: Path) -> None:
-    """Its loop is let end; nothing is computed twice."""
+def test_restarted_runner_continues_after_a_kill(tmp_path: Path) -> None:
+    """The interrupted loop may end first, and no stage runs twice."""
     place = workflow(tmp_path, stage(1, GO), stage(2, after=[1]))
     first = place.done("run", "--autonomous", *BRISK)["runner"]
     until(lambda: events(place, "stage.launched"))
     os.kill(first["pid"], signal.SIGKILL)
-    until(lambda: recorded(Root(place.path)) is None)
+    until(lambda: find_running_runner(Root(place.path)) is None)
     again = place.done("run", "--autonomous", *BRISK)["runner"]
     assert again["pid"] != first["pid"]
     (place.path / "go").touch()
@@ -144,24 +150,26 @@ def test_a_runner_that_was_killed_goes_on_where_it_was(tmp_path: Path) -> None:
     assert len(events(place, "attempt.started")) == 2
 
 
-def test_without_tmux_it_runs_by_setsid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And says so once."""
+@pytest.mark.long
+def test_runner_uses_setsid_without_tmux(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answer reports this, and `runner attach` is refused."""
     monkeypatch.setenv("PATH", path_without("tmux", tmp_path / "bin"))
     place = workflow(tmp_path, stage(1))
     answer = place.json("run", "--autonomous", "--max-sessions", "1000000", *BRISK)
     assert answer.data["runner"]["session"] is None
-    assert "runs detached by setsid" in answer.err
+    assert "runs in the background through setsid" in answer.err
     assert "attach" not in answer.data["ways"]
     assert ended(place) == "completed"
     assert place.json("runner", "attach").code == 3
 
 
-def test_sessions_that_do_nothing_end_it(tmp_path: Path) -> None:
-    """Three in a row; and so does a block, at once."""
+@pytest.mark.long
+def test_runner_ends_after_three_sessions_without_progress(tmp_path: Path) -> None:
+    """A blocked workflow ends the runner after the first session."""
     place = workflow(tmp_path, stage(1))
     (place.path / "init.sh").write_text("exit 1\n")
     place.done("run", "--autonomous", *BRISK)
-    assert ended(place).startswith("3 sessions in a row that did nothing")
+    assert ended(place).startswith("3 sessions in a row made no progress")
     other = workflow(tmp_path / "other", stage(1, "false"))
     other.done("run", "--autonomous", *BRISK)
     assert ended(other).startswith("blocked: stage-1: failed")
@@ -169,8 +177,8 @@ def test_sessions_that_do_nothing_end_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_short_sessions_that_wait_for_a_job_are_not_futile(tmp_path: Path) -> None:
-    """Given a job that takes longer than three of them, then they go on until it is done."""
+def test_short_sessions_that_wait_for_a_job_count_as_progress(tmp_path: Path) -> None:
+    """If a job takes longer than three sessions, the runner continues until it ends."""
     place = workflow(tmp_path, stage(1, GO))
     place.done("run", "--autonomous", "--session-seconds", "3", *BRISK)
     until(lambda: len(events(place, "session.started")) > 3)
@@ -179,25 +187,25 @@ def test_short_sessions_that_wait_for_a_job_are_not_futile(tmp_path: Path) -> No
     assert len(events(place, "attempt.started")) == 1
 
 
-def test_what_a_session_cannot_do_is_not_asked_for_without_end(tmp_path: Path) -> None:
-    """A conflict that is no other loop's counts as futile, and the end tells its message."""
+def test_repeated_conflict_ends_the_runner(tmp_path: Path) -> None:
+    """A conflict without another loop counts as no progress, and the reason is logged."""
     place = workflow(tmp_path, stage(1))
     said = "{'success': False, 'error': {'code': 'version_conflict', 'message': 'ex-\\npected 3'}}"
     loop = [sys.executable, "-c", f"import json; print(json.dumps({said})); raise SystemExit(4)"]
     runner = started(place, "runner", "serve", "--between", "0.1", "--", *loop)
-    why = "3 sessions in a row that did nothing (exit 4): ex- pected 3"
+    why = "3 sessions in a row made no progress (exit 4): ex- pected 3"
     assert answer(runner)["ended"] == why
     assert place.notes()[-1] == f"Autonomous runner ended: {why}"
 
 
 @pytest.mark.long
-def test_a_runner_waits_for_the_end_of_another_loop(tmp_path: Path) -> None:
-    """It says so once, begins no session meanwhile, and goes on by itself."""
+def test_runner_waits_for_another_run(tmp_path: Path) -> None:
+    """The runner logs this once, starts no session, and continues after the other run."""
     place = workflow(tmp_path, stage(1, GO), stage(2, after=[1]))
     other = started(place, "run")
     until(lambda: events(place, "stage.launched"))
     place.done("run", "--autonomous", *BRISK)
-    waits = "The runner waits for another loop to end"
+    waits = "The runner waits until another `wfctl run` ends"
     until(lambda: waits in place.notes())
     time.sleep(3)
     assert len(events(place, "session.started")) == 1
@@ -209,8 +217,8 @@ def test_a_runner_waits_for_the_end_of_another_loop(tmp_path: Path) -> None:
     assert place.notes().count(waits) == 1
 
 
-def test_a_session_may_say_more_than_a_pipe_holds(tmp_path: Path) -> None:
-    """Given a loop that names a thousand hindrances, then it ends, and its reason is read."""
+def test_session_may_print_more_than_a_pipe_holds(tmp_path: Path) -> None:
+    """If the loop prints a large answer, the runner reads it and ends."""
     place = workflow(tmp_path, stage(1))
     said = "{'data': {'exit_reason': 'blocked', 'blocked': ['w' * 300] * 1000}}"
     loop = [sys.executable, "-c", f"import json; print(json.dumps({said}))"]
@@ -219,8 +227,8 @@ def test_a_session_may_say_more_than_a_pipe_holds(tmp_path: Path) -> None:
     assert answer(runner)["ended"] == "blocked"
 
 
-def test_what_cannot_be_driven_is_refused_before_anything_starts(tmp_path: Path) -> None:
-    """An agent that is not there, or what only one session can take."""
+def test_missing_agent_is_refused_before_the_runner_starts(tmp_path: Path) -> None:
+    """Options that only make sense for one session are refused as well."""
     place = workflow(tmp_path, silent(1))
     missing = place.json("run", "--autonomous", "--agent", "nowhere-to-be-found")
     assert missing.error["code"] == "agent_missing"
@@ -229,20 +237,23 @@ def test_what_cannot_be_driven_is_refused_before_anything_starts(tmp_path: Path)
     assert place.done("runner", "show")["runner"] is None
 
 
-def test_a_plan_without_commands_is_said_at_once_and_named_in_the_morning(tmp_path: Path) -> None:
-    """Anyone who starts the runner without an agent is warned; its session blocks the stage."""
+def test_runner_warns_about_stages_without_a_command(tmp_path: Path) -> None:
+    """Without an agent, the warning is printed at the start, and the session is blocked."""
     place = workflow(tmp_path, silent(1))
     begun = place.json("run", "--autonomous", *BRISK)
     assert begun.code == 0
-    assert "stage-1: nothing to run" in begun.err
-    assert ended(place).startswith("blocked: stage-1: nothing to run")
-    assert any("Session ending: blocked. stage-1: nothing to run" in text for text in place.notes())
+    assert "stage-1: the stage has no command" in begun.err
+    assert ended(place).startswith("blocked: stage-1: the stage has no command")
+    assert any(
+        "Session ending: blocked. stage-1: the stage has no command" in text
+        for text in place.notes()
+    )
 
 
-def test_an_agent_works_under_the_runner_with_the_environment_of_its_start(
+def test_agent_of_the_runner_gets_the_environment_of_the_caller(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever tmux's server was started with."""
+    """An earlier tmux server with another environment does not matter."""
     need_programs("tmux")
     place = workflow(tmp_path, silent(1))
     subprocess.run(["tmux", "new-session", "-d", "-s", "earlier", "sleep 100"], check=True)

@@ -1,4 +1,4 @@
-"""The software that a plan asks for is there when a command runs, or the stage says what is not."""
+"""The software environment of a stage is active in its command, or the stage fails."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.sessions.support import events, stage, workflow
 
 pytestmark = pytest.mark.slow
 
-#: Stand-ins for what is installed on clusters alone: what they set is what the real ones set.
+#: Stand-ins for cluster programs, which set the same variables as the real programs.
 MODULE = (
     'module() { [ "$2" != nowhere ] || { echo "Lmod error: nowhere is unknown" >&2; return 1; }\n'
     'LOADEDMODULES="$LOADEDMODULES${LOADEDMODULES:+:}$2/2.1"; export LOADEDMODULES; }\n'
@@ -38,7 +38,7 @@ INSIDE=yes exec "$@"
 
 @pytest.fixture(autouse=True)
 def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Put the stand-ins where a job finds them."""
+    """Put the stand-ins on the PATH of the jobs."""
     folder = tmp_path / "bin"
     folder.mkdir()
     for name, text in (("conda", CONDA), ("apptainer", APPTAINER)):
@@ -50,7 +50,7 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def computed(folder: Path, command: str, environment: dict[str, Any]) -> tuple[Place, Any]:
-    """Run one stage with an environment; return the place and what was recorded of its software."""
+    """Run one stage with an environment, and return the place and the recorded software."""
     asked = {"environment": environment, "expected_seconds": 1}
     place = workflow(folder, stage(1, command, parameters=asked))
     place.json("run")
@@ -58,8 +58,8 @@ def computed(folder: Path, command: str, environment: dict[str, Any]) -> tuple[P
     return place, done["data"]["facts"].get("environment")
 
 
-def test_a_virtual_environment_is_the_command_s(tmp_path: Path) -> None:
-    """Its Python runs, and which it was is recorded."""
+def test_command_runs_in_its_virtual_environment(tmp_path: Path) -> None:
+    """The Python of the environment runs, and its path is recorded."""
     venv = tmp_path / "an environment"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(venv)], check=True)
     place, seen = computed(
@@ -70,10 +70,11 @@ def test_a_virtual_environment_is_the_command_s(tmp_path: Path) -> None:
     assert place.done("status")["status"] == "completed"
 
 
-def test_the_paths_that_the_docs_show_work_as_they_stand(
+@pytest.mark.long
+def test_environment_paths_of_the_documentation_work(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A virtual environment and an image below the home of the user, of page and example."""
+    """The paths below $HOME in a page and in the example plan can be used unchanged."""
     texts = [HERE / "docs/start/plans.md", HERE / "service/example-plan.toml"]
     shown = r'\b(venv|container) = "(\$HOME/[^"]+)"'
     values = sorted({one for path in texts for one in re.findall(shown, path.read_text("utf-8"))})
@@ -96,8 +97,8 @@ def test_the_paths_that_the_docs_show_work_as_they_stand(
     assert sum(one.get("image", "").startswith("sha256") for one in seen) == len(values) - 1
 
 
-def test_modules_conda_and_a_container_are_there(tmp_path: Path) -> None:
-    """Each is asked for as DPDispatcher does it, and the command runs within."""
+def test_command_runs_with_modules_conda_and_container(tmp_path: Path) -> None:
+    """All three are active in the command, and their versions are recorded."""
     (tmp_path / "image.sif").write_text("an image\n")
     environment = {"modules": ["lammps"], "conda": "md", "container": str(tmp_path / "image.sif")}
     inside = '[ "$INSIDE" = yes ] && [ "$CONDA_DEFAULT_ENV" = md ] && [ "$WFCTL_PARAM_dt" = 2 ]'
@@ -121,10 +122,10 @@ def test_modules_conda_and_a_container_are_there(tmp_path: Path) -> None:
         ({"container": "/nowhere/x.sif", "container_options": ["--nv"]}, ""),
     ],
 )
-def test_what_is_not_there_fails_the_stage(
+def test_missing_software_fails_the_stage(
     tmp_path: Path, environment: dict[str, Any], said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The command does not run with other programs than the plan says."""
+    """The command does not run, and the error names the missing software."""
     if "container" in environment:
         (tmp_path / "bin/apptainer").unlink()
         said = "apptainer is not installed"
@@ -136,8 +137,9 @@ def test_what_is_not_there_fails_the_stage(
     assert shown["last_error"].startswith(f"{said}; exit code 127 (job"), shown["last_error"]
 
 
-def test_a_profile_gives_its_environment_to_every_stage(tmp_path: Path) -> None:
-    """A stage takes away with null what it does not want."""
+@pytest.mark.long
+def test_profile_sets_the_environment_of_all_stages(tmp_path: Path) -> None:
+    """A stage removes a part of the environment with null."""
     local = {"type": "local", "config": {"batch_type": "Shell", "context_type": "LocalContext"}}
     profiles = {"local": {**local, "environment": {"modules": ["lammps"]}}}
     short = {"expected_seconds": 1}
@@ -161,10 +163,10 @@ def test_a_profile_gives_its_environment_to_every_stage(tmp_path: Path) -> None:
         ({"venv": "/v", "conda": "md"}, "conda and venv: expected one of them"),
     ],
 )
-def test_an_environment_that_nobody_can_make_is_refused(
+def test_invalid_environment_is_refused_by_plan_check(
     tmp_path: Path, environment: dict[str, Any], said: str
 ) -> None:
-    """With the place in the plan, before anything is made."""
+    """The message has the place in the plan."""
     plan = {"workflow_id": "w", "stages": [stage(1, parameters={"environment": environment})]}
     shown = call("plan", "check", str(write_plan(tmp_path, plan)))
     assert shown.code != 0

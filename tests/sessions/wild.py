@@ -1,4 +1,4 @@
-"""Random workflows in which much goes wrong, and agents of every kind; each is a seed's."""
+"""Random workflows with many faults and all kinds of agents, reproducible by their seed."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from typing import Any
 from tests.cli.support import Place
 from tests.sessions.support import WFCTL, agent, silent, stage, workflow
 
-#: What a stage may suffer from.
+#: The possible faults of a stage.
 FAULTS = (
     "fails", "flaky", "lacking", "empty", "unusable", "prose", "unproved", "silent", "unmet",
     "full", "no software", "sweep",
 )  # fmt: skip
-#: A profile whose scheduler is not there, or gives no answer.
+#: A profile whose scheduler does not exist or does not answer.
 SLURM = {
     "type": "remote",
     "config": {"batch_type": "Slurm", "context_type": "LocalContext", "remote_root": "."},
     "resource_defaults": {"number_node": 1, "cpu_per_node": 1, "group_size": 1},
 }
-#: What makes a stage one of three tasks.
+#: The parameters of a sweep of three tasks.
 MAP = {"map": {"grid": {"x": [1, 2, 3]}}, "task_outputs": ["out.txt"]}
 LOCAL = {"type": "local", "config": {"batch_type": "Shell", "context_type": "LocalContext"}}
-#: What an agent does, by the kind of agent.
+#: The script of each kind of agent.
 AGENTS = {
     "able": f"""case $WFCTL_TASK in
 repair) {WFCTL} stage retry $WFCTL_STAGE --fix "tried once more" ;;
@@ -39,7 +39,7 @@ esac""",
 
 @dataclass(frozen=True, slots=True)
 class Wild:
-    """A workflow, what each of its stages suffers from, and who is there to help."""
+    """A workflow, the fault of each stage, and the kind of agent, if any."""
 
     place: Place
     faults: dict[str, str]
@@ -48,13 +48,13 @@ class Wild:
 
 
 def once(number: int) -> str:
-    """Return a command that fails the first time; it leaves its mark in the root."""
+    """Return a command that fails only the first time."""
     mark = f"../../../../../../tried-{number}"
     return f"{{ [ -e {mark} ] || {{ touch {mark}; false; }}; }}"
 
 
-def suffering(number: int, fault: str, after: list[int]) -> dict[str, Any]:  # noqa: C901 - a table
-    """Return a stage with a fault."""
+def suffering(number: int, fault: str, after: list[int]) -> dict[str, Any]:  # noqa: C901 - one case per fault
+    """Return a stage with this fault."""
     own: dict[str, Any] = {"expected_seconds": 1}
     fields: dict[str, Any] = {"after": after, "parameters": own}
     command = {
@@ -82,7 +82,7 @@ def suffering(number: int, fault: str, after: list[int]) -> dict[str, Any]:  # n
 
 
 def wild(folder: Path, chance: random.Random, faults: tuple[str, ...] = FAULTS) -> Wild:
-    """Make a workflow of two to five stages, a third of them sound."""
+    """Create a workflow of two to five stages, about a third of them without a fault."""
     chosen: dict[str, str] = {}
     stages: list[dict[str, Any]] = []
     for number in range(1, chance.randint(2, 5) + 1):
@@ -106,5 +106,5 @@ def wild(folder: Path, chance: random.Random, faults: tuple[str, ...] = FAULTS) 
 
 
 def words_of(found: Wild, folder: Path) -> list[str]:
-    """Return the options by which a loop is told of the helper."""
+    """Return the options that give the agent to the loop."""
     return [] if found.helper is None else ["--agent", agent(folder, AGENTS[found.helper])]

@@ -1,4 +1,4 @@
-"""The workflow of the crash tests: processes of its own, and none left."""
+"""The workflow fixture of the crash tests, which ends all its processes."""
 
 from __future__ import annotations
 

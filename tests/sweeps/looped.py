@@ -1,4 +1,4 @@
-"""Workflows with a loop whose points a test gives, round by round."""
+"""Workflows with a loop whose points a test chooses for each round."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.cli.support import Place, write_plan
 
-#: How far a number may go, what is computed of it, and what says which points come next.
+#: The range of the points, the command of a task, and the command of the proposer.
 WITHIN = {"x": {"from": 0, "to": 100, "step": 1}}
 _TASK = 'echo "{{\\"f\\": $WFCTL_PARAM_x}}" > f.json; echo "$WFCTL_TASK" >> {trace}'
 _NEXT = (
@@ -19,10 +19,10 @@ _NEXT = (
 def plan(
     folder: Path, *, is_last: bool = False, time_limit: int | None = None, **loop: Any
 ) -> dict[str, Any]:
-    """Return a plan: a sweep and its proposer in a loop, and a stage behind the loop.
+    """Return a plan: a sweep and its proposer in a loop, and a stage after the loop.
 
-    The points behind round 1 are those of ``given/1``. None as a field takes it away. ``is_last``
-    leaves out the stage behind the loop; ``time_limit`` in seconds is that of each stage in it.
+    The points of round 2 come from ``given/1``. A field that is None is removed. ``is_last`` omits
+    the stage after the loop; ``time_limit`` in seconds applies to each stage of the loop.
     """
     (folder / "given").mkdir(exist_ok=True)
     known = {
@@ -64,7 +64,7 @@ def plan(
 def _stage(
     id_: str, needs: list[str], outputs: list[str], parameters: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return a stage that has the outputs of those that it needs as its inputs."""
+    """Return a stage whose inputs are the outputs of the stages it depends on."""
     return {
         "id": id_,
         "name": id_.title(),
@@ -76,7 +76,7 @@ def _stage(
 
 
 def looped(folder: Path, *given: str | bytes, consent: str = "trust", **loop: Any) -> Place:
-    """Make the workflow; ``given`` is what the proposer writes in each round."""
+    """Create the workflow; ``given`` is the proposal for each later round."""
     place = Place(folder / "root")
     place.path.mkdir()
     place.done("init", str(write_plan(folder, plan(folder, **loop))), "--consent", consent)
@@ -86,13 +86,13 @@ def looped(folder: Path, *given: str | bytes, consent: str = "trust", **loop: An
 
 
 def give(folder: Path, number: int, text: str | bytes) -> None:
-    """Say what the proposer writes at the end of a round."""
+    """Set the proposal that the proposer writes at the end of a round."""
     content = text if isinstance(text, bytes) else text.encode()
     (folder / "given" / str(number)).write_bytes(content)
 
 
 def amended(place: Place, *words: str) -> dict[str, Any]:
-    """Propose and approve an amendment; return what was shown of it."""
+    """Propose and approve an amendment, and return its record as shown before the approval."""
     id_ = place.done("amend", "propose", "--reason", "Others.", *words)["amendment"]["id"]
     shown: dict[str, Any] = place.done("amend", "show", id_)
     place.done("amend", "approve", id_)
@@ -100,6 +100,6 @@ def amended(place: Place, *words: str) -> dict[str, Any]:
 
 
 def points_of_rounds(place: Place) -> list[list[Any]]:
-    """Return the values of x that each round after the first has."""
+    """Return the values of x in each round after the first."""
     begun = place.done("events", "--type", "round.begun")
     return [[point.get("x") for point in one["data"]["points"]] for one in begun]

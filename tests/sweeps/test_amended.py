@@ -1,4 +1,4 @@
-"""A sweep whose definition changes: its tasks are as the definition has them."""
+"""After the definition of a sweep changes, its tasks match the new definition."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from tests.sweeps.support import amended, begun, lines, sweep
 
 GRID = {"grid": {"T": [1, 2, 3], "L": [8, 16]}}
 FEWER = {"grid": {"T": [2, 3], "L": [8, 16]}}
-#: Fails at two points of the six until a file is there.
+#: This command fails for two of the six points until a file exists.
 FAILS = '{{ [ "$WFCTL_PARAM_T" != 3 ] || [ -e {well} ] || exit 3; }}'
 
 
 def _ended(place: Place, folder: Path, before: str) -> None:
-    """Bring the sweep to the status that the amendment finds."""
+    """Bring the sweep to the status that the test amends."""
     if before == "completed":
         (folder / "well").touch()
     assert place.json("run").code == (0 if before == "completed" else 6)
@@ -27,13 +27,11 @@ def _ended(place: Place, folder: Path, before: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.few(2)
+@pytest.mark.long
 @pytest.mark.parametrize("also", first(["points alone", "all is changed"]))
 @pytest.mark.parametrize("before", ["completed", "failed", "retried"])
-def test_folders_of_points_that_are_no_more_are_put_aside(
-    tmp_path: Path, before: str, also: str
-) -> None:
-    """The next stage, which counts folders, sees those of the definition alone."""
+def test_folders_of_removed_points_are_moved_aside(tmp_path: Path, before: str, also: str) -> None:
+    """The next stage counts folders and sees only those of the current definition."""
     made = sweep(tmp_path / "trace", GRID, FAILS.format(well=tmp_path / "well"))
     place = begun(tmp_path, made)
     _ended(place, tmp_path, before)
@@ -46,9 +44,10 @@ def test_folders_of_points_that_are_no_more_are_put_aside(
     assert len(kept) == 1, "what was computed is kept"
 
 
+@pytest.mark.long
 @pytest.mark.slow
-def test_a_task_that_fails_for_new_inputs_leaves_no_result_of_old_ones(tmp_path: Path) -> None:
-    """Its earlier folder is put aside, whatever became of the new run."""
+def test_failed_task_does_not_keep_results_of_old_inputs(tmp_path: Path) -> None:
+    """The earlier folder is moved aside, whatever the result of the new run."""
     command = '[ "$(cat ../../../in.txt)" != "$WFCTL_PARAM_T" ]'
     made = sweep(tmp_path / "trace", {"grid": {"T": [1, 2, 3]}}, command)
     place = begun(tmp_path, {**made, "inputs": ["in.txt"]})
@@ -61,10 +60,8 @@ def test_a_task_that_fails_for_new_inputs_leaves_no_result_of_old_ones(tmp_path:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("status", ["completed", "failed"])
-def test_an_input_that_changed_is_told_with_what_its_change_computes_anew(
-    tmp_path: Path, status: str
-) -> None:
-    """The amendment does not touch it; its tasks would count if it were as it was."""
+def test_impact_lists_changed_inputs_and_tasks_to_recompute(tmp_path: Path, status: str) -> None:
+    """The amendment keeps the tasks valid, but a changed input file makes them run again."""
     made = sweep(tmp_path / "trace", {"grid": {"T": [1, 2]}}, "bash ../../../run.sh")
     place = begun(tmp_path, {**made, "inputs": ["run.sh"]})
     script = place.path / "run.sh"
@@ -82,7 +79,7 @@ def test_an_input_that_changed_is_told_with_what_its_change_computes_anew(
     assert told["changed_inputs"] == {}
     assert told["tasks"]["stage-1"]["kept"] == done
     script.write_text("true # otherwise\n")
-    said = "run.sh: changed since the newest attempt of stage-1 read it; all its tasks are computed"
+    said = "run.sh: changed since the last attempt of stage-1 read it, so all its tasks run again"
     assert said in place.call("amend", "show", "amend-1").out
     place.done("amend", "approve", "amend-1")
     (tmp_path / "trace").unlink()

@@ -1,4 +1,4 @@
-"""A task of a stage that follows a sweep rests on its partner task alone."""
+"""A task of a stage that follows a sweep depends only on its partner task."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.cli.support import Place, write_plan
 from tests.sweeps.looped import amended, give, plan
 from tests.sweeps.support import lines
 
-#: Two random numbers, so that a task that is computed a second time has another result.
+#: Two random numbers show whether a task was computed a second time.
 _RANDOM = (
     'cat "${{WFCTL_LIKE_FOLDER:?}}"/* > /dev/null; echo "{{\\"r\\": $RANDOM$RANDOM}}" > r.json; '
     'echo "$WFCTL_TASK" >> {trace}'
@@ -38,7 +38,7 @@ def _follower(folder: Path, id_: str, partner: str) -> dict[str, Any]:
 
 
 def followed(folder: Path, *rounds: str, **loop: Any) -> Place:
-    """Make a loop of a sweep, its follower, the follower's follower and a proposer."""
+    """Create a loop of a sweep, its follower, the follower's follower, and a proposer."""
     given = plan(folder, is_last=True, at_most=len(rounds) + 1, **loop)
     given["stages"][1:1] = [_follower(folder, "go", "run"), _follower(folder, "more", "go")]
     given["stages"][3] |= {"depends_on": ["more"], "inputs": ["more/tasks.csv"]}
@@ -53,7 +53,7 @@ def followed(folder: Path, *rounds: str, **loop: Any) -> Place:
 
 @built_once
 def _computed_once(folder: Path) -> Place:
-    """Return a loop without further rounds whose tasks are computed."""
+    """Return a loop of one round whose tasks are computed."""
     place = followed(folder)
     place.done("run")
     return place
@@ -66,19 +66,20 @@ def numbers(place: Place, stage: str) -> dict[str, float]:
 
 
 def cleared(folder: Path) -> None:
-    """Forget which tasks came to their end."""
+    """Clear the list of tasks that ended."""
     for name in ("trace", "go", "more"):
         (folder / name).unlink(missing_ok=True)
 
 
 def computed(folder: Path) -> list[list[str]]:
-    """Return the tasks of the sweep and its two followers that came to their end."""
+    """Return the ended tasks of the sweep and its two followers."""
     return [lines(folder / name) for name in ("trace", "go", "more")]
 
 
+@pytest.mark.long
 @pytest.mark.slow
-def test_a_loop_computes_each_task_of_a_follower_once(tmp_path: Path) -> None:
-    """The last table holds the numbers that each round recorded, and each task is charged once."""
+def test_follower_computes_each_task_once_in_a_loop(tmp_path: Path) -> None:
+    """The last table has the numbers that each round recorded, and each task is charged once."""
     place = followed(tmp_path, "x\n1\n2\n", "x\n3\n4\n", tasks=100)
     assert "computed again" not in place.call("run").err
     every = sorted(f"x={n}" for n in (0, 50, 1, 2, 3, 4))
@@ -89,9 +90,9 @@ def test_a_loop_computes_each_task_of_a_follower_once(tmp_path: Path) -> None:
     assert place.done("verify", "--deep") is not None
 
 
-@pytest.mark.slow
-def test_one_more_point_of_the_sweep_computes_one_task_of_each_follower(tmp_path: Path) -> None:
-    """The impact that is shown before says so; a point with another value is one more point."""
+@pytest.mark.long
+def test_added_point_computes_one_task_of_each_follower(tmp_path: Path) -> None:
+    """The impact says so in advance; a point with another value is a new point."""
     place = _computed_once(tmp_path)
     folder = place.path.parent
     assert computed(folder) == [FIRST] * 3
@@ -116,9 +117,10 @@ def test_one_more_point_of_the_sweep_computes_one_task_of_each_follower(tmp_path
     assert kept == {"x=1"}
 
 
+@pytest.mark.long
 @pytest.mark.slow
-def test_points_that_are_computed_again_compute_their_followers_again(tmp_path: Path) -> None:
-    """From the second round on; tasks of the first round stay as they are."""
+def test_recomputed_points_recompute_their_followers(tmp_path: Path) -> None:
+    """With `--from-round 2`, tasks of the first round stay unchanged."""
     place = followed(tmp_path, "x\n1\n")
     command = 'echo "{\\"f\\": $RANDOM$RANDOM}" > f.json; echo "$WFCTL_TASK" >> ' + str(
         tmp_path / "trace"
@@ -138,9 +140,10 @@ def test_points_that_are_computed_again_compute_their_followers_again(tmp_path: 
         assert [key for key in known if found[key] != known[key]] == ["x=1"]
 
 
+@pytest.mark.long
 @pytest.mark.slow
-def test_another_command_of_the_sweep_computes_all_of_its_followers(tmp_path: Path) -> None:
-    """A follower with another command computes its own tasks and its follower's alone."""
+def test_changed_sweep_command_recomputes_all_followers(tmp_path: Path) -> None:
+    """A change in a follower recomputes only that follower and the next one."""
     place = _computed_once(tmp_path)
     folder = place.path.parent
     cleared(folder)
@@ -153,9 +156,10 @@ def test_another_command_of_the_sweep_computes_all_of_its_followers(tmp_path: Pa
     assert computed(folder) == [[], FIRST, FIRST]
 
 
+@pytest.mark.long
 @pytest.mark.slow
-def test_a_follower_keeps_its_results_when_the_attempts_are_lost(tmp_path: Path) -> None:
-    """The mark in the folder of its task names the partner's result too."""
+def test_follower_keeps_results_when_attempt_folders_are_lost(tmp_path: Path) -> None:
+    """The marker file in the task folder also has the digest of the partner's result."""
     place = _computed_once(tmp_path)
     folder = place.path.parent
     before = numbers(place, "go")

@@ -1,4 +1,4 @@
-"""A parameter of a loop's stage changes on the way, from one round on or for all of them."""
+"""A parameter of a stage in a loop changes from a given round on, or for all rounds."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from tests.cli.support import Place, write_plan
 from tests.sweeps.looped import amended, give, looped, plan, points_of_rounds
 from tests.sweeps.support import lines
 
-#: A criterion on the sweep's proposer, which says how often it was asked.
+#: The criterion uses the number of proposals so far.
 UNTIL = {"metric": "next.best", "below": 0}
 
 
 @built_once
 def _walked(folder: Path, at_most: int = 3) -> Place:
-    """Return a loop that is over after three rounds: its points are 0 and 50, 1, 2 and 3."""
+    """Return a loop that ended after three rounds: its points are 0 and 50, 1, 2 and 3."""
     place = looped(folder, "x\n1\n", "x\n2\n3\n", "x\n4\n", at_most=at_most, until=UNTIL)
     place.done("run")
     assert points_of_rounds(place) == [[1], [2, 3]][: at_most - 1]
@@ -26,13 +26,14 @@ def _walked(folder: Path, at_most: int = 3) -> Place:
 
 
 def _trace(place: Place) -> Path:
-    """Return the file that gets a line from each computed task."""
+    """Return the file to which each computed task adds a line."""
     return place.path.parent / "trace"
 
 
+@pytest.mark.long
 @pytest.mark.slow
-def test_earlier_rounds_count_on_from_the_round_that_is_named(tmp_path: Path) -> None:
-    """Tasks of that round and those behind it are computed anew; the others stay as they are."""
+def test_change_from_a_round_keeps_earlier_rounds(tmp_path: Path) -> None:
+    """Tasks of the named round and later rounds run again; earlier results stay unchanged."""
     place = _walked(tmp_path)
     before = (place.path / "run/tasks/x=1/f.json").stat().st_ino
     shown = amended(place, "--stage", "run", "--set", "parameters.n=2", "--from-round", "3")
@@ -48,9 +49,10 @@ def test_earlier_rounds_count_on_from_the_round_that_is_named(tmp_path: Path) ->
     assert [one["counts"] for one in rounds] == [True, True, True]
 
 
+@pytest.mark.long
 @pytest.mark.slow
-def test_a_tolerated_failure_of_an_earlier_round_is_not_computed_again(tmp_path: Path) -> None:
-    """It stays as it is, as those tasks do that passed; the same holds in the round behind it."""
+def test_change_from_a_round_keeps_tolerated_failures_of_earlier_rounds(tmp_path: Path) -> None:
+    """The failed task stays as it is, like the tasks that passed, also in the next round."""
     given = plan(tmp_path, at_most=2, until=UNTIL)
     parameters = given["stages"][0]["parameters"]
     tried = f'echo "$WFCTL_TASK" >> {tmp_path}/tried; [ $WFCTL_PARAM_x != 50 ] || exit 1; '
@@ -74,11 +76,12 @@ def test_a_tolerated_failure_of_an_earlier_round_is_not_computed_again(tmp_path:
     assert lines(tmp_path / "tried") == ["x=1", "x=2"]
 
 
+@pytest.mark.long
 @pytest.mark.slow
-def test_without_a_round_all_is_computed_anew_and_older_numbers_judge_nothing(
+def test_change_without_a_round_recomputes_all_rounds(
     tmp_path: Path,
 ) -> None:
-    """The criterion is not met by a number of another definition."""
+    """A number from the earlier definition no longer meets the criterion."""
     place = _walked(tmp_path)
     amended(place, "--stage", "run", "--set", "parameters.n=2")
     place.done("run")
@@ -90,9 +93,10 @@ def test_without_a_round_all_is_computed_anew_and_older_numbers_judge_nothing(
     assert place.done("round", "show", "walk")["over"] == "its limit of 3 rounds"
 
 
+@pytest.mark.long
 @pytest.mark.slow
-def test_a_second_change_leaves_what_the_first_one_left(tmp_path: Path) -> None:
-    """Each round keeps what it was computed by; the same points again are computed once."""
+def test_second_change_keeps_results_of_the_first_change(tmp_path: Path) -> None:
+    """Each round keeps the definition that it was computed with."""
     place = _walked(tmp_path)
     amended(place, "--stage", "run", "--set", "parameters.n=2", "--from-round", "2")
     place.done("run")
@@ -114,15 +118,13 @@ def test_a_second_change_leaves_what_the_first_one_left(tmp_path: Path) -> None:
     ("words", "said"),
     [
         (("--stage", "run", "--from-round", "9"), "expected 2 to 3, found 9"),
-        (("--stage", "tell", "--from-round", "2"), "of one stage, which is in a loop"),
-        (("--from-round", "2"), "of one stage, which is in a loop"),
+        (("--stage", "tell", "--from-round", "2"), "of one stage in a loop"),
+        (("--from-round", "2"), "of one stage in a loop"),
     ],
 )
 @pytest.mark.slow
-def test_a_round_that_cannot_be_named_is_refused(
-    tmp_path: Path, words: tuple[str, ...], said: str
-) -> None:
-    """Nothing is recorded."""
+def test_invalid_from_round_is_refused(tmp_path: Path, words: tuple[str, ...], said: str) -> None:
+    """No proposal is recorded."""
     place = _walked(tmp_path)
     change = "parameters.n=2" if "--stage" in words else "rounds.walk.at_most=9"
     refused = place.json("amend", "propose", "--set", change, "--reason", "Others.", *words)
@@ -131,9 +133,10 @@ def test_a_round_that_cannot_be_named_is_refused(
     assert place.done("events", "--type", "amendment.proposed") == []
 
 
+@pytest.mark.long
 @pytest.mark.slow
-def test_another_command_computes_no_task_of_an_earlier_round(tmp_path: Path) -> None:
-    """Beside the parameters, what each task runs may change from a round on."""
+def test_changed_command_from_a_round_keeps_earlier_rounds(tmp_path: Path) -> None:
+    """Besides parameters, the command of a task can change from a round on."""
     place = _walked(tmp_path)
     command = f'echo "{{\\"f\\": 9}}" > f.json; echo "$WFCTL_TASK anew" >> {_trace(place)}'
     amended(place, "--stage", "run", "--set", f"parameters.command={command}", "--from-round", "3")
@@ -141,18 +144,19 @@ def test_another_command_computes_no_task_of_an_earlier_round(tmp_path: Path) ->
     assert sorted(lines(_trace(place))) == ["x=2 anew", "x=3 anew"]
 
 
-#: A change that earlier rounds could not be left by, and what is said of it.
+#: For each change that cannot apply from a round on: a part of the error.
 UNFIT = [
-    ('parameters.map={"points": [{"x": 0}, {"x": 60}]}', "parameters.map: with from_round"),
-    ('parameters.task_outputs=["f.json", "g"]', "parameters.task_outputs: with from_round"),
-    ('inputs=["more.txt"]', "inputs: with from_round"),
-    ('parameters.task_verify="test -s f.json"', "nothing that is computed from changes"),
+    ('parameters.map={"points": [{"x": 0}, {"x": 60}]}', "parameters.map: cannot change together"),
+    ('parameters.task_outputs=["f.json", "g"]', "parameters.task_outputs: cannot change together"),
+    ('inputs=["more.txt"]', "inputs: cannot change together"),
+    ('parameters.task_verify="test -s f.json"', "the change only checks results"),
 ]
 
 
+@pytest.mark.long
 @pytest.mark.slow
-def test_a_change_that_earlier_rounds_could_not_be_left_by_is_refused(tmp_path: Path) -> None:
-    """What is shown of a change with a round is what becomes of the tasks."""
+def test_change_that_affects_earlier_rounds_is_refused_with_from_round(tmp_path: Path) -> None:
+    """Changes of the map, the inputs or the outputs would make earlier rounds invalid."""
     place = _walked(tmp_path, at_most=2)
     for change, said in UNFIT:
         words = ("--stage", "run", "--set", change, "--from-round", "2", "--reason", "Others.")
@@ -160,11 +164,11 @@ def test_a_change_that_earlier_rounds_could_not_be_left_by_is_refused(tmp_path: 
         assert refused.code == 5
         assert said in refused.out
     other = ("--set", "backend=nowhere", "--from-round", "2", "--reason", "Others.")
-    assert "nothing that is" not in place.call("amend", "propose", "--stage", "run", *other).err
+    assert "computes nothing" not in place.call("amend", "propose", "--stage", "run", *other).err
 
 
-def test_a_sweep_to_which_rounds_add_no_points_of_its_own_takes_no_round(tmp_path: Path) -> None:
-    """Its tasks would all be computed anew, though a round is named."""
+def test_from_round_is_refused_for_a_follower_of_the_sweep(tmp_path: Path) -> None:
+    """The rounds add no points to the map of the follower, so all its tasks would run again."""
     known = plan(tmp_path)
     second = {"command": "true", "map": {"like": "run"}}
     known["stages"].insert(
@@ -188,8 +192,8 @@ def test_a_sweep_to_which_rounds_add_no_points_of_its_own_takes_no_round(tmp_pat
 
 
 @pytest.mark.slow
-def test_a_mandate_does_not_say_which_rounds_count_on(tmp_path: Path) -> None:
-    """Another value within it takes effect; with a round it waits for a person."""
+def test_mandate_does_not_cover_from_round(tmp_path: Path) -> None:
+    """The same change without a round takes effect under the mandate."""
     place = _walked(tmp_path, at_most=2)
     bounds = {"stages": ["run", "next", "tell"], "values": {"run.parameters.n": [1, 2]}}
     given = str(write_plan(tmp_path, {**bounds, "amendments": 9}, "mandate.json"))

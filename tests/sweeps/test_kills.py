@@ -1,4 +1,4 @@
-"""A sweep whose processes are all killed at any moment: each task comes to its end once."""
+"""If the processes of a sweep are killed at any moment, each task still ends once."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ VICTIMS = (Victim.EVERYTHING, Victim.JOB, Victim.MONITOR, Victim.ORCHESTRATOR, V
 
 
 @pytest.mark.parametrize("seed", rounds(range(40), few=3))
-def test_no_task_that_is_done_is_computed_again(workflow: Workflow, seed: int) -> None:
-    """Anyone who is killed: what is done counts, what was cut off alone runs again."""
+def test_finished_tasks_survive_kills(workflow: Workflow, seed: int) -> None:
+    """Whatever process is killed, only interrupted tasks run again."""
     dice = random.Random(seed)
     outside = workflow.root.parent
     map_ = {"grid": {"T": {"from": 1, "to": TASKS}}}
     stage = sweep(outside / "trace", map_, "sleep 0.05", at_once=4)
-    # A task has come to its end where its folder is in place: the trace is of those alone.
+    # A task has ended if its folder exists: the trace lists only such tasks.
     workflow.init(stage)
     with ending(workflow.start("run")) as run:
         until(lambda: len([*ends(outside)]) >= 1 or run.poll() is not None)

@@ -1,4 +1,4 @@
-"""A person who decides on a change of a loop is told what it brings, in rounds and tasks."""
+"""The impact of a change of a loop lists the rounds and tasks that it adds."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NEVER = {"metric": "next.best", "below": 0}
 
 @built_once
 def _walked(folder: Path) -> Place:
-    """Return a loop that is over after two rounds with three points; a task takes 90 s at most."""
+    """Return a loop that ended after two rounds of three points; a task takes 90 s at most."""
     given = plan(folder, at_most=2, until=NEVER, tasks=40, core_hours=2, time_limit=60)
     place = Place(folder / "root")
     place.path.mkdir()
@@ -30,25 +30,27 @@ def _walked(folder: Path) -> Place:
 
 @pytest.fixture
 def walked(tmp_path: Path) -> Place:
-    """Return the loop that is over."""
+    """Return the ended loop."""
     return _walked(tmp_path)
 
 
 def _brings(place: Place, *changes: str) -> tuple[dict[str, Any], str]:
-    """Return what is told of a change of the loop before it is proposed, as data and as text."""
+    """Return the impact of a proposed change of the loop, as data and as text."""
     words = [word for change in changes for word in ("--set", f"rounds.walk.{change}")]
     asked = ("amend", "propose", "--reason", "More.", "--dry-run", *words)
     told: dict[str, Any] = place.done(*asked)["impact"]["loops"]
     return told.get("walk", {}), place.call(*asked).out
 
 
+@pytest.mark.long
 @pytest.mark.slow
-def test_a_loop_that_goes_on_again_says_how_far_at_most(walked: Place) -> None:
-    """The rounds, tasks and core hours that its limits leave, whichever ends it first."""
+def test_impact_of_continuing_an_ended_loop_states_its_limits(walked: Place) -> None:
+    """The impact gives the rounds, tasks and core hours that the first limit to apply allows."""
     told, text = _brings(walked, "at_most=9")
     assert told["goes_on"] == {"rounds": 7, "tasks": 21, "core_hours": 0.525}
-    assert "walk, over in round 2, goes on: at most 7 rounds, 21 tasks, 0.525 core hours more" in (
-        text
+    assert (
+        "walk (ended in round 2) continues: at most 7 rounds, 21 tasks, 0.525 core hours more"
+        in (text)
     )
     told, text = _brings(walked, "at_most=9", "tasks=7")
     assert (told["goes_on"]["rounds"], told["goes_on"]["tasks"]) == (1, 2)
@@ -59,14 +61,14 @@ def test_a_loop_that_goes_on_again_says_how_far_at_most(walked: Place) -> None:
 
 
 @pytest.mark.slow
-def test_a_loop_that_is_not_over_says_how_far_it_goes_by_other_limits(walked: Place) -> None:
-    """As one that goes on again does; a change that leaves it what it had says nothing."""
+def test_impact_of_other_limits_on_an_active_loop(walked: Place) -> None:
+    """A change that leaves the remaining rounds the same adds nothing to the impact."""
     amended(walked, "--set", "rounds.walk.ask=agent", "--set", "rounds.walk.at_most=4")
     told, text = _brings(walked, "at_most=9")
     assert told["goes_on"] == {"rounds": 7, "tasks": 21, "core_hours": 0.525}
     assert not told["was_over"]
     most = "at most 7 rounds, 21 tasks, 0.525 core hours more"
-    assert f"The loop walk, in round 2, goes on: {most}" in text
+    assert f"The loop walk (in round 2) continues: {most}" in text
     told, _ = _brings(walked, "tasks=7")
     assert (told["goes_on"]["rounds"], told["goes_on"]["tasks"]) == (1, 2)
     told, _ = _brings(walked, "core_hours=0.01")
@@ -75,33 +77,33 @@ def test_a_loop_that_is_not_over_says_how_far_it_goes_by_other_limits(walked: Pl
     walked.done("round", "stop", "walk", "--reason", "Enough.")
     told, text = _brings(walked, "at_most=9")
     assert (told["goes_on"], told["stays_stopped"]) == (None, "Enough.")
-    assert "The loop walk, over in round 2, stays stopped: Enough." in text
+    assert "The loop walk (ended in round 2) stays stopped: Enough." in text
 
 
 @pytest.mark.slow
-def test_a_loop_that_ends_by_a_change_says_why(walked: Place) -> None:
-    """In the proposal, and where the person who decides looks at it."""
+def test_impact_states_why_a_change_ends_a_loop(walked: Place) -> None:
+    """The proposal, `amend show` and the inbox state the reason."""
     shown = amended(walked, "--set", "rounds.walk.at_most=9")
     assert shown["impact"]["loops"]["walk"]["goes_on"]["rounds"] == 7
     told, text = _brings(walked, 'until={"metric": "next.best", "below": 2.5}')
     assert (told["goes_on"], told["ends"]) == (None, "next.best below 2.5")
-    assert "The loop walk, in round 2, ends: next.best below 2.5" in text
+    assert "The loop walk (in round 2) ends: next.best below 2.5" in text
     for most, limit in ((2, "2 rounds"), (1, "1 round")):
         words = ("--set", f"rounds.walk.at_most={most}", "--reason", "Enough.")
         id_ = walked.done("amend", "propose", *words)["amendment"]["id"]
         text = walked.call("amend", "show", id_).out
-        ends = f"The loop walk, in round 2, ends: its limit of {limit}"
+        ends = f"The loop walk (in round 2) ends: its limit of {limit}"
         assert f"{ends}\n" in text
         assert f"{ends} (" in walked.call("inbox").out
 
 
 @pytest.mark.slow
-def test_a_change_of_a_stage_says_how_many_rounds_count_no_longer(walked: Place) -> None:
-    """The newest round is computed anew and counts; from a round on, the ones before it do."""
+def test_impact_lists_rounds_whose_numbers_become_invalid(walked: Place) -> None:
+    """The newest round is computed again; with `--from-round`, earlier rounds stay valid."""
     change = ("--stage", "run", "--set", "parameters.n=2", "--reason", "Others.", "--dry-run")
     loops = walked.done("amend", "propose", *change)["impact"]["loops"]
     assert loops["walk"]["count_no_longer"] == [1]
     text = walked.call("amend", "propose", *change).out
-    assert "The loop walk: the numbers of 1 of its 2 rounds count no longer" in text
+    assert "The loop walk: the numbers of 1 of its 2 rounds are no longer valid" in text
     later = walked.done("amend", "propose", *change, "--from-round", "2")["impact"]["loops"]
     assert later == {}

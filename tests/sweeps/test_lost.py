@@ -1,4 +1,4 @@
-"""A sweep of which something is lost while it runs: all tasks come to an end, none twice."""
+"""If a running sweep loses files, all tasks still end, and finished tasks do not run again."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ EVERY = {f"T={n}" for n in range(1, TASKS + 1)}
 
 
 def finished(workflow: Workflow) -> set[str]:
-    """Return the tasks whose folders are in place."""
+    """Return the tasks whose result folders exist."""
     return {path.name for path in (workflow.root / "stage-1/tasks").glob("T=*")}
 
 
 def begun(workflow: Workflow, map_: object, **parameters: object) -> Path:
-    """Dispatch a sweep and let some of its tasks end; return what they leave their lines in."""
+    """Dispatch a sweep, let some of its tasks end, and return the trace file."""
     trace = workflow.root.parent / "trace"
-    # Whatever the machine does beside: they wait until they may go, or their attempt is gone.
+    # The tasks wait for the file `go` or for the end of their attempt, however slow the machine is.
     may_go = f'[ -e {trace.parent}/go ] || [ ! -d "$WFCTL_TASKS" ]'
     command = f"{{ [ $WFCTL_PARAM_T -le 4 ] || until {may_go}; do sleep 0.1; done; }}"
     stage = sweep(trace, map_, command, at_once=2, **parameters)  # type: ignore[arg-type]
@@ -44,7 +44,7 @@ def begun(workflow: Workflow, map_: object, **parameters: object) -> Path:
 
 
 def check_over(workflow: Workflow, trace: Path, done: set[str]) -> None:
-    """The stage is completed, each task ended, and none of those that were done ran again."""
+    """Check that the stage is completed, each task ended, and no finished task ran again."""
     assert workflow.stage("stage-1")["status"] == "completed"
     assert finished(workflow) == EVERY
     counted = Counter(lines(trace))
@@ -54,12 +54,12 @@ def check_over(workflow: Workflow, trace: Path, done: set[str]) -> None:
     workflow.succeed("replay", "--check")
 
 
-@pytest.mark.few(1)
+@pytest.mark.long
 @pytest.mark.parametrize("watched", [True, False], ids=["watched", "orphaned"])
-def test_a_sweep_whose_root_was_moved_has_succeeded_once_every_task_has(
+def test_moved_sweep_continues_without_repeating_finished_tasks(
     workflow: Workflow, watched: bool
 ) -> None:
-    """Its workers find nothing in the place that they know, and end well; their tasks remain."""
+    """The old workers no longer find their folder and exit; a new attempt runs the other tasks."""
     trace = begun(workflow, GRID)
     if not watched:
         strike(workflow, Victim.SESSION)
@@ -74,12 +74,10 @@ def test_a_sweep_whose_root_was_moved_has_succeeded_once_every_task_has(
     check_over(there, trace, done)
 
 
-@pytest.mark.few(1)
+@pytest.mark.long
 @pytest.mark.parametrize("way", ["deleted", "changed"])
-def test_a_file_of_points_that_is_gone_once_it_runs_holds_up_nothing(
-    workflow: Workflow, way: str
-) -> None:
-    """The attempt has a copy of what the definition names; a new one is refused a changed file."""
+def test_deleted_points_file_does_not_stop_a_running_sweep(workflow: Workflow, way: str) -> None:
+    """The attempt has a copy of the file, but a new attempt refuses a changed file."""
     text = "T\n" + "".join(f"{n}\n" for n in range(1, TASKS + 1))
     file = workflow.root / "points.csv"
     file.write_text(text)
@@ -91,13 +89,13 @@ def test_a_file_of_points_that_is_gone_once_it_runs_holds_up_nothing(
     strike(workflow, Victim.EVERYTHING)
     done = finished(workflow)
     for journal in (workflow.root / "stage-1/.attempts").glob("*/tasks/journal.*"):
-        # As if each worker were killed before it wrote that its task had ended.
+        # This state is the same as if each worker were killed before it recorded an ended task.
         begun_only = [line for line in journal.read_text().splitlines(True) if line[0] != "e"]
         journal.write_text("".join(begun_only))
     (trace.parent / "go").touch()
     refused = workflow.call("run")
     if way == "changed":
-        assert "expected the points with SHA-256" in refused.stdout + refused.stderr
+        assert "has changed: its SHA-256 must be" in refused.stdout + refused.stderr
         assert workflow.committed("tasks.observed") == 1
         workflow.call("run")
         assert workflow.committed("tasks.observed") == 1
@@ -106,8 +104,8 @@ def test_a_file_of_points_that_is_gone_once_it_runs_holds_up_nothing(
     check_over(workflow, trace, done)
 
 
-def test_what_was_computed_of_points_whose_file_is_gone_is_collected(workflow: Workflow) -> None:
-    """All tasks ended after the file was deleted."""
+def test_results_are_collected_after_the_points_file_is_deleted(workflow: Workflow) -> None:
+    """All tasks end after the deletion, and one attempt is enough."""
     text = "T\n" + "".join(f"{n}\n" for n in range(1, TASKS + 1))
     file = workflow.root / "points.csv"
     file.write_text(text)
@@ -120,19 +118,19 @@ def test_what_was_computed_of_points_whose_file_is_gone_is_collected(workflow: W
 
 
 def has_begun(workflow: Workflow, attempt: str) -> bool:
-    """Say whether a job of an attempt has claimed its start, and works."""
+    """Return whether a job of an attempt has claimed its start and runs."""
     claims = workflow.root.glob(f"stage-1/.attempts/{attempt}-*/job-*.started/record")
     return any(claims) and bool(find(workflow, Victim.JOB))
 
 
 def brought_back(workflow: Workflow, attempt: str) -> None:
-    """Bring a sweep back, and wait for the first job of its new attempt."""
+    """Rehydrate a sweep, and wait for the first job of its new attempt."""
     workflow.succeed("rehydrate")
     until(lambda: has_begun(workflow, attempt))
 
 
 def remove(folder: Path) -> None:
-    """Remove a folder into which others may write meanwhile."""
+    """Remove a folder while other processes may write to it."""
 
     def is_gone() -> bool:
         shutil.rmtree(folder, ignore_errors=True)
@@ -141,14 +139,14 @@ def remove(folder: Path) -> None:
     until(is_gone)
 
 
-@pytest.mark.few(1)
+@pytest.mark.long
 @pytest.mark.parametrize("hand", first([False, True]), ids=["found", "failed and retried by hand"])
 @pytest.mark.parametrize("running", [True, False], ids=["running", "all killed"])
 @pytest.mark.parametrize("earlier", first([True, False]), ids=["second attempt", "first attempt"])
-def test_tasks_that_are_done_are_known_without_the_folder_of_their_attempt(
+def test_finished_tasks_are_found_without_their_attempt_folder(
     workflow: Workflow, running: bool, hand: bool, earlier: bool
 ) -> None:
-    """By the marks in their own folders; what remains is computed by a new attempt."""
+    """Marker files in the task folders identify them, and a new attempt runs the other tasks."""
     trace = begun(workflow, GRID)
     if earlier:
         strike(workflow, Victim.EVERYTHING)
@@ -162,7 +160,7 @@ def test_tasks_that_are_done_are_known_without_the_folder_of_their_attempt(
     if hand:
         workflow.succeed("stage", "fail", "stage-1", "--error", "its folder is gone")
     elif earlier:
-        # A second loss in a row is a failure, and says how it goes on.
+        # A second loss in a row is a failure, and the message names the command to continue.
         assert "wfctl stage retry stage-1" in workflow.call("run").stdout
     if hand or earlier:
         workflow.succeed("stage", "retry", "stage-1", "--fix", "none")
@@ -172,12 +170,10 @@ def test_tasks_that_are_done_are_known_without_the_folder_of_their_attempt(
     assert all(one["outputs"] and one["metrics"] for one in told)
 
 
-@pytest.mark.few(1)
+@pytest.mark.long
 @pytest.mark.parametrize("left", [0.5, 0.0])
-def test_tasks_that_are_done_are_known_where_the_journals_were_cut(
-    workflow: Workflow, left: float
-) -> None:
-    """What a journal tells no more the folder of the task does."""
+def test_finished_tasks_are_found_with_truncated_journals(workflow: Workflow, left: float) -> None:
+    """The marker file in the task folder replaces a missing journal entry."""
     trace = begun(workflow, GRID)
     strike(workflow, Victim.EVERYTHING)
     done = finished(workflow)
@@ -189,12 +185,12 @@ def test_tasks_that_are_done_are_known_where_the_journals_were_cut(
     check_over(workflow, trace, done)
 
 
-@pytest.mark.few(1)
+@pytest.mark.long
 @pytest.mark.parametrize(("content", "times"), [("old", 1), ("new", 2)])
-def test_marks_count_for_what_their_tasks_were_computed_from(
+def test_marker_is_valid_only_for_the_inputs_of_its_task(
     tmp_path: Path, content: str, times: int
 ) -> None:
-    """Folders that lie in place and were computed from another input are computed again."""
+    """Task folders that were computed from another input are computed again."""
     well = f"{{ [ $WFCTL_PARAM_T != {TASKS} ] || [ -e {tmp_path}/well ]; }}"
     stage = {**sweep(tmp_path / "trace", GRID, well), "inputs": ["in.txt"]}
     place = support.begun(tmp_path, stage)
@@ -209,8 +205,9 @@ def test_marks_count_for_what_their_tasks_were_computed_from(
     assert Counter(lines(tmp_path / "trace")) == expected
 
 
-def test_tasks_that_are_done_are_known_without_log_and_attempt(workflow: Workflow) -> None:
-    """Nothing is left but the folders of the tasks, and what the file of the state says."""
+@pytest.mark.long
+def test_finished_tasks_are_found_without_log_and_attempts(workflow: Workflow) -> None:
+    """Only the task folders and the state file are left, and the workflow is imported again."""
     trace = begun(workflow, GRID)
     strike(workflow, Victim.EVERYTHING)
     done = finished(workflow)
@@ -225,8 +222,8 @@ def test_tasks_that_are_done_are_known_without_log_and_attempt(workflow: Workflo
 
 
 @pytest.mark.long
-def test_tasks_of_an_attempt_that_only_the_lost_log_knew_count(workflow: Workflow) -> None:
-    """What the attempt under way was not given was done by the one before it."""
+def test_tasks_of_an_attempt_before_the_log_was_lost_are_kept(workflow: Workflow) -> None:
+    """The running attempt was not given these tasks, because an earlier attempt had done them."""
     trace = begun(workflow, GRID)
     strike(workflow, Victim.EVERYTHING)
     done = finished(workflow)
@@ -246,7 +243,7 @@ def energies(workflow: Workflow) -> dict[str, int]:
 
 
 def swap_folders(workflow: Workflow) -> None:
-    """Give each of two finished tasks the folder of the other."""
+    """Swap the folders of two finished tasks."""
     tasks = workflow.root / "stage-1/tasks"
     (tasks / "T=1").rename(tasks / "other")
     (tasks / "T=2").rename(tasks / "T=1")
@@ -254,17 +251,17 @@ def swap_folders(workflow: Workflow) -> None:
 
 
 def copy_folder(workflow: Workflow) -> None:
-    """Copy the folder of a finished task to the place of a task that has not run."""
+    """Copy the folder of a finished task to the folder of a task that has not run."""
     shutil.copytree(workflow.root / "stage-1/tasks/T=1", workflow.root / "stage-1/tasks/T=9")
 
 
-@pytest.mark.few(2)
+@pytest.mark.long
 @pytest.mark.parametrize("are_attempts_lost", [False, True], ids=["running", "attempts lost"])
 @pytest.mark.parametrize("damage", [swap_folders, copy_folder])
-def test_a_folder_with_the_results_of_another_task_is_not_believed(
+def test_folder_with_results_of_another_task_is_rejected(
     workflow: Workflow, damage: Callable[[Workflow], None], are_attempts_lost: bool
 ) -> None:
-    """The mark in each folder names its task, and a folder in the place of another is no result."""
+    """The marker file in each folder names its task, so a swapped or copied folder is no result."""
     trace = begun(workflow, GRID)
     if are_attempts_lost:
         strike(workflow, Victim.EVERYTHING)

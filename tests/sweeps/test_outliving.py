@@ -1,4 +1,4 @@
-"""Tasks that outlive all of their shells: as with one command, what they left counts."""
+"""A task may outlive all of its shells; its results are judged as after a normal end."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ pytestmark = pytest.mark.slow
 
 
 def every(shells: list[int]) -> list[int]:
-    """Kill all shells."""
+    """Return all shells, to kill them."""
     return shells
 
 
 def inner(shells: list[int]) -> list[int]:
-    """Kill those that compute the task; those of the job tell of a blow (exit code 137)."""
+    """Return only the shells that compute the task; the job's shells then report exit code 137."""
     return [one for one in shells if "/tasks/" in Path(f"/proc/{one}/cmdline").read_text()]
 
 
@@ -35,7 +35,7 @@ def begin(
     other: str = "true",
     **parameters: Any,
 ) -> list[int]:
-    """Dispatch a task that stands below shells only, and kill these; return the solvers.
+    """Dispatch a task, kill its shells, and return the solver processes.
 
     ``other`` is the command of all further tasks, which wait for the first one.
     """
@@ -59,17 +59,17 @@ def begin(
 
 
 def through(workflow: Workflow, found: list[int]) -> None:
-    """Let the solvers come to their end."""
+    """Let the solvers end."""
     (workflow.root.parent / "go").touch()
     until(lambda: all(start_ticks(one) is None for one in found))
 
 
-@pytest.mark.few(1)
+@pytest.mark.long
 @pytest.mark.parametrize("which", [every, inner])
-def test_a_task_that_its_verification_finds_right_is_not_computed_again(
+def test_verified_task_is_not_computed_again(
     workflow: Workflow, which: Callable[[list[int]], list[int]]
 ) -> None:
-    """What it left is verified and put in place as its worker would have done."""
+    """The results of a task without shells are verified and moved to their place."""
     found = begin(workflow, which, task_verify="grep -qx 1 out.txt")
     through(workflow, found)
     workflow.succeed("run")
@@ -78,8 +78,9 @@ def test_a_task_that_its_verification_finds_right_is_not_computed_again(
     assert (workflow.root / "stage-1/tasks/T=1/out.txt").read_text() == "1\n"
 
 
-def test_a_person_says_of_a_task_that_nothing_verifies(workflow: Workflow) -> None:
-    """The verdict names its folder, and a word takes what lies there."""
+@pytest.mark.long
+def test_person_judges_a_task_without_verify_command(workflow: Workflow) -> None:
+    """The verdict names the folder of the task, and `stage compute` accepts its content."""
     found = begin(workflow)
     through(workflow, found)
     assert workflow.call("run").returncode == 6
@@ -93,7 +94,7 @@ def test_a_person_says_of_a_task_that_nothing_verifies(workflow: Workflow) -> No
 
 
 def unwritten(workflow: Workflow, found: list[int]) -> None:
-    """Let it end without its output."""
+    """Let the solver end without its output."""
     broken = workflow.root.parent / "broken"
     broken.touch()
     through(workflow, found)
@@ -102,7 +103,7 @@ def unwritten(workflow: Workflow, found: list[int]) -> None:
 
 
 def refused(workflow: Workflow, found: list[int]) -> None:
-    """Let it end well, and say that it is no good."""
+    """Let the solver succeed, then record the stage as failed and retry."""
     through(workflow, found)
     assert workflow.call("run").returncode == 6
     workflow.succeed("stage", "fail", "stage-1", "--error", "no good")
@@ -110,19 +111,20 @@ def refused(workflow: Workflow, found: list[int]) -> None:
     workflow.succeed("run")
 
 
-@pytest.mark.few(1)
+@pytest.mark.long
 @pytest.mark.parametrize("end", [unwritten, refused])
-def test_a_task_that_is_not_whole_is_computed_again(
+def test_incomplete_or_rejected_task_is_computed_again(
     workflow: Workflow, end: Callable[[Workflow, list[int]], None]
 ) -> None:
-    """A file is missing, or a person says so."""
+    """The task lacks an output file, or a person recorded a failure."""
     end(workflow, begin(workflow))
     assert workflow.stage("stage-1")["status"] == "completed"
     assert len(solvers(workflow)) == 2
 
 
-def test_a_task_without_a_verdict_waits_alone(workflow: Workflow) -> None:
-    """The others are computed; then a person judges the task, and it is taken as it is."""
+@pytest.mark.long
+def test_task_without_a_verdict_does_not_block_other_tasks(workflow: Workflow) -> None:
+    """All other tasks run; then a person judges the task, and its result is accepted."""
     found = begin(workflow, tasks=4, other="echo $WFCTL_PARAM_T > out.txt")
     through(workflow, found)
     refused = workflow.call("run")

@@ -1,4 +1,4 @@
-"""Where a command finds its inputs and its partner: variables in place of steps upwards."""
+"""Variables tell a command where its inputs and the results of its partner task are."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from tests.sweeps.support import begun, sweep
 
 
 @pytest.mark.slow
-def test_a_command_and_its_verify_find_root_and_inputs_by_name(tmp_path: Path) -> None:
-    """The command in the job's copy of the root, `verify` in the root; names with a blank too."""
+def test_variables_name_the_root_and_the_inputs(tmp_path: Path) -> None:
+    """`command` sees the job's copy of the root, `verify` the root itself; blanks are allowed."""
     stage = {
         "id": "stage-1",
         "name": "One",
@@ -35,7 +35,7 @@ def test_a_command_and_its_verify_find_root_and_inputs_by_name(tmp_path: Path) -
 
 
 def like(**parameters: Any) -> dict[str, Any]:
-    """Return a stage whose tasks read what their partners of the sweep have left."""
+    """Return a stage whose tasks read the results of their partner tasks in the sweep."""
     return {
         "id": "stage-2",
         "name": "Go on",
@@ -52,9 +52,10 @@ def like(**parameters: Any) -> dict[str, Any]:
     }
 
 
+@pytest.mark.long
 @pytest.mark.slow
-def test_a_task_reaches_its_partner_and_the_inputs(tmp_path: Path) -> None:
-    """The partner's folder is where its results lie; one that failed leaves no such variable."""
+def test_task_reads_results_of_its_partner(tmp_path: Path) -> None:
+    """The variable names the partner's results, and is unset if the partner failed."""
     one = sweep(tmp_path / "trace", {"points": [{"T": 1}, {"T": 2}]}, "[ $WFCTL_PARAM_T != 2 ]",
                 tolerate=0.5)  # fmt: skip
     place = begun(tmp_path, one, like(tolerate=0.5))
@@ -68,8 +69,8 @@ def test_a_task_reaches_its_partner_and_the_inputs(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_no_submission_and_no_result_of_before_changes_by_them(tmp_path: Path) -> None:
-    """The variables are the attempt's alone: what was prepared before goes on without drift."""
+def test_location_variables_do_not_change_prepared_submissions(tmp_path: Path) -> None:
+    """Only the attempt's own submission has the variables, so an earlier one does not drift."""
     place = begun(tmp_path, sweep(tmp_path / "trace", {"points": [{"T": 1}]}))
     place.done("dispatch", "stage-1", "--dry-run")
     place.done("run")
@@ -92,10 +93,10 @@ def test_no_submission_and_no_result_of_before_changes_by_them(tmp_path: Path) -
     ],
 )
 @pytest.mark.parametrize("name", ["command", "verify"])
-def test_a_script_that_is_named_so_is_a_part_of_what_is_agreed_to(
+def test_script_named_by_a_variable_is_part_of_the_approval(
     tmp_path: Path, name: str, command: str
 ) -> None:
-    """As one that is named by its path: its digest stands in the approval of the plan."""
+    """The approval has the digest of the script, as if the command named its path."""
     stage = {"id": "stage-1", "name": "One", "inputs": ["tools/fit"], "parameters": {name: command}}
     place = begun(tmp_path, stage)
     (place.path / "tools").mkdir()

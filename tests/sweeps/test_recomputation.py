@@ -1,4 +1,4 @@
-"""A change of an input that computes finished tasks again is announced before they run."""
+"""Before a changed input makes finished tasks run again, wfctl announces it."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from tests.sweeps.support import begun, lines, sweep
 FIXED = "import os\nopen('ok', 'w').write(os.environ['WFCTL_PARAM_T'])\n"
 BROKEN = f"import os\nif os.environ['WFCTL_PARAM_T'] == '6':\n    raise SystemExit(3)\n{FIXED}"
 CAUSE = "run.py changed since att-0001 started: "
-WARNING = f"{CAUSE}6 tasks to compute, because 5 finished are computed again (about "
+WARNING = f"{CAUSE}6 tasks to compute, because 5 finished tasks are computed again (about "
 FIX = ("stage", "retry", "stage-1", "--fix", "The script.")
 
 
 @pytest.fixture
 def failed(tmp_path: Path) -> Place:
-    """Return a sweep of six tasks, one of which failed by an error of its script."""
+    """Return a sweep of six tasks, one of which failed because of its script."""
     return _failed(begun(tmp_path, _stage(tmp_path)), tmp_path)
 
 
@@ -39,11 +39,10 @@ def _failed(place: Place, tmp_path: Path) -> Place:
     return place
 
 
+@pytest.mark.long
 @pytest.mark.slow
-def test_a_fixed_script_is_announced_with_the_tasks_that_it_computes_again(
-    failed: Place, tmp_path: Path
-) -> None:
-    """By each command that leads to the attempt, with the time that the tasks took."""
+def test_fixed_script_announces_tasks_to_recompute(failed: Place, tmp_path: Path) -> None:
+    """Each command that leads to the new attempt prints the number of tasks and their time."""
     assert WARNING in failed.call(*FIX, "--dry-run").err
     assert WARNING in failed.call(*FIX).err
     assert WARNING in failed.call("dispatch", "stage-1", "--dry-run").err
@@ -53,11 +52,10 @@ def test_a_fixed_script_is_announced_with_the_tasks_that_it_computes_again(
     assert len(lines(tmp_path / "trace")) == 11
 
 
+@pytest.mark.long
 @pytest.mark.slow
-def test_an_unchanged_script_computes_only_the_failed_task_and_announces_nothing(
-    failed: Place, tmp_path: Path
-) -> None:
-    """The finished tasks count on."""
+def test_unchanged_script_recomputes_only_the_failed_task(failed: Place, tmp_path: Path) -> None:
+    """The finished tasks stay valid, and no warning is printed."""
     (failed.path / "run.py").write_text(BROKEN)
     answer = failed.call("stage", "retry", "stage-1", "--fix", "Nothing.")
     assert "computed again" not in answer.err
@@ -65,10 +63,13 @@ def test_an_unchanged_script_computes_only_the_failed_task_and_announces_nothing
     assert len(lines(tmp_path / "trace")) == 5
 
 
+@pytest.mark.long
 @pytest.mark.slow
-def test_a_person_keeps_the_finished_tasks_of_a_fixed_script(failed: Place, tmp_path: Path) -> None:
-    """The failed task alone is computed; the report and the account name the decision."""
-    question = f"{CAUSE}5 finished tasks kept as before the change, 1 task to compute (about "
+def test_failed_only_keeps_finished_tasks_of_a_fixed_script(failed: Place, tmp_path: Path) -> None:
+    """Only the failed task runs, and report and status name the decision."""
+    question = (
+        f"{CAUSE}5 finished tasks kept as computed before the change, 1 task to compute (about "
+    )
     assert "stage retry stage-1 --fix TEXT --failed-only" in failed.call("status").out
     assert question in failed.call(*FIX, "--failed-only", "--dry-run").err
     assert "kept_tasks" not in failed.call("log", "-o", "json").out
@@ -84,9 +85,10 @@ def test_a_person_keeps_the_finished_tasks_of_a_fixed_script(failed: Place, tmp_
     assert "finished tasks kept although their inputs changed: user:ann" in report
 
 
+@pytest.mark.long
 @pytest.mark.slow
-def test_a_later_retry_goes_by_the_decision_to_keep_tasks(failed: Place, tmp_path: Path) -> None:
-    """The kept tasks count as long as the inputs are those of the attempt that kept them."""
+def test_decision_to_keep_tasks_applies_to_later_retries(failed: Place, tmp_path: Path) -> None:
+    """The tasks stay valid until the inputs change again."""
     (failed.path / "run.py").write_text(f"# Not fixed.\n{BROKEN}")
     failed.done(*FIX, "--failed-only")
     assert failed.call("run").code == 6
@@ -95,7 +97,7 @@ def test_a_later_retry_goes_by_the_decision_to_keep_tasks(failed: Place, tmp_pat
     assert len(lines(tmp_path / "trace")) == 5
     (failed.path / "run.py").write_text(FIXED)
     assert (
-        "5 finished are computed again"
+        "5 finished tasks are computed again"
         in failed.call("run", "--dry-run").out + failed.call(*FIX).err
     )
     assert failed.call("run").code == 0
@@ -103,8 +105,31 @@ def test_a_later_retry_goes_by_the_decision_to_keep_tasks(failed: Place, tmp_pat
 
 
 @pytest.mark.slow
-def test_a_person_alone_keeps_finished_tasks(tmp_path: Path) -> None:
-    """Where consent is asked for at a terminal, neither an agent nor `append` gives it."""
+def test_decision_is_hidden_when_no_kept_task_is_left(failed: Place, tmp_path: Path) -> None:
+    """A later change of the script recomputed all tasks, so only a newer decision is shown."""
+    kept = "tasks finished by att-000{} were kept although their inputs changed"
+    (failed.path / "run.py").write_text(f"# Not fixed.\n{BROKEN}")
+    failed.done(*FIX, "--failed-only")
+    assert failed.call("run").code == 6
+    assert kept.format(1) in failed.call("show", "stage-1").out
+    (failed.path / "run.py").write_text(f"# Not fixed either.\n{BROKEN}")
+    failed.done(*FIX)
+    assert failed.call("run").code == 6
+    assert len(lines(tmp_path / "trace")) == 10
+    assert kept.format(1) not in failed.call("show", "stage-1").out
+    (failed.path / "run.py").write_text(FIXED)
+    failed.done(*FIX, "--failed-only")
+    assert failed.call("run").code == 0
+    assert len(lines(tmp_path / "trace")) == 11
+    for command in (("show", "stage-1"), ("report",)):
+        said = failed.call(*command).out
+        assert kept.format(1) not in said
+        assert kept.format(3) in said
+
+
+@pytest.mark.slow
+def test_only_a_person_can_keep_finished_tasks(tmp_path: Path) -> None:
+    """Under the policy `terminal`, neither an agent nor `append` can give this consent."""
     place = Place(tmp_path / "root")
     place.path.mkdir()
     plan = {"workflow_id": "sweep-2026-11-23", "purpose": "Many.", "stages": [_stage(tmp_path)]}
@@ -123,18 +148,20 @@ def test_a_person_alone_keeps_finished_tasks(tmp_path: Path) -> None:
     assert "unagreed" not in place.call("audit", "bypasses").out
 
 
-def test_a_stage_without_a_map_refuses_to_keep_tasks(tmp_path: Path) -> None:
-    """The option is about tasks of a sweep."""
+@pytest.mark.long
+def test_failed_only_is_refused_for_a_stage_without_a_map(tmp_path: Path) -> None:
+    """The option applies only to the tasks of a sweep."""
     place = begun(tmp_path, {"id": "stage-1", "name": "One", "parameters": {"command": "false"}})
     assert place.call("run").code == 6
     refused = place.call(*FIX, "--failed-only")
     assert refused.code == 2
-    assert "stage-1 has no parameters.map" in refused.err
+    assert "stage-1 is not a sweep" in refused.err
 
 
+@pytest.mark.long
 @pytest.mark.slow
-def test_a_later_round_goes_by_the_decision_to_keep_tasks(tmp_path: Path) -> None:
-    """Points that the fixed script did not compute are not computed again."""
+def test_decision_to_keep_tasks_applies_to_later_rounds(tmp_path: Path) -> None:
+    """Points of the old script are not computed again in the next round."""
     given = plan(tmp_path, is_last=True, at_most=2)
     command = given["stages"][0]["parameters"]["command"]
     given["stages"][0]["inputs"] = ["run.sh"]
@@ -147,7 +174,7 @@ def test_a_later_round_goes_by_the_decision_to_keep_tasks(tmp_path: Path) -> Non
         give(tmp_path, number, text)
     assert place.call("run").code == 6
     (place.path / "run.sh").write_text(f"{command}\n")
-    amended(place, "--set", "rounds.walk.at_most=3")  # a person agrees to the script too
+    amended(place, "--set", "rounds.walk.at_most=3")  # A person also approves the script.
     place.done("stage", "retry", "run", "--fix", "The script.", "--failed-only")
     place.done("run")
     assert lines(tmp_path / "trace") == ["x=0", "x=1", "x=2", "x=3", "x=50"]

@@ -1,7 +1,8 @@
-"""Loops through the command line: which points a round takes, from whom, and what leads on."""
+"""Loops on the command line: the points of each round, their proposer, and the next step."""
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -18,27 +19,27 @@ from tests.sweeps.looped import amended, give, looped, points_of_rounds
 from tests.sweeps.support import lines
 
 REALS = {"x": {"from": 0, "to": 100}}
-#: What a proposer writes → what is said of it, and whether it is a try to get round consent.
+#: For each proposal: its file, a part of the error, and whether the audit reports an attempt.
 REFUSED: dict[str, tuple[str | bytes, str, bool]] = {
     "outside": ("x\n7\n999\n", "point 2: x: 999 is not within", True),
-    "twice": ("x\n7\n7\n", "one and the same: x=7 and x=7", True),
-    "computed already": ("x\n7\n50\n", "points 2 and 4 are one and the same", True),
+    "twice": ("x\n7\n7\n", "have the same values (x=7 and x=7)", True),
+    "computed already": ("x\n7\n50\n", "points 2 and 4 have the same values", True),
     "as a number with a point": ("x\n50.0\n", "x=50 and x=50.0", True),
-    "too many": ("x\n7\n8\n9\n", "it has 3 points; expected 2 at most", True),
-    "a header alone": ("x\n", "it has no points", True),
-    "lines without a letter": ("\n\n", "it has no points", True),
+    "too many": ("x\n7\n8\n9\n", "the round has 3 points; the loop allows at most 2", True),
+    "a header alone": ("x\n", "contains no points", True),
+    "lines without a letter": ("\n\n", "contains no points", True),
     "another name": ("X\n7\n", "point 1: expected values for x, found X", True),
     "a text": ("x\nseven\n", "is not within", True),
-    "a name twice": ("x,x\n7,8\n", "expected each name once, found x, x", False),
+    "a name twice": ("x,x\n7,8\n", "each name must occur once, but the names are x, x", False),
     "no text": (b"\xff\xfex\x00", "expected CSV, JSON or JSON lines", False),
 }
 
 
 @pytest.mark.slow
-@pytest.mark.few(3)
+@pytest.mark.long
 @pytest.mark.parametrize("name", REFUSED)
-def test_points_that_may_not_be_computed_begin_nothing(tmp_path: Path, name: str) -> None:
-    """They are named, audited once for each try, and a rerun of the proposer leads on."""
+def test_invalid_points_do_not_start_a_round(tmp_path: Path, name: str) -> None:
+    """The error names the points; after a rerun of the proposer the loop continues."""
     given, said, is_audited = REFUSED[name]
     place = looped(tmp_path, given, at_most=2, within=REALS)
     ended = place.json("run")
@@ -58,11 +59,11 @@ def test_points_that_may_not_be_computed_begin_nothing(tmp_path: Path, name: str
     assert lines(tmp_path / "trace") == ["x=0", "x=50", "x=7", "x=8"]
 
 
-#: Why a loop waits → what its proposer writes, fields of the loop, and words of the reason.
+#: For each reason to wait: the proposal, the fields of the loop, and a part of the message.
 WAITS: dict[str, tuple[str, dict[str, Any], str]] = {
     "for an agent": ("x\n7\n", {"ask": "agent"}, "waits for the points of round 2"),
     "a point outside the envelope": ("x\n999\n", {}, "x: 999 is not within"),
-    "an empty proposal": ("x\n", {}, "it has no points"),
+    "an empty proposal": ("x\n", {}, "contains no points"),
     "more points than tasks are left": ("x\n7\n8\n", {"tasks": 5}, "2 of its 5 are left"),
 }
 
@@ -70,10 +71,8 @@ WAITS: dict[str, tuple[str, dict[str, Any], str]] = {
 @pytest.mark.slow
 @pytest.mark.few(2)
 @pytest.mark.parametrize("name", WAITS)
-def test_a_waiting_loop_without_a_stage_behind_it_ends_run_as_blocked_with_the_reason(
-    tmp_path: Path, name: str
-) -> None:
-    """All stages are completed, but the workflow is not: no session may end as completed."""
+def test_run_is_blocked_while_the_last_loop_waits(tmp_path: Path, name: str) -> None:
+    """All stages are completed, but no session may end as completed while the loop waits."""
     given, loop, reason = WAITS[name]
     place = looped(tmp_path, given, is_last=True, **loop)
     ended = place.json("run")
@@ -89,9 +88,10 @@ def test_a_waiting_loop_without_a_stage_behind_it_ends_run_as_blocked_with_the_r
     assert place.done("run")["exit_reason"] == "completed"
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("limit", [{"tasks": 3}, {"core_hours": 0.05}])
-def test_a_loop_is_over_when_its_limit_leaves_no_room_for_one_more_point(
+def test_loop_ends_when_its_limit_allows_no_further_point(
     tmp_path: Path, limit: dict[str, Any]
 ) -> None:
     """Nobody has to act, and a higher limit lets the loop continue."""
@@ -104,9 +104,10 @@ def test_a_loop_is_over_when_its_limit_leaves_no_room_for_one_more_point(
     assert points_of_rounds(place) == [[7], [8]]
 
 
+@pytest.mark.long
 @pytest.mark.slow
-def test_a_wider_envelope_takes_the_same_file(tmp_path: Path) -> None:
-    """Nothing is computed again for it."""
+def test_wider_envelope_accepts_the_existing_proposal(tmp_path: Path) -> None:
+    """The proposer does not run again after an amendment allows its points."""
     place = looped(tmp_path, "x\n150\n", "x\n151\n", at_most=2)
     assert place.json("run").code == 6
     amended(place, "--set", 'rounds.walk.within={"x": {"from": 0, "to": 200, "step": 1}}')
@@ -131,7 +132,7 @@ def _link(path: Path) -> None:
 
 @built_once
 def _refused(folder: Path) -> Place:
-    """Return a loop that refused a point which an amendment has since allowed."""
+    """Return a loop that refused a point which a later amendment allows."""
     place = looped(folder, "x\n150\n", at_most=2)
     assert place.json("run").code == 6
     amended(place, "--set", "rounds.walk.within.x.to=200")
@@ -140,10 +141,10 @@ def _refused(folder: Path) -> Place:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("change", [_edited, _pipe, _link, Path.unlink])
-def test_points_that_were_not_verified_begin_nothing(
+def test_unverified_points_file_does_not_start_a_round(
     tmp_path: Path, change: Callable[[Path], Any]
 ) -> None:
-    """Whatever stands in place of the file that the stage left."""
+    """The verified file was edited, deleted, or replaced with a pipe or a link."""
     place = _refused(tmp_path)
     change(place.path / "next/next.csv")
     assert place.json("run").code == 6
@@ -151,7 +152,7 @@ def test_points_that_were_not_verified_begin_nothing(
     assert points_of_rounds(place) == []
 
 
-#: What an agent proposes in its second call → what is said of it.
+#: For each second proposal of an agent: a part of the error.
 PROPOSED = {
     '[{"x": NaN}]': "Out of range float values",
     '[{"x": 1e400}]': "Out of range float values",
@@ -161,17 +162,18 @@ PROPOSED = {
     '[{"x": 9.0}]': "x: 9.0 is not within",
     '[{"x": true}]': "x: true is not within",
     '[{"x": [9]}]': "x: [9] is not within",
-    '[{"x": 7}]': "one and the same: x=7 and x=7",
+    '[{"x": 7}]': "have the same values (x=7 and x=7)",
     '[{"y": 1, "x": 9}]': "expected values for x, found y, x",
-    '{"x": 9}': "expected a list of objects",
-    "[9]": "expected a list of objects",
-    "": "it has no points",
+    '{"x": 9}': "must be a list of objects",
+    "[9]": "must be a list of objects",
+    "": "contains no points",
 }
 
 
+@pytest.mark.long
 @pytest.mark.slow
-def test_an_agent_begins_a_round_once_and_within(tmp_path: Path) -> None:
-    """It may repeat itself, and nothing else comes of what it says."""
+def test_agent_starts_a_round_once_with_valid_points(tmp_path: Path) -> None:
+    """The same proposal may be repeated, and every invalid or second proposal is refused."""
     place = looped(tmp_path, "", ask="agent")
     (tmp_path / "given/1").write_text("x\n0\n")
     (tmp_path / "given/2").write_text("x\n0\n")
@@ -192,17 +194,18 @@ def test_an_agent_begins_a_round_once_and_within(tmp_path: Path) -> None:
     assert points_of_rounds(place) == [[7]]
 
 
-def test_a_plan_shows_the_envelope_to_the_person_who_agrees(tmp_path: Path) -> None:
-    """Each bound has its line, and a long text hides none."""
+def test_plan_approval_shows_the_envelope_of_a_loop(tmp_path: Path) -> None:
+    """Each bound has its own line, and a long description does not hide the bounds."""
     place = looped(tmp_path, consent="terminal", description="a" * 10_000)
     shown = place.call("amend", "show", "plan").out.splitlines()
     assert '  within x: {"from": 0, "to": 100, "step": 1}' in shown
     assert {"  at_most: 3", "  each: 2", '  ask: "next/next.csv"'} <= {*shown}
 
 
+@pytest.mark.long
 @pytest.mark.slow
-def test_a_tolerated_failure_is_computed_in_its_own_round_alone(tmp_path: Path) -> None:
-    """It stays failed in the table, and no later round tries it again."""
+def test_tolerated_failure_is_not_retried_in_later_rounds(tmp_path: Path) -> None:
+    """The task stays failed in the table."""
     place = looped(tmp_path, *(f"x\n{n}\n" for n in (1, 2, 3)))
     fails = f'echo "$WFCTL_TASK" >> {tmp_path}/begun; test $WFCTL_PARAM_x != 1 && echo 1 > f.json'
     amended(
@@ -216,9 +219,10 @@ def test_a_tolerated_failure_is_computed_in_its_own_round_alone(tmp_path: Path) 
     assert [one["state"] for one in place.done("tasks", "run")["tasks"]].count("failed") == 1
 
 
+@pytest.mark.long
 @pytest.mark.slow
-def test_a_loop_that_was_over_goes_on_by_more_rounds(tmp_path: Path) -> None:
-    """What was computed stays; the stage behind it is kept, and computed again at the end."""
+def test_ended_loop_continues_with_a_higher_limit(tmp_path: Path) -> None:
+    """Earlier tasks are kept, and the stage after the loop runs again at the end."""
     place = looped(tmp_path, "x\n1\n", "x\n2\n", "x\n3\n", at_most=2)
     place.done("run")
     assert place.done("status")["status"] == "completed"
@@ -231,17 +235,18 @@ def test_a_loop_that_was_over_goes_on_by_more_rounds(tmp_path: Path) -> None:
         len((place.path / of / "all.csv").read_text().splitlines()) for of in ("tell.v1", "tell")
     ]
     assert told == [4, 5]
-    assert not place.done("events", "--type", "attempt.left")  # no job printed anything
+    assert not place.done("events", "--type", "attempt.left")  # No job printed anything.
 
 
+@pytest.mark.long
 @pytest.mark.slow
-def test_the_points_of_the_first_round_change_beside_those_of_others(tmp_path: Path) -> None:
-    """None becomes one that a round has already; the impact counts the tasks of all rounds."""
+def test_first_round_points_can_change_after_later_rounds(tmp_path: Path) -> None:
+    """A point of another round is refused, and the impact includes the tasks of all rounds."""
     place = looped(tmp_path, "x\n1\n", "x\n2\n", at_most=2)
     place.done("run")
     change = ("amend", "propose", "--stage", "run", "--reason", "Others.", "--set")
     refused = place.json(*change, 'parameters.map.points=[{"x": 0}, {"x": 1}]')
-    assert (refused.code, "are one and the same" in refused.out) == (5, True)
+    assert (refused.code, "have the same values" in refused.out) == (5, True)
     shown = amended(place, *change[2:4], "--set", 'parameters.map.points=[{"x": 0}, {"x": 49}]')
     tasks = shown["impact"]["tasks"]["run"]
     assert (tasks["kept"], tasks["computed"]) == (2, 1)
@@ -249,11 +254,13 @@ def test_the_points_of_the_first_round_change_beside_those_of_others(tmp_path: P
     assert lines(tmp_path / "trace") == ["x=0", "x=1", "x=49", "x=50"]
 
 
-#: What a row says that was written past wfctl, and whom the loop asks.
+#: For each forged event: its changed fields, and the proposer of the loop.
 FORGED: dict[str, tuple[dict[str, Any], str]] = {
     "beyond the envelope": ({"points": [{"x": 999}]}, "agent"),
     "more than each": ({"points": [{"x": 7}, {"x": 8}, {"x": 9}]}, "agent"),
     "no points": ({"points": []}, "agent"),
+    "a point twice": ({"points": [{"x": 7}, {"x": 7.0}]}, "agent"),
+    "a point of an earlier round": ({"points": [{"x": 50}]}, "agent"),
     "a round too far": ({"round": 3}, "agent"),
     "another loop": ({"loop": "run"}, "agent"),
     "points of nobody": ({}, "next/next.csv"),
@@ -266,23 +273,40 @@ FORGED: dict[str, tuple[dict[str, Any], str]] = {
 
 @pytest.mark.slow
 @pytest.mark.forged
-@pytest.mark.few(3)
+@pytest.mark.long
 @pytest.mark.parametrize("name", FORGED)
-def test_a_forged_round_begins_nothing(tmp_path: Path, name: str) -> None:
-    """The fold judges each row, and audit tells of it."""
+def test_forged_round_event_starts_no_round(tmp_path: Path, name: str) -> None:
+    """The fold ignores each forged event, and the audit reports it."""
     change, ask = FORGED[name]
     place = looped(tmp_path, "x\n999\n", ask=ask)
     assert place.json("run").code == 6
     data = {"loop": "walk", "round": 2, "points": [{"x": 7}], "by": "user:pi", "data": {}, **change}
+    told = place.json("append", "round.begun", "--data", json.dumps(data))
+    assert (told.code, told.error["code"]) == (5, "no_command")
     append(place.path, "round.begun", data)
     assert place.done("round", "list")[0]["round"] == 1
+    assert [one["status"] for one in place.done("status")["stages"][:2]] == ["completed"] * 2
     assert "ineffective" in [one["kind"] for one in place.json("audit", "bypasses").data]
     assert lines(tmp_path / "trace") == ["x=0", "x=50"]
 
 
 @pytest.mark.slow
-def test_readers_see_how_the_criterion_of_a_loop_went(tmp_path: Path) -> None:
-    """On its page, in both reports and at a terminal: one plot, beside the table of rounds."""
+def test_loop_continues_after_a_forged_round_with_a_duplicate_point(tmp_path: Path) -> None:
+    """The forged event is ignored, and the next proposal starts the round."""
+    place = looped(tmp_path, "x\n0\n", ask="agent")
+    assert place.json("run").code == 6
+    forged = {"loop": "walk", "round": 2, "points": [{"x": 7}, {"x": 7}], "by": "user:pi"}
+    append(place.path, "round.begun", {**forged, "data": {}})
+    place.done("round", "propose", "walk", "--points", '[{"x": 8}]')
+    assert place.done("round", "list")[0]["round"] == 2
+    place.json("run")
+    assert lines(tmp_path / "trace") == ["x=0", "x=50", "x=8"]
+
+
+@pytest.mark.long
+@pytest.mark.slow
+def test_reports_plot_the_criterion_of_a_loop(tmp_path: Path) -> None:
+    """The page, both reports and the terminal show one plot next to the table of rounds."""
     until = [{"metric": "next.best", "below": 0.5}, {"metric": "next.best", "above": 8}]
     place = looped(tmp_path, "x\n7\n", "x\n8\n", "x\n9\n", until=until)
     place.done("run")

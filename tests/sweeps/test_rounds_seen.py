@@ -1,9 +1,10 @@
-"""What a reader is told of the rounds of a loop: side by side, of each point, and with a proof."""
+"""Commands that compare the rounds of a loop and explain the origin of each point."""
 
 from __future__ import annotations
 
 import csv
 import io
+import json
 from hashlib import sha256
 from pathlib import Path
 
@@ -21,8 +22,9 @@ def _digest(content: bytes) -> str:
     return sha256(content).hexdigest()
 
 
-def test_rounds_stand_beside_each_other_as_attempts_do(tmp_path: Path) -> None:
-    """With numbers, points, proposer and cost; a loop alone is compared over its rounds."""
+@pytest.mark.long
+def test_compare_shows_rounds_of_a_loop(tmp_path: Path) -> None:
+    """The rows have numbers, points, proposer and cost of each round."""
     place = looped(tmp_path, "x\n1\n2\n", "x\n3\n", at_most=2)
     place.done("run")
     one, two = "walk@1", "walk@2"
@@ -43,8 +45,9 @@ def test_rounds_stand_beside_each_other_as_attempts_do(tmp_path: Path) -> None:
     assert (other.code, other.error["code"]) == (3, "unknown_loop")
 
 
-def test_a_point_leads_to_its_proposer_its_data_and_those_who_agreed(tmp_path: Path) -> None:
-    """Of a stage it is the file with its digest, and what the attempt read that wrote it."""
+@pytest.mark.long
+def test_why_names_proposer_data_and_approval_of_a_point(tmp_path: Path) -> None:
+    """If a stage proposed it, the answer has the file, its digest and the inputs of its attempt."""
     place = looped(tmp_path, "x\n150\n", "x\n151\n", at_most=2)
     assert place.json("run").code == 6
     amended(place, "--set", "rounds.walk.within.x.to=200")
@@ -74,8 +77,9 @@ def test_a_point_leads_to_its_proposer_its_data_and_those_who_agreed(tmp_path: P
     assert place.json("why", "--task", "x=50").code == 2
 
 
-def test_a_point_of_an_agent_has_its_reason_and_the_table_before_it(tmp_path: Path) -> None:
-    """The agent is named as the log has it."""
+@pytest.mark.long
+def test_why_names_agent_reason_and_table_of_a_point(tmp_path: Path) -> None:
+    """The agent is named as recorded in the log."""
     place = looped(tmp_path, "x\n0\n", ask="agent", at_most=2)
     give(tmp_path, 2, "x\n0\n")
     assert place.json("run").code == 6
@@ -92,8 +96,8 @@ def test_a_point_of_an_agent_has_its_reason_and_the_table_before_it(tmp_path: Pa
     assert "reason    the largest step" in text
 
 
-def test_a_point_of_a_follower_leads_to_the_map_of_the_leading_stage(tmp_path: Path) -> None:
-    """An amendment of the leading stage agreed to it, not the plan that names the follower."""
+def test_why_for_a_follower_names_the_map_of_the_leading_stage(tmp_path: Path) -> None:
+    """The approval is the amendment of the leading stage, not the plan with the follower."""
     place = begun(tmp_path, sweep(tmp_path / "trace", {"points": [{"T": 1}]}), like())
     points = 'parameters.map.points=[{"T": 1}, {"T": 7}]'
     place.done("amend", "propose", "--stage", "stage-1", "--set", points, "--reason", "More.")
@@ -104,8 +108,45 @@ def test_a_point_of_a_follower_leads_to_the_map_of_the_leading_stage(tmp_path: P
         assert "bob" in found["agreed"]["by"]
 
 
-def test_the_output_of_a_job_of_an_earlier_round_is_found(tmp_path: Path) -> None:
-    """The stage's files of that round were moved to the folder of the round."""
+def test_why_names_the_amendment_that_added_a_point(tmp_path: Path) -> None:
+    """Later amendments of the map or of the checks do not change the answer."""
+    place = begun(tmp_path, sweep(tmp_path / "trace", {"points": [{"T": 1}]}), like())
+    maps = ([1, 7], [1, 7, 9], [1, 9], [1, 9, 7])
+    for points in maps:
+        listed = json.dumps([{"T": value} for value in points])
+        amended(place, "--stage", "stage-1", "--set", f"parameters.map.points={listed}")
+    amended(place, "--stage", "stage-1", "--set", "parameters.task_retries=1")
+    for stage in ("stage-1", "stage-2"):
+        found = {one: place.done("why", stage, "--task", f"T={one}")["agreed"] for one in (1, 7, 9)}
+        assert found[1]["version"] == 1
+        assert [found[one]["amendment"] for one in (1, 7, 9)] == [None, "amend-4", "amend-2"]
+    before = place.done("events", "--type", "amendment.approved")[1]["version"]
+    earlier = place.done("why", "stage-2", "--task", "T=7", "--at", str(before))
+    assert earlier["agreed"]["amendment"] == "amend-1"
+    assert (
+        "stage-1.parameters.map lists it since v1;"
+        in place.call("why", "stage-2", "--task", "T=1").out
+    )
+
+
+def test_why_names_the_amendment_that_added_a_point_of_a_file(tmp_path: Path) -> None:
+    """The points of the earlier file are read from the copy of an attempt."""
+    first, second = b"T\n1\n", b"T\n1\n7\n"
+    map_ = {"file": "points.csv", "sha256": _digest(first)}
+    place = begun(tmp_path, sweep(tmp_path / "trace", map_))
+    (place.path / "points.csv").write_bytes(first)
+    place.done("run")
+    (place.path / "points.csv").write_bytes(second)
+    amended(place, "--stage", "stage-1", "--set", f"parameters.map.sha256={_digest(second)}")
+    place.done("run")
+    found = [place.done("why", "stage-1", "--task", f"T={one}")["agreed"] for one in (1, 7)]
+    assert [one["amendment"] for one in found] == [None, "amend-1"]
+    assert found[0]["version"] == 1
+
+
+@pytest.mark.long
+def test_logs_of_an_earlier_round_are_found(tmp_path: Path) -> None:
+    """The files of that round were moved to the folder of the round."""
     given = plan(tmp_path, at_most=2)
     given["stages"][1]["parameters"]["command"] += "; echo says $WFCTL_ROUND"
     place = Place(tmp_path / "root")
@@ -119,8 +160,9 @@ def test_the_output_of_a_job_of_an_earlier_round_is_found(tmp_path: Path) -> Non
         assert [one["text"] for one in found] == [text]
 
 
-def test_points_that_were_edited_after_their_job_are_named_in_later_rounds(tmp_path: Path) -> None:
-    """The record of the round says that the stage wrote them."""
+@pytest.mark.long
+def test_points_file_edited_after_its_job_is_reported(tmp_path: Path) -> None:
+    """The round records the stage as the proposer, so the report names the rewritten file."""
     given = plan(tmp_path, at_most=2)
     given["stages"][1]["parameters"].pop("verify")
     given["stages"][1]["success_criteria"] = "Somebody read it."
@@ -135,5 +177,8 @@ def test_points_that_were_edited_after_their_job_are_named_in_later_rounds(tmp_p
         place.done("stage", "complete", "next", "--evidence", f"Read {number}.")
         place.call("run")
     assert place.done("why", "run", "--task", "x=8")["proposed"]["by"] == "stage:next"
-    text = "next/next.csv is not what att-0001 left: it was rewritten after its job ended"
+    text = (
+        "next/next.csv differs from the output of att-0001: the file was rewritten after the "
+        "job ended"
+    )
     assert text in place.call("report").out

@@ -1,4 +1,4 @@
-"""A stage of many tasks, through the command line: run, asked about, failed, amended."""
+"""A stage of many tasks on the command line: runs, queries, failures and amendments."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ GRID = {"grid": {"T": [1, 2, 3], "L": [8, 16]}}
 KEYS = sorted(f"L={size},T={t}" for size in (8, 16) for t in (1, 2, 3))
 
 
+@pytest.mark.long
 @pytest.mark.slow
-def test_each_point_is_computed_once_and_the_next_stage_reads_the_table(tmp_path: Path) -> None:
-    """A folder for each task, one row in the table, numbers by name."""
+def test_sweep_computes_each_point_once_and_writes_a_table(tmp_path: Path) -> None:
+    """Each task has a folder and a table row, and the next stage reads the table."""
     gather = {
         "id": "stage-2",
         "name": "Gather",
@@ -43,8 +44,8 @@ def test_each_point_is_computed_once_and_the_next_stage_reads_the_table(tmp_path
 
 
 @pytest.mark.slow
-def test_a_failure_is_that_tasks_alone_and_is_computed_again_alone(tmp_path: Path) -> None:
-    """The others of its attempt go on; a retry computes what is not done."""
+def test_retry_computes_only_failed_tasks(tmp_path: Path) -> None:
+    """The other tasks of the attempt continue after a failure."""
     command = (
         f'{{ [ "$WFCTL_PARAM_T" != 2 ] || [ -e {tmp_path}/well ] || {{ echo sad >&2; exit 3; }}; }}'
     )
@@ -63,9 +64,10 @@ def test_a_failure_is_that_tasks_alone_and_is_computed_again_alone(tmp_path: Pat
     assert lines(tmp_path / "trace") == KEYS
 
 
+@pytest.mark.long
 @pytest.mark.slow
-def test_a_share_of_failures_is_tolerated_where_the_definition_says_so(tmp_path: Path) -> None:
-    """It is told, and the stage is completed."""
+def test_tolerated_failures_complete_the_stage(tmp_path: Path) -> None:
+    """The failed task is still listed."""
     command = '[ "$WFCTL_PARAM_T,$WFCTL_PARAM_L" != 2,8 ]'
     place = begun(tmp_path, sweep(tmp_path / "trace", GRID, command, tolerate=0.2))
     place.done("run")
@@ -75,9 +77,10 @@ def test_a_share_of_failures_is_tolerated_where_the_definition_says_so(tmp_path:
     assert table.out.splitlines() == ["key,L,T,energy", '"L=8,T=3",8,3,3', '"L=16,T=3",16,3,3']
 
 
+@pytest.mark.long
 @pytest.mark.slow
-def test_a_plan_that_is_applied_says_how_many_tasks_it_computes(tmp_path: Path) -> None:
-    """As the amendment of one stage does."""
+def test_plan_apply_shows_the_number_of_tasks_to_compute(tmp_path: Path) -> None:
+    """The impact is the same as that of an amendment of the stage."""
     stage = sweep(tmp_path / "trace", GRID)
     place = begun(tmp_path, stage)
     place.done("run")
@@ -91,8 +94,8 @@ def test_a_plan_that_is_applied_says_how_many_tasks_it_computes(tmp_path: Path) 
 
 @pytest.mark.long
 @pytest.mark.slow
-def test_points_that_an_amendment_adds_are_computed_alone(tmp_path: Path) -> None:
-    """Those that it takes out keep their folders; a change that all rest on computes all."""
+def test_amendment_computes_only_added_points(tmp_path: Path) -> None:
+    """Folders of removed points are kept; a change that affects every task recomputes all."""
     place = begun(tmp_path, sweep(tmp_path / "trace", GRID))
     place.done("run")
     told = amended(place, map={"grid": {"L": [8, 16], "T": [2, 3, 4]}})
@@ -112,8 +115,8 @@ def test_points_that_an_amendment_adds_are_computed_alone(tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-def test_a_file_of_points_is_taken_as_the_definition_names_it(tmp_path: Path) -> None:
-    """A change of it is refused by name before anything is launched."""
+def test_changed_points_file_is_refused(tmp_path: Path) -> None:
+    """The error names the file, and nothing is launched."""
     text = "T,L\n1,8\n2.50,8\n"
     map_ = {"file": "points.csv", "sha256": sha256(text.encode()).hexdigest()}
     place = begun(tmp_path, sweep(tmp_path / "trace", map_))
@@ -127,18 +130,18 @@ def test_a_file_of_points_is_taken_as_the_definition_names_it(tmp_path: Path) ->
 
 
 BAD: dict[str, tuple[dict[str, Any], str]] = {
-    "no points": ({"points": []}, "it has no points"),
+    "no points": ({"points": []}, "the map contains no points"),
     "two ways": ({"points": [{"T": 1}], "grid": {"T": [1]}}, "expected one of points"),
     "an unknown field": ({"gird": {"T": [1]}}, "map.gird"),
-    "a point twice": ({"points": [{"T": 1}, {"T": 1.0}]}, "one and the same"),
+    "a point twice": ({"points": [{"T": 1}, {"T": 1.0}]}, "have the same values"),
     "no folder's name": ({"points": [{"T": "a/b"}]}, "cannot be the name of a folder"),
-    "too many": ({"grid": {"T": {"from": 1, "to": 1000000}}}, "100,000 at most"),
-    "lists of several lengths": ({"zip": {"T": [1, 2], "L": [8]}}, "one length"),
+    "too many": ({"grid": {"T": {"from": 1, "to": 1000000}}}, "at most 100,000"),
+    "lists of several lengths": ({"zip": {"T": [1, 2], "L": [8]}}, "the same length"),
     "names that differ": ({"points": [{"T": 1}, {"L": 1}]}, "expected values for T"),
-    "a step that leads away": ({"grid": {"T": {"from": 1, "to": 0}}}, "never leads"),
+    "a step that leads away": ({"grid": {"T": {"from": 1, "to": 0}}}, "cannot get from 1 to 0"),
     "a list in a point": ({"points": [{"T": [1]}]}, "a finite number"),
-    "a column of the table": ({"points": [{"state": 1}]}, "is a column"),
-    "a parameter's name": ({"points": [{"task_outputs": 1}]}, "expected it in one place"),
+    "a column of the table": ({"points": [{"state": 1}]}, "is already a column"),
+    "a parameter's name": ({"points": [{"task_outputs": 1}]}, "in only one place"),
     "a file without its digest": ({"file": "points.csv"}, "sha256"),
     "a file above the root": ({"file": "../points.csv", "sha256": "0" * 64}, "below the root"),
     "nobody to be like": ({"like": "stage-7"}, "depends_on"),
@@ -146,8 +149,8 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_a_map_that_cannot_be_is_refused_and_nothing_is_written(tmp_path: Path, name: str) -> None:
-    """With the place and what was expected."""
+def test_invalid_map_is_refused(tmp_path: Path, name: str) -> None:
+    """The error states the field and the expected value, and no file is written."""
     map_, said = BAD[name]
     place = Place(tmp_path / "root")
     place.path.mkdir()
@@ -164,8 +167,8 @@ def test_a_map_that_cannot_be_is_refused_and_nothing_is_written(tmp_path: Path, 
     [{"tolerate": 1}, {"at_once": 0}, {"task_retries": -1}, {"metrics": {"e": "e.txt"}}],
     ids=lambda more: next(iter(more)),
 )
-def test_what_stands_beside_a_map_is_checked(tmp_path: Path, more: dict[str, Any]) -> None:
-    """By its name."""
+def test_invalid_sweep_parameter_is_refused(tmp_path: Path, more: dict[str, Any]) -> None:
+    """The error names the parameter."""
     place = Place(tmp_path / "root")
     place.path.mkdir()
     stage = sweep(tmp_path / "trace", {"points": [{"T": 1}]}, **more)
@@ -175,8 +178,8 @@ def test_what_stands_beside_a_map_is_checked(tmp_path: Path, more: dict[str, Any
     assert f"parameters.{next(iter(more))}" in answer.out
 
 
-def test_questions_to_a_stage_without_tasks_are_answered_by_what_is_missing(tmp_path: Path) -> None:
-    """And a condition on what is no column by the columns that there are."""
+def test_tasks_command_explains_missing_map_or_column(tmp_path: Path) -> None:
+    """The error names `parameters.map`, or lists the columns of the sweep."""
     place = begun(tmp_path, sweep(tmp_path / "trace", GRID), {"id": "stage-2", "name": "None"})
     answer = place.json("tasks", "stage-2")
     assert answer.code != 0
@@ -186,9 +189,10 @@ def test_questions_to_a_stage_without_tasks_are_answered_by_what_is_missing(tmp_
     assert place.done("tasks", "stage-1")["counts"]["waiting"] == 6
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_many_scattered_failures_are_recorded(tmp_path: Path) -> None:
-    """The places of those that are done take more letters than an id may have."""
+    """The ranges of finished tasks are longer than the limit of an id."""
     command = 'test "$((WFCTL_PARAM_T % 9))" -ne 0'
     map_ = {"grid": {"T": {"from": 1, "to": 120}}}
     place = begun(tmp_path, sweep(tmp_path / "trace", map_, command, tolerate=0.5))
@@ -199,8 +203,8 @@ def test_many_scattered_failures_are_recorded(tmp_path: Path) -> None:
     assert place.call("fsck", "--protocol").code == 0
 
 
-def test_a_failed_task_of_a_point_with_a_long_text_is_told_in_few_words(tmp_path: Path) -> None:
-    """What its point holds is cut where the log tells of it, and every later command works."""
+def test_long_value_of_a_failed_point_is_shortened_in_the_log(tmp_path: Path) -> None:
+    """The error is short, and later commands work."""
     points = [{"T": 1, "sequence": "ACGT" * 6_250}]
     place = begun(
         tmp_path, sweep(tmp_path / "trace", {"points": points, "folders": "digest"}, "exit 3")
@@ -211,8 +215,8 @@ def test_a_failed_task_of_a_point_with_a_long_text_is_told_in_few_words(tmp_path
     assert place.json("rehydrate").code == 0
 
 
-def test_a_file_of_points_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
-    """Spreadsheets write one before CSV."""
+def test_points_file_may_start_with_a_byte_order_mark(tmp_path: Path) -> None:
+    """Spreadsheet programs write such a mark at the start of a CSV file."""
     content = b"\xef\xbb\xbfT\r\n1\r\n"
     place = Place(tmp_path / "root")
     place.path.mkdir()

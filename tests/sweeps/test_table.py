@@ -1,4 +1,4 @@
-"""Damaged tables and task folders of a completed sweep are found, and tables written again."""
+"""Damaged tables and task folders of a completed sweep are detected, and tables are restored."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _cut(path: Path) -> None:
 
 @built_once
 def _two_stages(folder: Path) -> Place:
-    """Return a completed sweep and a stage that reads its table, which is to be tried again."""
+    """Return a completed sweep, and a stage to retry that reads its table."""
     made = sweep(folder / "trace", {"points": [{"T": 1}, {"T": 2}]})
     second = {
         "id": "stage-2",
@@ -38,15 +38,15 @@ def _two_stages(folder: Path) -> Place:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("damage", [_cut, Path.unlink])
-def test_a_damaged_table_is_written_again_and_computes_nothing(
+def test_damaged_table_is_restored_without_computation(
     tmp_path: Path, damage: Callable[[Path], None]
 ) -> None:
-    """The advice names the command, and the damaged file is kept."""
+    """The advice names the command `verify --restore`, and the damaged file is kept."""
     place = _two_stages(tmp_path)
     table = place.path / "stage-1/tasks.csv"
     before = table.read_bytes()
     damage(table)
-    advice = "`wfctl verify stage-1 --restore` writes"
+    advice = "`wfctl verify stage-1 --restore`"
     assert advice in place.call("verify").out
     assert advice in place.call("dispatch", "stage-2").err
     dry = place.json("verify", "--restore", "--dry-run")
@@ -61,8 +61,8 @@ def test_a_damaged_table_is_written_again_and_computes_nothing(
 
 
 @pytest.mark.slow
-def test_a_table_that_the_tasks_do_not_give_is_not_written(tmp_path: Path) -> None:
-    """A result of a task is another one, or no task tells of the recorded table."""
+def test_table_is_not_restored_without_matching_tasks(tmp_path: Path) -> None:
+    """The attempt records are gone, so the tasks do not reproduce the recorded table."""
     place = begun(tmp_path, sweep(tmp_path / "trace", {"points": [{"T": 1}]}))
     place.done("run")
     table = place.path / "stage-1/tasks.csv"
@@ -103,10 +103,10 @@ def _computed(folder: Path) -> Place:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("damage", [_swap, _copy, _edit, _remove])
-def test_a_deep_check_names_the_task_whose_folder_holds_another_result(
+def test_deep_verify_names_damaged_task_folders(
     tmp_path: Path, damage: Callable[[Path], None]
 ) -> None:
-    """Also after the sweep is completed, when its table is as recorded."""
+    """The damage is found although the table of the completed sweep is unchanged."""
     place = _computed(tmp_path)
     damage(place.path / "stage-1/tasks")
     answer = place.json("verify", "--deep")

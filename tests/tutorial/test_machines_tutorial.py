@@ -1,4 +1,4 @@
-"""The walk through a feature does what its page says."""
+"""The commands of the machines tutorial work as the page says."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ PAGE = ROOT / "docs" / "use" / "machines-tutorial.md"
 
 @pytest.mark.slow
 @pytest.mark.long
-def test_every_command_of_the_walk_does_what_the_page_says(tmp_path: Path) -> None:
-    """Given an empty folder, when the page is followed, then each exit code and output fits."""
+def test_machines_tutorial_commands_work_as_shown(tmp_path: Path) -> None:
+    """Each exit code and output in an empty folder matches the page."""
     place = tmp_path / "feature"
     place.mkdir()
     follow(PAGE, place, tmp_path / "home")

@@ -1,4 +1,4 @@
-"""The tutorial's commands do what the page says they do."""
+"""The commands of the tutorial work as the page says."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PAGE = ROOT / "docs" / "start" / "tutorial.md"
 
 
 class Step(NamedTuple):
-    """A command of the page, the exit code it ends with, and what it prints."""
+    """A command of the page, its exit code and its output."""
 
     command: str
     exit_code: int
@@ -34,7 +34,7 @@ class Step(NamedTuple):
 
 
 def steps(page: str) -> list[Step]:
-    """Return the commands of the page's console blocks, in order."""
+    """Return the commands of the console blocks of a page, in order."""
     blocks = re.findall(r"^```console\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     found = []
     for part in re.split(r"^\$ ", "".join(blocks), flags=re.MULTILINE)[1:]:
@@ -45,14 +45,14 @@ def steps(page: str) -> list[Step]:
 
 
 def pattern(printed: str) -> str:
-    """Return what the output must match; a line of dots alone stands for any number of lines."""
+    """Return a pattern for the output; a line with only an ellipsis matches any lines."""
     lines = printed.rstrip("\n").split("\n")
     spelled = [r"(?s:.*)" if line == "…" else re.escape(line).replace("…", ".*") for line in lines]
     return r"\n?".join(spelled)
 
 
 def environment(home: Path) -> dict[str, str]:
-    """Return a person's environment with a home of its own and this wfctl first on the path."""
+    """Return a person's environment with its own home and with this wfctl on the path."""
     tools = home / "bin"
     tools.mkdir(parents=True)
     program = tools / "wfctl"
@@ -70,14 +70,14 @@ def environment(home: Path) -> dict[str, str]:
 
 
 def script(commands: list[Step]) -> str:
-    """Return one script that runs every command and tells its exit code and output apart."""
+    """Return a script that runs every command and separates their exit codes and outputs."""
     parts = [f"{step.command}\nprintf '\\n\\036%s\\037' $?\n" for step in commands]
     return "".join(parts)
 
 
 @contextmanager
 def at_a_terminal(*, agrees: bool) -> Iterator[int]:
-    """Yield a terminal where a person says y to each proposal, or if nobody types."""
+    """Yield a terminal; with `agrees`, a person answers y to each proposal."""
     keyboard, terminal = pty.openpty()
     typing = Thread(target=_agree, args=(keyboard,), daemon=True)
     if agrees:
@@ -96,7 +96,7 @@ def _agree(keyboard: int) -> None:
     while True:
         try:
             shown += os.read(keyboard, 4096)
-        except OSError:  # the other side is closed
+        except OSError:  # The other side of the terminal is closed.
             return
         if shown.endswith(QUESTION.encode()):
             os.write(keyboard, b"y\n")
@@ -104,9 +104,9 @@ def _agree(keyboard: int) -> None:
 
 
 def follow(page: Path, place: Path, home: Path, *, agrees: bool = False) -> None:
-    """Run a page's commands in a folder; each must end and print as the page says.
+    """Run the commands of a page in a folder, and compare exit codes and output.
 
-    If nobody ``agrees``, nobody types: what is asked for there would wait for ever.
+    Without ``agrees``, nobody types, so a question would wait forever.
     """
     wanted = steps(page.read_text("utf-8"))
     told = home.parent / "story.sh"
@@ -136,8 +136,8 @@ def follow(page: Path, place: Path, home: Path, *, agrees: bool = False) -> None
 
 @pytest.mark.slow
 @pytest.mark.long
-def test_every_command_of_the_tutorial_does_what_the_page_says(tmp_path: Path) -> None:
-    """Given the melt example, when the page is followed, then each exit code and output fits."""
+def test_tutorial_commands_work_as_shown(tmp_path: Path) -> None:
+    """Each exit code and output in the melt example matches the page."""
     need_programs("lmp", "ssh-keygen", "bash")
     place = tmp_path / "melt"
     shutil.copytree(ROOT / "examples/melt-drift", place)

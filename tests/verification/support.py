@@ -1,4 +1,4 @@
-"""Outputs of every known type, and of every way to be broken."""
+"""Helpers that write valid and broken output files of every known type."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ ARRAYS = Path(__file__).parent / "arrays"
 
 
 def chunk(name: bytes, data: bytes) -> bytes:
-    """Return a chunk of a PNG."""
+    """Return a chunk of a PNG file."""
     sum_ = struct.pack(">I", zlib.crc32(name + data))
     return struct.pack(">I", len(data)) + name + data + sum_
 
 
 def picture(width: int = 4, height: int = 3, pixels: bytes | None = None) -> bytes:
-    """Return a grey PNG; ``pixels`` in place of as many as the header says."""
+    """Return a grey PNG image; `pixels` replaces the pixel data that the header announces."""
     rows = (b"\0" + bytes(range(width))) * height if pixels is None else pixels
     header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
     parts = [(b"IHDR", header), (b"IDAT", zlib.compress(rows)), (b"IEND", b"")]
@@ -26,7 +26,7 @@ def picture(width: int = 4, height: int = 3, pixels: bytes | None = None) -> byt
 
 
 def read(folder: Path, name: str, content: bytes | str) -> FileReading:
-    """Write a file and read it as its name says."""
+    """Write a file and read it according to its file name."""
     path = folder / name
     path.write_bytes(content.encode() if isinstance(content, str) else content)
     found = read_output(path)

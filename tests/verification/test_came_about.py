@@ -1,4 +1,4 @@
-"""How a result came about, told to somebody who looks afterwards: by status, report and page."""
+"""Status, report and page tell later readers how a result was produced."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ def script(place: Place) -> Path:
 
 
 def told(place: Place) -> list[tuple[str, str]]:
-    """Return what the account has beside what waits for a person; the report must have it too.
+    """Return the account items that do not wait for a person, and check that the report has them.
 
-    What a look at the files finds stands on the page that is served; an export is of the log alone.
+    Items that come from reading files appear only on the served page, not in an export of the log.
     """
     found = [one for one in place.done("status")["account"] if not one["person"]]
     report = place.call("report").out
@@ -55,20 +55,31 @@ def told(place: Place) -> list[tuple[str, str]]:
     return [(one["kind"], one["text"]) for one in found]
 
 
+def check_reported(place: Place, account: tuple[str, str], audit: tuple[str, str]) -> None:
+    """Check that the stage passed and that account and audit have the given items."""
+    assert place.done("status")["stages"][0]["status"] == "completed"
+    assert any(account[0] == one and account[1] in text for one, text in told(place)), told(place)
+    listed = place.json("audit", "bypasses")
+    assert listed.code == 7
+    assert any(audit[0] == one["kind"] and audit[1] in one["why"] for one in listed.data), listed
+
+
+@pytest.mark.long
 @pytest.mark.slow
-def test_a_script_that_was_rewritten_between_a_failure_and_a_pass_is_told(tmp_path: Path) -> None:
-    """Here by one that returns constants."""
+def test_script_rewritten_between_failure_and_pass_is_reported(tmp_path: Path) -> None:
+    """The second script writes a constant; the status names the changed script."""
     place = failed(tmp_path)
     script(place).write_text(CONSTANT)
     place.done("stage", "retry", "stage-1", "--fix", "It samples longer.")
     place.done("run")
-    expected = "stage-1/sample.sh was another file in att-0001, which failed"
+    expected = "stage-1/sample.sh has changed since att-0001, which failed"
     assert ("script", expected) in told(place)
 
 
+@pytest.mark.long
 @pytest.mark.slow
-def test_a_script_that_a_person_agreed_to_in_between_is_not(tmp_path: Path) -> None:
-    """The approval holds its digest."""
+def test_script_approved_between_failure_and_pass_is_not_reported(tmp_path: Path) -> None:
+    """The approval contains the digest of the new script."""
     place = failed(tmp_path)
     script(place).write_text(CONSTANT)
     pinning = ["--set", "session_config.pin=scripts", "--reason", "The old one had a fault."]
@@ -79,9 +90,10 @@ def test_a_script_that_a_person_agreed_to_in_between_is_not(tmp_path: Path) -> N
     assert "script" not in dict(told(place))
 
 
+@pytest.mark.long
 @pytest.mark.slow
-def test_a_script_that_a_person_agreed_to_before_another_approval_is_not(tmp_path: Path) -> None:
-    """Each approval between the two attempts counts, and not the newest alone."""
+def test_script_approved_before_a_later_approval_is_not_reported(tmp_path: Path) -> None:
+    """Every approval between the two attempts is considered, not only the newest."""
     place = failed(tmp_path)
     script(place).write_text(CONSTANT)
     place.done("amend", "propose", "--set", "workflow_plan=a.md", "--reason", "It had a fault.")
@@ -95,10 +107,10 @@ def test_a_script_that_a_person_agreed_to_before_another_approval_is_not(tmp_pat
 
 
 @pytest.mark.slow
-def test_another_stages_script_that_a_person_agreed_to_in_between_is_no_module(
+def test_approved_script_of_another_stage_is_not_reported_as_module(
     tmp_path: Path,
 ) -> None:
-    """It lies where a check would import from, and the approval holds its digest."""
+    """The script is in a folder from which a check imports, but its digest was approved."""
     first = {**STAGE, "parameters": {**STAGE["parameters"], "verify": "test -s stage-1/out.txt"}}
     second = {"id": "stage-2", "name": "Plot", "parameters": {"command": "python3 ../plot.py"}}
     place = begun(tmp_path, first, {**second, "depends_on": ["stage-1"], "inputs": ["plot.py"]})
@@ -116,11 +128,12 @@ def test_another_stages_script_that_a_person_agreed_to_in_between_is_no_module(
     assert told(place) == []
 
 
+@pytest.mark.long
 @pytest.mark.slow
-def test_an_interpreter_that_changed_between_a_failure_and_a_pass_is_told(
+def test_changed_python_option_between_failure_and_pass_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An assertion that is switched off passes."""
+    """PYTHONOPTIMIZE turns assertions off, so that a failing script passes."""
     place = begun(tmp_path, STAGE)
     script(place).parent.mkdir()
     script(place).write_text("python3 -c 'assert 0' && echo 1 > out.txt\n")
@@ -133,23 +146,26 @@ def test_an_interpreter_that_changed_between_a_failure_and_a_pass_is_told(
 
 
 @pytest.mark.slow
-def test_a_result_that_was_rewritten_after_its_job_is_told(tmp_path: Path) -> None:
-    """Its digest is taken when its job is seen to have ended, before anybody judges it."""
+def test_result_rewritten_after_the_job_is_reported(tmp_path: Path) -> None:
+    """The digest of an output is recorded when the job ends, before anyone judges the result."""
     place = begun(tmp_path, {**STAGE, "success_criteria": "It is above 0.95."})
     script(place).parent.mkdir()
     script(place).write_text("echo 0.5 > out.txt\n")
     assert place.json("run").code == 6
     (place.path / "stage-1/out.txt").write_text("0.97\n")
     place.done("stage", "complete", "stage-1", "--evidence", "It is 0.97.")
-    expected = "stage-1/out.txt is not what att-0001 left: it was rewritten after its job ended"
+    expected = (
+        "stage-1/out.txt differs from the output of att-0001: the file was rewritten after "
+        "the job ended"
+    )
     assert ("rewritten", expected) in told(place)
 
 
 @pytest.mark.slow
-def test_a_result_that_was_rewritten_before_anybody_looked_at_its_job_is_told(
+def test_result_rewritten_before_the_end_of_the_job_was_noticed_is_reported(
     tmp_path: Path,
 ) -> None:
-    """By the times of the file and of the end of its job."""
+    """The file is newer than the end of its job."""
     place = begun(tmp_path, {**STAGE, "success_criteria": "It is above 0.95."})
     script(place).parent.mkdir()
     script(place).write_text("echo 0.5 > out.txt\n")
@@ -163,19 +179,20 @@ def test_a_result_that_was_rewritten_before_anybody_looked_at_its_job_is_told(
     place.done("stage", "complete", "stage-1", "--evidence", "It is 0.97.")
     kinds = dict(told(place))
     assert kinds["rewritten"].startswith("stage-1/out.txt was written 4")
-    assert kinds["rewritten"].endswith(" s after its job ended")
+    assert kinds["rewritten"].endswith(" s after the job ended")
 
 
+@pytest.mark.long
 @pytest.mark.slow
-def test_a_result_that_its_job_left_is_not(tmp_path: Path) -> None:
-    """Nor is the table of a sweep, which is written once its tasks are over."""
+def test_unchanged_table_of_a_sweep_is_not_reported(tmp_path: Path) -> None:
+    """wfctl writes the table of a sweep after its tasks end, which is not a rewrite."""
     place = begun(tmp_path, sweep(tmp_path / "trace", {"grid": {"T": [1, 2]}}))
     place.done("run")
     assert told(place) == []
 
 
-def test_an_imported_stage_is_taken_over_and_never_called_verified(tmp_path: Path) -> None:
-    """By nobody's check but that of anyone who wrote the file."""
+def test_imported_stage_is_reported_as_not_verified(tmp_path: Path) -> None:
+    """A stage that the imported file calls completed was checked by nobody else."""
     state = document(stage(1, "completed"), workflow_status="completed")
     place = imported(write_files(tmp_path / "melt", state))
     assert ("taken over", "completed by an imported record; nothing verified it") in told(place)
@@ -184,8 +201,8 @@ def test_an_imported_stage_is_taken_over_and_never_called_verified(tmp_path: Pat
     assert "1 of them taken over and not verified" in page
 
 
-def test_a_stage_that_was_under_way_when_it_was_imported_is_verified_as_any(tmp_path: Path) -> None:
-    """It has an attempt, no matter who launched that, and somebody's word or a check ended it."""
+def test_stage_imported_while_running_is_verified_normally(tmp_path: Path) -> None:
+    """The stage has an attempt, and a judgement or check ended that attempt after the import."""
     place = imported(write_files(tmp_path / "melt", document(stage(1, "post_processing"))))
     place.done("stage", "complete", "stage-1", "--evidence", "I looked.")
     assert told(place) == []
@@ -193,11 +210,11 @@ def test_a_stage_that_was_under_way_when_it_was_imported_is_verified_as_any(tmp_
 
 
 @pytest.mark.slow
-def test_an_approval_says_what_its_policy_proves(tmp_path: Path) -> None:
-    """Nobody is called a person for having been named."""
+def test_report_states_what_the_consent_policy_proves(tmp_path: Path) -> None:
+    """Under the policy `trust`, an approval by an agent is not presented as a person's decision."""
     place = begun(tmp_path, STAGE)
     place.done("amend", "propose", "--set", "workflow_plan=plan.md", "--reason", "Time.")
     place.done("--actor", "agent:hasty", "amend", "approve", "amend-1")
     page = text_of(place, "report")
-    assert "on trust: this policy asks for no person" in page
+    assert "(policy trust: anyone can approve)" in page
     assert "A person decided" not in page

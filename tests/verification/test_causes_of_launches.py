@@ -1,4 +1,4 @@
-"""A launch that failed tells why by what DPDispatcher raised, and not by where."""
+"""The error of a failed launch states what DPDispatcher raised, not where."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.attempt.paths import AttemptPaths
-from reconciler.control.reconcile import stage_failure
+from reconciler.control.reconcile import build_stage_failure
 from reconciler.verdict.diagnosis import diagnose
 
 SAID = "paramiko.ssh_exception.SSHException: connection closed in the upload"
@@ -21,7 +21,7 @@ LOG = (
 
 
 def refused(said: str) -> str:
-    """Return the log of a submission that the scheduler's command refused with these words."""
+    """Return the log of a submission that the scheduler refused with the given message."""
     raised = f"RuntimeError: command cd '/w' && sbatch .sub fails to execute\nerror message:{said}"
     return (
         "== now submit\nTraceback (most recent call last):\n"
@@ -45,10 +45,10 @@ def refused(said: str) -> str:
         ("qsub: illegal -l value", "qsub: illegal -l value"),
     ],
 )
-def test_the_words_of_the_scheduler_are_the_cause_of_a_refusal(
+def test_scheduler_message_is_the_cause_of_a_refused_submission(
     tmp_path: Path, said: str, cause: str
 ) -> None:
-    """They stand above the last traceback of the log."""
+    """The message precedes the last traceback of the log."""
     attempt = AttemptPaths(tmp_path, "wf", "stage-1", "att-0001")
     attempt.folder.mkdir(parents=True)
     attempt.log.write_text(refused(said))
@@ -57,12 +57,14 @@ def test_the_words_of_the_scheduler_are_the_cause_of_a_refusal(
 
 
 @pytest.mark.parametrize("verdict", ["REJECTED", "NEVER_SUBMITTED"])
-def test_the_first_error_of_an_upload_is_the_cause(tmp_path: Path, verdict: str) -> None:
-    """Whether or not the verdict calls it refused: nothing else was written."""
+def test_first_error_of_an_upload_is_the_cause(tmp_path: Path, verdict: str) -> None:
+    """The error is the cause whether the submission was refused or never made."""
     attempt = AttemptPaths(tmp_path, "wf", "stage-1", "att-0001")
     attempt.folder.mkdir(parents=True)
     attempt.log.write_text(LOG)
-    failed = stage_failure("stage-1", "att-0001", diagnose(attempt, None, verdict), "and so on")
+    failed = build_stage_failure(
+        "stage-1", "att-0001", diagnose(attempt, None, verdict), "and so on"
+    )
     assert failed.error == f"{SAID}; and so on"
     assert failed.output is not None
     assert SAID in failed.output

@@ -1,4 +1,4 @@
-"""A failure is told apart by what it left: its kind, and the line that shows it."""
+"""The diagnosis finds the category of a failure and the line of output that shows it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ EXITS = {127: "software", 137: "resource", 139: "software", 1: "unknown", None: 
 
 
 def attempt_in(folder: Path, err: str = "", log: str = "") -> AttemptPaths:
-    """Return a launched attempt whose output was brought back."""
+    """Return a launched attempt whose output was downloaded."""
     attempt = AttemptPaths(folder, "wf", "stage-1", "att-0001")
     attempt.folder.mkdir(parents=True)
     attempt.launch_record.write_text("{}")
@@ -47,8 +47,8 @@ def attempt_in(folder: Path, err: str = "", log: str = "") -> AttemptPaths:
 
 @pytest.mark.parametrize("name", ["err", "log"])
 @pytest.mark.parametrize("line", CATEGORIES)
-def test_a_kind_of_failure_is_known_by_its_words(tmp_path: Path, line: str, name: str) -> None:
-    """Wherever the program wrote them."""
+def test_error_message_determines_the_category(tmp_path: Path, line: str, name: str) -> None:
+    """The message is found in both `err` and `log`."""
     attempt = attempt_in(tmp_path, **{name: f"start\n{line}\nend\n"})
     found = diagnose(attempt, submitted(), "TASK_FAILED")
     assert found.category == CATEGORIES[line]
@@ -57,15 +57,17 @@ def test_a_kind_of_failure_is_known_by_its_words(tmp_path: Path, line: str, name
 
 
 @pytest.mark.parametrize("code", EXITS)
-def test_an_exit_code_tells_where_no_words_do(tmp_path: Path, code: int | None) -> None:
-    """As the shell numbers what could not be run, and what was killed."""
+def test_exit_code_determines_the_category_without_a_message(
+    tmp_path: Path, code: int | None
+) -> None:
+    """Exit codes follow the shell: 127 is a missing program, 128 and more a signal."""
     job = {**{f: getattr(JOB, f) for f in JOB.__slots__}, "exit_code": code}
     evidence = submitted(type(JOB)(**job))
     assert diagnose(attempt_in(tmp_path), evidence, "TASK_FAILED").category == EXITS[code]
 
 
-def test_what_ended_a_program_comes_before_what_it_says(tmp_path: Path) -> None:
-    """A traceback is the end of many things."""
+def test_kill_message_outranks_a_traceback(tmp_path: Path) -> None:
+    """A traceback has many causes, so the message of the out-of-memory killer decides."""
     err = "Traceback (most recent call last):\nValueError: x\nslurmstepd: error: oom_kill\n"
     assert diagnose(attempt_in(tmp_path, err), submitted(), "TASK_FAILED").category == "resource"
 
@@ -73,13 +75,15 @@ def test_what_ended_a_program_comes_before_what_it_says(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("verdict", "category"), [("OUTPUT_MISSING", "missing_output"), ("REJECTED", "input")]
 )
-def test_a_verdict_tells_where_the_job_cannot(tmp_path: Path, verdict: str, category: str) -> None:
-    """A job that ended well, or that was never begun."""
+def test_verdict_determines_the_category_without_job_output(
+    tmp_path: Path, verdict: str, category: str
+) -> None:
+    """A job that succeeded or never started has no error message to read."""
     assert diagnose(attempt_in(tmp_path), None, verdict).category == category
 
 
 def failing(folder: Path, command: str, **stage: Any) -> Place:
-    """Return a workflow of one stage whose job has failed, by what it ran."""
+    """Return a workflow of one stage whose job ran the given command and failed."""
     parameters = {"command": command, "expected_seconds": 1, **stage.pop("parameters", {})}
     entry = {"id": "stage-1", "name": "Run", **stage, "parameters": parameters}
     place = Place(folder / "root")
@@ -91,14 +95,14 @@ def failing(folder: Path, command: str, **stage: Any) -> Place:
 
 
 def status(place: Place) -> dict[str, Any]:
-    """Return the stage as it stands."""
+    """Return the current state of the stage."""
     found: dict[str, Any] = place.done("show", "stage-1")
     return found
 
 
 @pytest.mark.slow
-def test_a_job_that_fails_is_recorded_with_its_diagnosis(tmp_path: Path) -> None:
-    """In the event, in the log that people read, and told again when asked, without a write."""
+def test_failed_job_is_recorded_with_its_diagnosis(tmp_path: Path) -> None:
+    """The event and progress.log have the category; `stage diagnose` repeats it without writing."""
     place = failing(tmp_path, "echo working; no-such-program", outputs=["stage-1/out.txt"])
     (event,) = place.done("events", "--type", "stage.failed")
     assert event["data"]["category"] == "software"
@@ -112,9 +116,10 @@ def test_a_job_that_fails_is_recorded_with_its_diagnosis(tmp_path: Path) -> None
     assert tree(place.path) == before
 
 
+@pytest.mark.long
 @pytest.mark.slow
-def test_a_diagnostic_run_brings_log_and_err_back(tmp_path: Path) -> None:
-    """It counts as a retry, ends in failed, and leaves the submission as it was."""
+def test_diagnostic_run_downloads_log_and_err(tmp_path: Path) -> None:
+    """The run uses up a retry, ends as failed, and does not change the submission file."""
     command = "echo so far; echo why >&2; exit 3"
     place = failing(tmp_path, command, outputs=["stage-1/out.txt"])
     own = {"work_base": ".", "machine": {"batch_type": "Shell", "context_type": "LocalContext"}}
@@ -130,12 +135,13 @@ def test_a_diagnostic_run_brings_log_and_err_back(tmp_path: Path) -> None:
     assert (place.path / "stage-1/submission.json").read_text() == given
     diagnostic = json.loads((place.path / "stage-1/submission.diagnostic.json").read_text())
     assert diagnostic["task_list"][0]["backward_files"] == ["log", "err"]
-    assert "stage-1: retry #1 after fix: none yet: a diagnostic run" in place.log()
+    assert "stage-1: retry #1 after fix: none: the attempt is a diagnostic run" in place.log()
 
 
+@pytest.mark.long
 @pytest.mark.slow
-def test_a_diagnostic_run_that_succeeds_ends_in_failed_too(tmp_path: Path) -> None:
-    """It has not computed the stage: its outputs were not brought back."""
+def test_successful_diagnostic_run_leaves_the_stage_failed(tmp_path: Path) -> None:
+    """A diagnostic run does not download outputs, so it does not complete the stage."""
     place = failing(
         tmp_path, "test -e ../../../../../there && echo hi > out.txt", outputs=["stage-1/out.txt"]
     )
@@ -146,7 +152,7 @@ def test_a_diagnostic_run_that_succeeds_ends_in_failed_too(tmp_path: Path) -> No
 
 
 def failed(place: Place, attempts: int = 1) -> None:
-    """Let the stage fail as somebody recorded it, with retries in between."""
+    """Record failures of the stage, with a retry between two of them."""
     for number in range(attempts):
         if number:
             place.done("stage", "retry", "stage-1", "--fix", "mended")
@@ -156,7 +162,7 @@ def failed(place: Place, attempts: int = 1) -> None:
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
-    """Make a workflow of one stage that nothing has run."""
+    """Make a workflow of one stage that was never run."""
     monkeypatch.setenv("WFCTL_ACTOR", "user:ada")
     parameters = {"command": "true", "dt": 0.005}
     plan = {
@@ -172,8 +178,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
 @pytest.mark.parametrize(
     "way", [["retry", "stage-1", "--fix", "x"], ["diagnose", "stage-1", "--submit"]]
 )
-def test_the_limit_holds_for_retries_and_diagnostic_runs(place: Place, way: list[str]) -> None:
-    """Three on a local backend; then nothing but a person's decision goes on."""
+def test_retry_limit_includes_diagnostic_runs(place: Place, way: list[str]) -> None:
+    """After three retries on a local backend, only an approved rerun continues the stage."""
     failed(place, attempts=4)
     answer = place.json("stage", *way)
     assert (answer.code, answer.error["code"]) == (5, "retry_limit_reached")
@@ -185,22 +191,22 @@ def test_the_limit_holds_for_retries_and_diagnostic_runs(place: Place, way: list
     assert (found["status"], found["retry_count"]) == ("ready", 0)
 
 
-def test_a_diagnostic_run_follows_a_failure(place: Place) -> None:
-    """Before one there is nothing to be diagnosed."""
+def test_diagnosis_requires_a_failure(place: Place) -> None:
+    """Both forms of `stage diagnose` refuse a stage that has not failed."""
     assert place.json("stage", "diagnose", "stage-1", "--submit").code == 5
     assert place.json("stage", "diagnose", "stage-1").code == 3
 
 
-def test_a_person_may_name_the_kind_of_a_failure(place: Place) -> None:
-    """One of those that there are."""
+def test_fail_command_accepts_known_categories_only(place: Place) -> None:
+    """`stage fail --category` records a known category and refuses an unknown one."""
     failed(place)
     assert status(place)["category"] == "input"
     line = ["stage", "fail", "stage-1", "--error", "x", "--category", "mood"]
     assert place.json(*line).code == 2
 
 
-def test_parameters_that_were_changed_by_hand_wait_for_their_amendment(place: Place) -> None:
-    """The retry is refused until the change is adopted and approved, or reverted."""
+def test_retry_waits_for_amendment_of_edited_parameters(place: Place) -> None:
+    """The retry is refused until the manual edit is adopted and approved, or reverted."""
     failed(place)
     path = place.path / "workflow-state.json"
     state = json.loads(path.read_text())
@@ -214,15 +220,15 @@ def test_parameters_that_were_changed_by_hand_wait_for_their_amendment(place: Pl
 
 
 def submission(place: Place, **resources: Any) -> None:
-    """Prepare the submission, and leave the attempt's own copy as a launch does."""
+    """Write a submission file with the given resources, as a launch does."""
     task = {"command": "true", "task_work_path": "stage-1"}
     given = {"resources": {"group_size": 1, **resources}, "task_list": [task]}
     (place.path / "stage-1").mkdir(exist_ok=True)
     (place.path / "stage-1/submission.json").write_text(json.dumps(given))
 
 
-def test_a_submission_that_asks_for_more_waits_for_its_amendment(place: Place) -> None:
-    """What it asks for are parameters; which files it takes along is not."""
+def test_retry_with_more_resources_waits_for_an_amendment(place: Place) -> None:
+    """Resources are parameters and need approval; the list of files to send does not."""
     failed(place)
     submission(place)
     own = place.path / "stage-1/.attempts/att-0001"
@@ -236,8 +242,8 @@ def test_a_submission_that_asks_for_more_waits_for_its_amendment(place: Place) -
     assert place.json("stage", "retry", "stage-1", "--fix", "the script").code == 0
 
 
-def test_a_submission_is_built_anew_from_a_command(tmp_path: Path) -> None:
-    """Where the parameters name none, there is nothing to build it from."""
+def test_regenerating_a_submission_requires_a_command(tmp_path: Path) -> None:
+    """Without a command in the parameters, `--regenerate` ends with nothing_to_build_from."""
     plan = {"workflow_id": "w", "stages": [{"id": "stage-1", "name": "A"}]}
     place = Place(tmp_path / "root")
     place.path.mkdir()

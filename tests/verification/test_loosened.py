@@ -1,4 +1,4 @@
-"""A verify script that is loosened between a failure and a pass: a person decides."""
+"""If a verify script is loosened between a failure and a pass, a person decides."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from tests.cli.support import Place
 from tests.sweeps.support import begun
 
-#: Fails in the first script, passes in the second.
+#: The first script fails every result, and the second passes every result.
 STRICT, LOOSE = "exit 1\n", "exit 0\n"
 
 
@@ -27,7 +27,7 @@ def _stage(kind: str) -> dict[str, Any]:
 
 
 def _failed(folder: Path, kind: str) -> Place:
-    """Return a workflow whose stage was refused by its script, which passes all since then."""
+    """Return a workflow whose script refused the stage and was then changed to pass everything."""
     place = begun(folder, _stage(kind))
     script = place.path / "stage-1/check.sh"
     script.parent.mkdir(exist_ok=True)
@@ -39,15 +39,13 @@ def _failed(folder: Path, kind: str) -> Place:
 
 
 @pytest.mark.slow
-@pytest.mark.few(1)
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["stage", "sweep"])
-def test_a_pass_by_another_script_than_the_one_that_refused_waits_for_a_person(
-    tmp_path: Path, kind: str
-) -> None:
-    """Evidence in words does not help; an approval that holds the new digest does."""
+def test_pass_by_a_changed_script_waits_for_a_person(tmp_path: Path, kind: str) -> None:
+    """Evidence is refused; only an approval of the new digest completes the stage."""
     place = _failed(tmp_path, kind)
     ended = place.json("run")
-    assert "is another file now" in ended.data["message"], ended
+    assert "which the check uses, has changed since" in ended.data["message"], ended
     assert place.done("status")["stages"][0]["status"] == "post_processing"
     rehearsed = place.json("run", "--dry-run")
     for told in (ended, rehearsed, place.json("status"), place.json("rehydrate")):
@@ -69,9 +67,10 @@ def test_a_pass_by_another_script_than_the_one_that_refused_waits_for_a_person(
     assert place.done("status")["stages"][0]["status"] == "completed"
 
 
+@pytest.mark.long
 @pytest.mark.slow
-def test_attempts_under_two_scripts_differ_in_a_comparison(tmp_path: Path) -> None:
-    """By the digest of the script, though the command that names it is one and the same."""
+def test_compare_shows_attempts_with_different_scripts(tmp_path: Path) -> None:
+    """The digests of the script differ, although the command that names the script is the same."""
     place = _failed(tmp_path, "stage")
     place.json("run")
     said = place.done("compare", "stage-1/att-0001", "stage-1/att-0002")

@@ -1,4 +1,4 @@
-"""The numbers of a stage: read from its outputs, recorded with the result, named as the answer."""
+"""Metrics of a stage are read from its outputs, recorded, and shown as results."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lifecycle.words.metrics import Metric, metrics_of
-from projections.words.answers import apart, told, with_error
+from projections.words.answers import describe_number, measure_difference, with_error
 from reconciler.records.numbers import measured
 from tests.cli.support import Place, call, write_plan
 from tests.pages.support import served
@@ -26,7 +26,7 @@ FIT = json.dumps({"tc": 2.261, "error": 0.0102})
 
 
 def fit(command: str = f"echo '{FIT}' > fit.json", **parameters: Any) -> dict[str, Any]:
-    """Return a stage that leaves a number with its error."""
+    """Return a stage that writes a number with its error."""
     return {
         "id": "stage-1",
         "name": "Fit",
@@ -36,7 +36,7 @@ def fit(command: str = f"echo '{FIT}' > fit.json", **parameters: Any) -> dict[st
 
 
 def begun(folder: Path, *stages: Any, results: Any = ("stage-1.T_c",)) -> Place:
-    """Make a workflow of these stages, with these results."""
+    """Create a workflow with the given stages and results."""
     place = Place(folder / "root")
     place.path.mkdir()
     plan = {"workflow_id": "fit", "purpose": "Where it melts.", "stages": stages}
@@ -46,12 +46,12 @@ def begun(folder: Path, *stages: Any, results: Any = ("stage-1.T_c",)) -> Place:
 
 
 def recorded(place: Place, type_: str = "stage.completed") -> Any:
-    """Return the numbers of the newest event of a type."""
+    """Return the metrics of the newest event of a type."""
     return place.done("events", "--type", type_, "-n", "1")[0]["data"]["metrics"]
 
 
-def test_the_answer_of_a_finished_workflow_comes_first(tmp_path: Path) -> None:
-    """With its error, its unit, and how far it is from what is known."""
+def test_status_of_a_finished_workflow_starts_with_its_result(tmp_path: Path) -> None:
+    """The result has its error, unit, and distance from the reference value."""
     place = begun(tmp_path, fit())
     assert "T_c" not in place.call("status").out
     place.done("run")
@@ -78,8 +78,8 @@ def test_the_answer_of_a_finished_workflow_comes_first(tmp_path: Path) -> None:
     assert place.call("replay", "--check").code == 0
 
 
-def test_a_workflow_that_goes_on_tells_what_it_knows_so_far(tmp_path: Path) -> None:
-    """An answer that is not there yet says which stage it waits for."""
+def test_unfinished_workflow_shows_results_so_far(tmp_path: Path) -> None:
+    """A result without a value names the stage it waits for."""
     more = {"id": "stage-2", "name": "Judge", "depends_on": ["stage-1"]}
     place = begun(tmp_path, fit(), more)
     assert place.call("results").out.splitlines() == ["T_c (stage-1 is ready)"]
@@ -99,10 +99,10 @@ def test_a_workflow_that_goes_on_tells_what_it_knows_so_far(tmp_path: Path) -> N
         ("thermo.csv", "T,E,\n.5,+2.,\n", "thermo.csv#/E", 2.0),
     ],
 )
-def test_a_number_is_one_of_json_or_of_a_column(
+def test_metric_is_read_from_json_or_a_table_column(
     tmp_path: Path, name: str, content: str, at: str, value: float
 ) -> None:
-    """Of a column the last row, or the one that is named."""
+    """A column gives the value of the named row, or of the last row by default."""
     (tmp_path / "content").write_text(content)
     stage = fit(f"cp {tmp_path}/content {name}", metrics={"x": at})
     place = begun(tmp_path, {**stage, "outputs": [f"stage-1/{name}"]}, results=["stage-1.x"])
@@ -116,16 +116,17 @@ def test_a_number_is_one_of_json_or_of_a_column(
         ("{}", "fit.json has no /tc"),
         ("", "fit.json is empty"),
         ("[" * 100_000, "fit.json is not JSON"),
-        ('{"tc": "high", "error": 1}', "fit.json#/tc is no finite number"),
-        ('{"tc": 1, "error": true}', "fit.json#/error is no finite number"),
-        ('{"tc": 1, "error": -0.1}', "fit.json#/error is -0.1; expected a standard error"),
-        ('{"tc": 1' + "0" * 400 + ', "error": 1}', "fit.json#/tc is no finite number"),
+        ('{"tc": "high", "error": 1}', "fit.json#/tc is not a finite number"),
+        ('{"tc": 1, "error": true}', "fit.json#/error is not a finite number"),
+        (
+            '{"tc": 1, "error": -0.1}',
+            "standard error fit.json#/error must be 0 or more, but it is -0.1",
+        ),
+        ('{"tc": 1' + "0" * 400 + ', "error": 1}', "fit.json#/tc is not a finite number"),
     ],
 )
-def test_a_stage_without_its_number_fails_and_says_so(
-    tmp_path: Path, content: str, said: str
-) -> None:
-    """As a task of a sweep does."""
+def test_stage_with_unreadable_metric_fails(tmp_path: Path, content: str, said: str) -> None:
+    """The error message names the file and the problem."""
     (tmp_path / "content").write_text(content)
     place = begun(tmp_path, fit(f"cp {tmp_path}/content fit.json"))
     assert place.json("run").code == 6
@@ -139,32 +140,32 @@ def test_a_stage_without_its_number_fails_and_says_so(
         ("step,T\n0\n100,1.7\n", "/T/0", "has no single number at /T/0"),
         ("T,T\n1,2\n", "/T", "has no single number at /T"),
         ("step,T\n0,1_5\n", "/T", "has no single number at /T"),
-        ("step,T\n0,nan\n", "/T", "#/T is no finite number"),
+        ("step,T\n0,nan\n", "/T", "#/T is not a finite number"),
         ("T\n" + "9" * 200_000 + "\n", "/T", "is not a table"),
         ("\n", "/T", "has no single number at /T"),
     ],
 )
-def test_a_number_of_a_table_is_that_of_its_row_and_column_or_none(
+def test_ambiguous_table_cell_raises_an_error(
     tmp_path: Path, content: str, pointer: str, said: str
 ) -> None:
-    """A row that was cut off does not let another one speak for it."""
+    """A truncated row or a duplicate column does not yield the value of another cell."""
     (tmp_path / "t.csv").write_text(content)
     with pytest.raises(ValueError, match=said):
         measured(tmp_path / "t.csv", Metric("T", "t.csv", pointer))
 
 
-def test_a_file_that_is_too_large_or_a_folder_is_not_called_empty(tmp_path: Path) -> None:
-    """What keeps it from being read is told."""
+def test_unreadable_metric_file_is_not_called_empty(tmp_path: Path) -> None:
+    """The error of a too large file or of a folder states why it cannot be read."""
     with (tmp_path / "t.json").open("wb") as file:
         file.truncate(2**31)
     (tmp_path / "d.json").mkdir()
-    for name, said in (("t.json", "cannot be read: expected .* at most"), ("d.json", "cannot be")):
+    for name, said in (("t.json", "cannot be read: expected at most"), ("d.json", "cannot be")):
         with pytest.raises(ValueError, match=said):
             measured(tmp_path / name, Metric("T", name, "/T"))
 
 
-def test_a_table_that_nobody_can_read_fails_its_stage(tmp_path: Path) -> None:
-    """It is no fault of the program."""
+def test_unreadable_table_fails_the_stage(tmp_path: Path) -> None:
+    """The error message of the stage says that the file is not a table."""
     command = 'python3 -c \'print("T"); print("9" * 200000)\' > t.csv'
     stage = fit(command, metrics={"T": "t.csv#/T"})
     place = begun(tmp_path, {**stage, "outputs": ["stage-1/t.csv"]}, results=["stage-1.T"])
@@ -172,8 +173,8 @@ def test_a_table_that_nobody_can_read_fails_its_stage(tmp_path: Path) -> None:
     assert "is not a table" in place.done("show", "stage-1")["last_error"]
 
 
-def test_the_number_of_a_result_that_failed_stays_with_its_attempt(tmp_path: Path) -> None:
-    """One sees what was refused; it is no answer."""
+def test_metric_of_a_failed_stage_is_shown_with_its_attempt_only(tmp_path: Path) -> None:
+    """The rejected value is visible in the attempt, but not as a result."""
     place = begun(tmp_path, fit(verify="exit 1"))
     assert place.json("run").code == 6
     assert recorded(place, "stage.failed")[0]["value"] == 2.261
@@ -183,15 +184,15 @@ def test_the_number_of_a_result_that_failed_stays_with_its_attempt(tmp_path: Pat
     assert place.call("results").out.splitlines() == ["T_c (stage-1 is failed)"]
 
 
-def test_a_stage_that_counts_no_longer_has_no_number(tmp_path: Path) -> None:
-    """It stays with the attempt: nowhere else is it told of a stage that waits or has failed."""
+def test_stage_to_run_again_has_no_current_metric(tmp_path: Path) -> None:
+    """A stage that waits for its rerun or failed it shows metrics in its attempts only."""
     (tmp_path / "fit.json").write_text(FIT)
     good = tmp_path / "good"
     good.touch()
     place = begun(tmp_path, fit(f"cp {tmp_path}/fit.json fit.json", verify=f"test -e {good}"))
     place.done("run")
     place.done("rerun", "stage-1", "--reason", "Again.")
-    assert place.call("metrics").out.strip() == "no number is recorded yet"
+    assert place.call("metrics").out.strip().startswith("no metrics of a whole stage are recorded:")
     good.unlink()
     (tmp_path / "fit.json").write_text(FIT.replace("2.261", "2.5"))
     place.json("run")
@@ -204,8 +205,8 @@ def test_a_stage_that_counts_no_longer_has_no_number(tmp_path: Path) -> None:
     assert not any(line.strip().startswith("numbers") for line in lines)
 
 
-def test_the_number_of_a_sweep_is_that_of_its_best_task(tmp_path: Path) -> None:
-    """If it says which is the better; the errors of tasks are a column."""
+def test_metric_of_a_sweep_is_the_value_of_its_best_task(tmp_path: Path) -> None:
+    """The field `better` selects the task; the errors of all tasks are a table column."""
     metrics = {"energy": {"at": "e.json#/e", "error": "e.json#/e", "better": "lower"}}
     stage = sweep(tmp_path / "trace", {"grid": {"T": [3, 1, 2]}}, metrics=metrics)
     place = begun(tmp_path, stage, results=["stage-1.energy"])
@@ -221,8 +222,8 @@ def test_the_number_of_a_sweep_is_that_of_its_best_task(tmp_path: Path) -> None:
     assert "tasks.csv has changed since" in place.call("results").out
 
 
-def test_results_that_are_adopted_bring_their_numbers(tmp_path: Path) -> None:
-    """What was changed by hand and taken as it is, is what the answer says."""
+def test_adopting_edited_results_updates_their_metrics(tmp_path: Path) -> None:
+    """After an edited file is adopted, its new value is the result."""
     place = begun(tmp_path, fit())
     place.done("run")
     (place.path / "stage-1/fit.json").write_text(FIT.replace("2.261", "2.5"))
@@ -232,8 +233,8 @@ def test_results_that_are_adopted_bring_their_numbers(tmp_path: Path) -> None:
     assert place.call("results").out.startswith("T_c = 2.500 ± 0.010 J")
 
 
-def test_another_place_of_a_number_computes_nothing(tmp_path: Path) -> None:
-    """The results that are there are judged again."""
+def test_amended_metric_is_read_without_a_new_computation(tmp_path: Path) -> None:
+    """The existing outputs are verified again, and the job does not run again."""
     trace = tmp_path / "trace"
     place = begun(tmp_path, fit(f"echo x >> {trace}; echo '{FIT}' > fit.json"))
     place.done("run")
@@ -246,8 +247,8 @@ def test_another_place_of_a_number_computes_nothing(tmp_path: Path) -> None:
     assert place.call("results").out.splitlines() == ["T_c = 2.261 ± 0.010 K (6.0 σ from 2.2)"]
 
 
-def test_results_are_named_later_by_the_plan_or_by_an_amendment(tmp_path: Path) -> None:
-    """Nothing is computed for it."""
+def test_amendment_can_name_results_later(tmp_path: Path) -> None:
+    """The results of a finished workflow are shown without a new computation."""
     place = begun(tmp_path, fit(), results=None)
     place.done("run")
     assert "the plan names no results" in place.call("results").out
@@ -266,7 +267,11 @@ def test_results_are_named_later_by_the_plan_or_by_an_amendment(tmp_path: Path) 
         ({"a.b": "fit.json#/tc"}, [], "expected a name without a slash"),
         ({"T_c": "fit.json"}, [], "a place in it, such as fit.json#/tc"),
         ({"T_c": "../fit.json#/tc"}, [], "a place in it"),
-        ({"T_c": "other.json#/tc"}, [], "other.json is not among its outputs (stage-1/fit.json)"),
+        (
+            {"T_c": "other.json#/tc"},
+            [],
+            "other.json is not an output of the stage (outputs: stage-1/fit.json)",
+        ),
         ({"T_c": {"at": "fit.json#/tc", "err": "#/e"}}, [], ".err: unknown field"),
         ({"T_c": {**T_C, "error": "other.json#/e"}}, [], "expected a place in the same file"),
         ({"T_c": {**T_C, "better": "most"}}, [], "expected lower or higher"),
@@ -276,18 +281,18 @@ def test_results_are_named_later_by_the_plan_or_by_an_amendment(tmp_path: Path) 
         ({"T_c": T_C}, "stage-1.T_c", "results: expected a list"),
     ],
 )
-def test_a_plan_that_names_no_number_is_refused(
+def test_plan_with_invalid_metrics_or_results_is_refused(
     tmp_path: Path, metrics: Any, results: Any, said: str
 ) -> None:
-    """By the name that is wrong."""
+    """The error message names the invalid field."""
     plan = {"workflow_id": "fit", "stages": [fit(metrics=metrics)], "results": results}
     refused = call("plan", "check", str(write_plan(tmp_path, plan)), "-o", "json")
     assert refused.code == 1
     assert said in refused.error["message"]
 
 
-def test_metrics_in_another_form_are_the_commands_own() -> None:
-    """A workflow of an earlier time may have a parameter of this name."""
+def test_parameter_named_metrics_in_another_form_is_ignored() -> None:
+    """Older workflows may pass a parameter of this name to their command."""
     for value in (["rmsd"], "rmsd", None, {"rmsd": 7}):
         assert metrics_of({"metrics": value}) == {}
 
@@ -304,22 +309,23 @@ def test_metrics_in_another_form_are_the_commands_own() -> None:
         (1.0, 0.0, "1"),
     ],
 )
-def test_a_number_is_told_as_far_as_it_is_known(
+def test_number_is_rounded_to_two_digits_of_its_error(
     value: float, error: float | None, text: str
 ) -> None:
-    """Two digits of its error."""
+    """A number without an error is printed with its significant digits."""
     assert with_error(value, error) == text
 
 
-def test_without_an_error_the_distance_is_in_per_cent() -> None:
-    """And of nothing it is as it is."""
+def test_distance_without_an_error_is_printed_in_percent() -> None:
+    """A value of 2 with the reference 1.6 is printed as "+25.00 % from 1.6"."""
     number = {"name": "x", "value": 2.0}
     metric = metrics_of({"metrics": {"x": {"at": "a.json#/x", "reference": 1.6}}})["x"]
-    assert told(number, metric) == "x = 2 (+25.00 % from 1.6)"
+    assert describe_number(number, metric) == "x = 2 (+25.00 % from 1.6)"
 
 
-def test_an_answer_says_that_its_file_changed_or_that_it_is_stale(tmp_path: Path) -> None:
-    """The first line does not rely on what the lines below it call changed."""
+@pytest.mark.long
+def test_result_shows_changed_file_or_stale_stage(tmp_path: Path) -> None:
+    """Status, results, report, rehydrate and page mark the result itself."""
     judged = {
         "id": "stage-2",
         "name": "Judge",
@@ -347,8 +353,8 @@ def test_an_answer_says_that_its_file_changed_or_that_it_is_stale(tmp_path: Path
     assert f"{stale.partition(' (')[0]} <span" in page
 
 
-def test_numbers_of_one_name_are_told_with_their_stages(tmp_path: Path) -> None:
-    """An entry that stands twice is one answer."""
+def test_metrics_with_the_same_name_are_shown_with_their_stages(tmp_path: Path) -> None:
+    """A result that the plan names twice is shown once."""
     other = {
         **fit(metrics={"T_c": "fit.json#/tc"}),
         "id": "stage-2",
@@ -360,8 +366,8 @@ def test_numbers_of_one_name_are_told_with_their_stages(tmp_path: Path) -> None:
     assert place.call("results").out.splitlines() == [f"stage-1.{TOLD}", "stage-2.T_c = 2.261"]
 
 
-def test_a_file_of_the_answer_that_its_folder_lacks_fails_the_stage(tmp_path: Path) -> None:
-    """As a number that is not there does."""
+def test_missing_result_file_in_an_output_folder_fails_the_stage(tmp_path: Path) -> None:
+    """The error names the result file that the output folder does not contain."""
     stage = {
         "id": "stage-1",
         "name": "Draw",
@@ -370,17 +376,19 @@ def test_a_file_of_the_answer_that_its_folder_lacks_fails_the_stage(tmp_path: Pa
     }
     place = begun(tmp_path, stage, results=["stage-1/figures/b.svg"])
     assert place.json("run").code == 6
-    said = "stage-1/figures/b.svg, which the results name, is not there"
+    said = "stage-1/figures/b.svg, which the plan names as a result, does not exist"
     assert said in place.done("show", "stage-1")["last_error"]
 
 
-def test_a_distance_is_a_finite_number_or_not_told() -> None:
-    """Of the largest and the smallest numbers too."""
-    assert apart(1e308, None, -1e308, None) is None
-    assert apart(5e-324, 5e-324, 1e308, None) == (1e308, None, None)
-    assert apart(10**300, 1, 0.0, None) == (-1e300, -1.0, 1e300)
+def test_distance_of_extreme_numbers_is_finite_or_none() -> None:
+    """Very large and very small values do not overflow."""
+    assert measure_difference(1e308, None, -1e308, None) is None
+    assert measure_difference(5e-324, 5e-324, 1e308, None) == (1e308, None, None)
+    assert measure_difference(10**300, 1, 0.0, None) == (-1e300, -1.0, 1e300)
     metric = metrics_of({"metrics": {"x": {"at": "a.json#/x", "reference": 1e308}}})["x"]
-    assert told({"name": "x", "value": -1e308}, metric) == "x = -1e+308 (far from 1e+308)"
+    assert (
+        describe_number({"name": "x", "value": -1e308}, metric) == "x = -1e+308 (far from 1e+308)"
+    )
 
 
 @pytest.mark.parametrize(
@@ -392,8 +400,10 @@ def test_a_distance_is_a_finite_number_or_not_told() -> None:
         ({"e": {"at": "e.json#/e", "error": "#/d"}, "e_error": "e.json#/d"}, "e_error"),
     ],
 )
-def test_a_number_of_tasks_has_a_column_of_its_own(tmp_path: Path, metrics: Any, name: str) -> None:
-    """Else `tasks --where`, `metrics` and the table would tell one for the other."""
+def test_metric_named_like_a_task_column_is_refused(
+    tmp_path: Path, metrics: Any, name: str
+) -> None:
+    """Two columns of one name would be confused in `tasks --where`, `metrics` and the table."""
     stage = sweep(tmp_path / "trace", {"grid": {"T": [1, 2]}}, metrics=metrics)
     plan = {"workflow_id": "fit", "stages": [stage]}
     refused = call("plan", "check", str(write_plan(tmp_path, plan)), "-o", "json")

@@ -1,4 +1,4 @@
-"""An output is read as what its name says it is: half of a file is found out, and so is NaN."""
+"""Outputs are read according to their file names; truncated files and NaN are detected."""
 
 from __future__ import annotations
 
@@ -34,25 +34,25 @@ WHOLE: dict[str, bytes | str] = {
 }
 BROKEN: dict[str, tuple[bytes | str, str]] = {
     "a.json": ('{"rg": 4.8, "steps": [1, 2', "premature EOF"),
-    "nan.json": ('{"rg": NaN}', "JSON knows no NaN"),
+    "nan.json": ('{"rg": NaN}', "JSON does not allow NaN"),
     "words.json": ("rg = 4.8", "invalid"),
     "two.json": ("{} {}", "trailing garbage"),
     "a.jsonl": ('{"rg": 4.8}\n{"rg"', "premature EOF"),
-    "short.csv": ("step,rg\n1,4.8\n2\n", "line 3 has 1 cells, the lines before it 2"),
+    "short.csv": ("step,rg\n1,4.8\n2\n", "line 3 has 1 cells, but the lines before have 2"),
     "cut.csv": ("step,rg\n1,4.8\n2,4.", "the last line is cut off: '2,4.'"),
     "quote.csv": ('step,rg\n1,"4.8\n', "unexpected end of data"),
-    "a.png": (picture()[:-4], "it ends within"),
+    "a.png": (picture()[:-4], "the file ends within"),
     "sum.png": (picture().replace(b"IDAT", b"IDAX"), "checksum"),
-    "few.png": (picture(pixels=b"\0\0"), "its pixels are 2 bytes, expected 15"),
-    "not.png": ("<html>not found</html>", "does not begin as a PNG"),
+    "few.png": (picture(pixels=b"\0\0"), "the pixel data has 2 bytes, expected 15"),
+    "not.png": ("<html>not found</html>", "does not start with the signature of a PNG"),
     "none.png": (picture(width=0), "0 x 3 pixels"),
     "half.png": (
         picture().replace(b"\0\0\0\rIHDR", b"\0\0\1\0IHDR"),
-        "it ends within chunk 'IHDR'",
+        "the file ends within chunk 'IHDR'",
     ),
     "bare.png": (picture()[:8] + chunk(b"IHDR", b"") + picture()[8:][25:], "its first chunk is"),
-    "long.png": (picture()[:8] + chunk(b"IHDR", b"\1" * 14), "its header has 14 bytes"),
-    "not.npy": ("[1, 2, 3]", "does not begin as an array"),
+    "long.png": (picture()[:8] + chunk(b"IHDR", b"\1" * 14), "the PNG header has 14 bytes"),
+    "not.npy": ("[1, 2, 3]", "does not start with the signature of a NumPy array"),
     "not.npz": ("PK but no archive", "not a zip file"),
     "cut.txt": ("line one\nline tw", "the last line is cut off: 'line tw'"),
     "cut.dat": ("1 4.8\n2 4.9\n3", "the last line is cut off: '3'"),
@@ -61,7 +61,7 @@ NOT_FINITE = {
     "a.csv": ("step,rg\n1,4.8\n2,nan\n", "nan in column 2, line 3"),
     "all.csv": ("rg\nNaN\nNaN\n", "NaN in column 1, line 2"),
     "inf.tsv": ("a\tb\n1\t-Infinity\n", "-Infinity in column 2"),
-    "huge.json": ('{"rg": 1e999}', "beyond what a double can hold"),
+    "huge.json": ('{"rg": 1e999}', "too large for a double-precision number"),
     "a.dat": ("# step rg\n1 4.8\n2 inf\n", "line 3: 2 inf"),
     "a.xyz": ("1\n\nAr 0 nan 0\n", "line 3: Ar 0 nan 0"),
     "fortran.out": ("1.0D+00 2.0D+00\n3.0D+00 NaN\n", "line 2"),
@@ -70,22 +70,22 @@ NOT_FINITE = {
 
 
 @pytest.mark.parametrize("name", WHOLE)
-def test_a_whole_file_is_read(tmp_path: Path, name: str) -> None:
-    """Nothing is found where there is nothing."""
+def test_complete_file_is_read_without_problems(tmp_path: Path, name: str) -> None:
+    """A valid file of each type has no problem and only finite numbers."""
     found = read(tmp_path, name, WHOLE[name])
     assert (found.problem, found.not_finite) == (None, None)
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_a_broken_file_is_found_out(tmp_path: Path, name: str) -> None:
-    """With what was expected of it."""
+def test_broken_file_is_detected(tmp_path: Path, name: str) -> None:
+    """The problem states what was wrong with the file."""
     content, problem = BROKEN[name]
     assert problem in (read(tmp_path, name, content).problem or "")
 
 
 @pytest.mark.parametrize("name", NOT_FINITE)
-def test_a_number_that_is_none_is_found_out(tmp_path: Path, name: str) -> None:
-    """With its place; a word in a column of words is left alone."""
+def test_nan_and_infinity_are_located(tmp_path: Path, name: str) -> None:
+    """The reading names the place of the first NaN or infinite number."""
     content, place = NOT_FINITE[name]
     found = read(tmp_path, name, content)
     assert place in (found.not_finite or "")
@@ -93,26 +93,26 @@ def test_a_number_that_is_none_is_found_out(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("path", sorted(ARRAYS.iterdir()), ids=lambda path: path.name)
-def test_arrays_that_numpy_wrote_are_read_without_it(path: Path) -> None:
-    """Whatever their order, type and packing; NaN and infinity are found in each."""
+def test_arrays_are_read_without_numpy(path: Path) -> None:
+    """NaN and infinity are found in every order, type and compression."""
     found = read_output(path)
     assert found is not None
     assert found.problem is None
     assert (found.not_finite is not None) == path.stem.startswith(("nan", "infinite"))
 
 
-def test_an_array_of_objects_is_never_unpickled() -> None:
-    """It is said to be there, and its bytes are left alone."""
+def test_array_of_objects_is_not_unpickled() -> None:
+    """A remark says that the array contains pickled objects."""
     found = read_output(ARRAYS / "objects.npy")
     assert found is not None
-    assert found.remarks == ["holds pickled Python objects, which are not looked into"]
+    assert found.remarks == ["contains pickled Python objects, which wfctl does not read"]
 
 
 @pytest.mark.parametrize(
     "path", [p for p in sorted(ARRAYS.iterdir()) if p.stem != "objects"], ids=lambda p: p.name
 )
-def test_an_array_that_was_cut_off_anywhere_is_found_out(path: Path) -> None:
-    """After each of its bytes."""
+def test_truncated_array_is_detected(path: Path) -> None:
+    """The array is cut at every seventh byte."""
     whole = path.read_bytes()
     reader = file_types.read_npz if path.suffix == ".npz" else file_types.read_npy
     for size in range(0, len(whole), 7):
@@ -120,14 +120,14 @@ def test_an_array_that_was_cut_off_anywhere_is_found_out(path: Path) -> None:
 
 
 @given(cut=st.integers(0, len(picture()) - 1))
-def test_a_picture_that_was_cut_off_anywhere_is_found_out(cut: int) -> None:
-    """After each of its bytes."""
+def test_truncated_image_is_detected(cut: int) -> None:
+    """The image is cut at any byte."""
     assert file_types.read_png(io.BytesIO(picture()[:cut])).problem is not None
 
 
 @given(place=st.integers(0, len(picture()) - 1), bit=st.integers(0, 7))
-def test_a_picture_with_one_other_bit_is_found_out(place: int, bit: int) -> None:
-    """Each chunk has its checksum."""
+def test_image_with_a_flipped_bit_is_detected(place: int, bit: int) -> None:
+    """Each chunk of a PNG file has a checksum."""
     changed = bytearray(picture())
     changed[place] ^= 1 << bit
     assert file_types.read_png(io.BytesIO(bytes(changed))).problem is not None
@@ -137,24 +137,24 @@ NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
 
 
 @given(value=st.recursive(st.none() | st.booleans() | NUMBERS | st.text(), st.lists))
-def test_json_is_read_as_python_writes_it(value: object) -> None:
-    """What is written as JSON can be read; a part of it cannot."""
+def test_json_written_by_python_is_read(value: object) -> None:
+    """Complete JSON is valid; JSON without its last byte is not."""
     whole = json.dumps([value]).encode()
     assert file_types.read_json(io.BytesIO(whole)).problem is None
     assert file_types.read_json(io.BytesIO(whole[:-1])).problem is not None
 
 
 @given(content=st.binary(max_size=300), name=st.sampled_from([*WHOLE, "a.npy", "a.npz"]))
-def test_no_bytes_break_a_reader(
+def test_readers_accept_arbitrary_bytes(
     tmp_path_factory: pytest.TempPathFactory, content: bytes, name: str
 ) -> None:
-    """Whatever they are: they are read, or it is said why not."""
+    """A reader returns content or a problem, and never raises."""
     read(tmp_path_factory.mktemp("any"), name, content)
 
 
 @pytest.mark.parametrize("packed", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
-def test_no_other_byte_of_an_archive_breaks_its_reader(packed: int) -> None:
-    """However it is packed, and wherever it says that its parts are."""
+def test_archive_reader_survives_any_changed_byte(packed: int) -> None:
+    """Each byte of an archive is changed, for each compression method."""
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w", packed) as archive:
         archive.write(ARRAYS / "doubles.npy", "doubles.npy")
@@ -164,42 +164,42 @@ def test_no_other_byte_of_an_archive_breaks_its_reader(packed: int) -> None:
         file_types.read_npz(io.BytesIO(bytes(changed)))
 
 
-def test_a_file_of_another_type_is_not_read(tmp_path: Path) -> None:
-    """It is there and not empty, which is all that can be said."""
+def test_file_of_unknown_type_is_not_read(tmp_path: Path) -> None:
+    """An unknown file extension gives no reading."""
     (tmp_path / "a.restart").write_bytes(b"\0")
     assert read_output(tmp_path / "a.restart") is None
 
 
 class Metered(io.BytesIO):
-    """Bytes that keep in mind how many were asked for at a time; all of them is -1."""
+    """A stream that records the size of each read; -1 means all bytes."""
 
     def __init__(self, content: bytes) -> None:
         super().__init__(content)
         self.asked: set[int | None] = set()
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """Read, and keep in mind how much was asked for."""
+        """Read, and record the requested size."""
         self.asked.add(size)
         return super().read(size)
 
     def readline(self, size: int | None = -1, /) -> bytes:
-        """Read a line, and keep in mind how much was asked for."""
+        """Read a line, and record the requested size."""
         self.asked.add(size)
         return super().readline(size)
 
 
 @pytest.mark.parametrize("name", [*WHOLE, "doubles.npy"])
-def test_no_file_is_read_at_once(name: str) -> None:
-    """A block after another, or a line: a large file does not fill the memory."""
+def test_large_files_are_read_in_blocks_or_lines(name: str) -> None:
+    """No read requests more than MAX_LINE_BYTES, so a large file does not fill the memory."""
     content = WHOLE.get(name) or (ARRAYS / name).read_bytes()
     stream = Metered(content.encode() if isinstance(content, str) else content)
     READERS[Path(name).suffix](stream)
-    assert all(size is not None and 0 <= size <= file_types.LONGEST for size in stream.asked)
+    assert all(size is not None and 0 <= size <= file_types.MAX_LINE_BYTES for size in stream.asked)
 
 
-def test_a_line_that_never_ends_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is no text, and would fill the memory."""
-    monkeypatch.setattr(file_types, "LONGEST", 100)
+def test_too_long_line_stops_the_reader(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line without an end would fill the memory, so the reader stops with a remark."""
+    monkeypatch.setattr(file_types, "MAX_LINE_BYTES", 100)
     endless = b"1 " * 200
     assert "longer than 100 bytes" in file_types.read_text(io.BytesIO(endless)).remarks[0]
     assert "longer than 100 bytes" in (

@@ -1,11 +1,11 @@
-"""Fifteen ways by which a hasty agent completes what does not meet its criteria, as one login can.
+"""Status, report, page and audit report each way in which an agent passes a failing result.
 
-Each is played through the command line; anyone who looks afterwards is told how it came about.
+Each way is played through the command line with the rights of one user account.
 
-Not told: a script that was made for the result from the first attempt on, which nothing is compared
-with, and a module beside it of a name that Python has not; an approval at a terminal that a program
-typed, by the audit, since it is the same event as a person's; the log that was there before, where
-the agent removed what the login remembers of it too. One login can do each of them to itself.
+Three ways are not detected. The first is a script written for the wanted result before any
+approval, with a module next to it. The second is an approval that a program types at a terminal:
+its event equals the event of a person. The third is a removed log, if the agent also removes
+what the user account remembers of the log.
 """
 
 from __future__ import annotations
@@ -27,23 +27,30 @@ from tests.cli.terminal import answered
 from tests.exports.support import text_of
 from tests.reconciler.support import until
 from tests.sweeps.support import begun, sweep
-from tests.verification.test_came_about import CONSTANT, STAGE, failed, script, told
+from tests.verification.test_came_about import (
+    CONSTANT,
+    STAGE,
+    check_reported,
+    failed,
+    script,
+    told,
+)
 
 Way = Callable[[Path, pytest.MonkeyPatch], Place]
 HASTY = ("--actor", "agent:hasty")
-ADOPTED = "a hand edit was adopted as far as the rules allow"
+ADOPTED = "the part of a manual edit that the rules allow was adopted"
 PYTHON = "python3 -c '{}' && echo 1 > out.txt\n"
 
 
 def passed(place: Place) -> Place:
-    """Have the stage that failed run once more, and pass."""
+    """Retry the failed stage and check that it passes."""
     place.done("stage", "retry", "stage-1", "--fix", "none")
     place.done("run")
     return place
 
 
 def running(folder: Path, text: str, **more: Any) -> Place:
-    """Return a workflow whose only stage failed, of a script with this text."""
+    """Return a workflow whose only stage failed while running the given script."""
     place = begun(folder, {**STAGE, **more})
     script(place).parent.mkdir()
     script(place).write_text(text)
@@ -52,14 +59,14 @@ def running(folder: Path, text: str, **more: Any) -> Place:
 
 
 def constants(folder: Path, _: pytest.MonkeyPatch) -> Place:
-    """The script writes the number that is wanted."""
+    """Replace the script with one that writes the wanted number."""
     place = failed(folder)
     script(place).write_text(CONSTANT)
     return passed(place)
 
 
 def limits(folder: Path, _: pytest.MonkeyPatch) -> Place:
-    """What the result is held to, an input, is made wider."""
+    """Widen the limit in an input file that the result is compared with."""
     bounded = {**STAGE["parameters"], "verify": 'test "$(cat stage-1/out.txt)" -lt "$(cat limit)"'}
     place = begun(folder, {**STAGE, "inputs": ["limit"], "parameters": bounded})
     (place.path / "limit").write_text("4\n")
@@ -71,7 +78,7 @@ def limits(folder: Path, _: pytest.MonkeyPatch) -> Place:
 
 
 def check(folder: Path, _: pytest.MonkeyPatch) -> Place:
-    """The check says that all is well, before it is asked at all."""
+    """Replace the check with one that always passes, before the check runs."""
     judged = {**STAGE["parameters"], "verify": "bash check.sh"}
     place = begun(folder, {**STAGE, "parameters": judged})
     (place.path / "check.sh").write_text("grep -q 0.9 stage-1/out.txt\n")
@@ -84,7 +91,7 @@ def check(folder: Path, _: pytest.MonkeyPatch) -> Place:
 
 
 def rewritten(folder: Path, _: pytest.MonkeyPatch) -> Place:
-    """The result is another one when it is judged."""
+    """Rewrite the result before it is judged."""
     place = running(folder, "echo 0.5 > out.txt\n", success_criteria="It is above 0.95.")
     (place.path / "stage-1/out.txt").write_text("0.97\n")
     place.done("stage", "complete", "stage-1", "--evidence", "It is 0.97.")
@@ -92,14 +99,14 @@ def rewritten(folder: Path, _: pytest.MonkeyPatch) -> Place:
 
 
 def flag(folder: Path, patch: pytest.MonkeyPatch) -> Place:
-    """Assertions are switched off."""
+    """Switch assertions off."""
     place = running(folder, PYTHON.format("assert 0"))
     patch.setenv("PYTHONOPTIMIZE", "1")
     return passed(place)
 
 
 def module_path(folder: Path, patch: pytest.MonkeyPatch) -> Place:
-    """A module of the same name is found first."""
+    """Let Python find another module of the same name first."""
     place = running(folder, PYTHON.format("import sampler"))
     (folder / "sampler.py").write_text("")
     patch.setenv("PYTHONPATH", f"{folder}:{os.environ.get('PYTHONPATH', '')}")
@@ -107,7 +114,7 @@ def module_path(folder: Path, patch: pytest.MonkeyPatch) -> Place:
 
 
 def interpreter(folder: Path, patch: pytest.MonkeyPatch) -> Place:
-    """What is called python3 runs nothing."""
+    """Replace `python3` with a program that runs nothing."""
     place = running(folder, PYTHON.format("assert 0"))
     (folder / "bin").mkdir()
     program(folder / "bin/python3", f'[ "$1" = -c ] || exec {sys.executable} "$@"')
@@ -116,13 +123,13 @@ def interpreter(folder: Path, patch: pytest.MonkeyPatch) -> Place:
 
 
 def program(place: Path, text: str) -> None:
-    """Write a program."""
+    """Write an executable script."""
     place.write_text(f"#!/bin/bash\n{text}\n")
     place.chmod(0o755)
 
 
 def shadow(folder: Path, _: pytest.MonkeyPatch) -> Place:
-    """A module of the root is taken for one of Python's own by the check that imports it."""
+    """Add a module to the root that hides a module of the standard library from the check."""
     judged = {**STAGE["parameters"], "verify": "python3 check.py"}
     place = begun(folder, {**STAGE, "parameters": judged})
     text = "import statistics\nassert statistics.mean([0.5]) > 0.95\n"
@@ -135,7 +142,7 @@ def shadow(folder: Path, _: pytest.MonkeyPatch) -> Place:
 
 
 def journal(folder: Path, _: pytest.MonkeyPatch) -> Place:
-    """A task that failed is written down as done, and its folder is put where those lie."""
+    """Record a failed task as done, and move its folder to the completed tasks."""
     wait = f"[ $WFCTL_PARAM_T = 1 ] || until [ -e {folder}/go ]; do sleep 0.05; done"
     made = sweep(folder / "trace", {"grid": {"T": [1, 2]}}, wait, at_once=1)
     fails = f"{made['parameters']['command']} && [ $WFCTL_PARAM_T = 2 ]"
@@ -158,7 +165,7 @@ def journal(folder: Path, _: pytest.MonkeyPatch) -> Place:
 
 
 def task(folder: Path, _: pytest.MonkeyPatch) -> Place:
-    """The result of a task is another one before anybody looks at the sweep."""
+    """Rewrite the result of a task before the end of the sweep is noticed."""
     place = begun(folder, sweep(folder / "trace", {"grid": {"T": [1, 2]}}))
     place.done("dispatch", "stage-1")
     until((place.path / "stage-1/DPDISP_DONE").exists)
@@ -170,7 +177,7 @@ def task(folder: Path, _: pytest.MonkeyPatch) -> Place:
 
 
 def an_import(folder: Path, _: pytest.MonkeyPatch) -> Place:
-    """A file that somebody wrote says that it is completed, and nothing is there."""
+    """Import a file that calls a stage completed although no output exists."""
     state = document(stage(1, "completed", outputs=["stage-1/out.txt"]))
     place = imported(write_files(folder / "melt", state))
     report = place.call("report").out
@@ -179,7 +186,7 @@ def an_import(folder: Path, _: pytest.MonkeyPatch) -> Place:
 
 
 def adopted(folder: Path, _: pytest.MonkeyPatch) -> Place:
-    """A result is another one afterwards, and is taken as it is."""
+    """Change a result after the run, and adopt the change."""
     place = begun(folder, STAGE)
     script(place).parent.mkdir()
     script(place).write_text("echo 0.5 > out.txt\n")
@@ -190,7 +197,7 @@ def adopted(folder: Path, _: pytest.MonkeyPatch) -> Place:
 
 
 def edited(place: Place, **fields: Any) -> None:
-    """Edit the state file by hand, and let wfctl see it."""
+    """Edit the state file by hand, and run a command that notices the edit."""
     path = place.path / "workflow-state.json"
     state = json.loads(path.read_text())
     state["stages"][0] |= fields
@@ -199,19 +206,19 @@ def edited(place: Place, **fields: Any) -> None:
 
 
 def hand_edits(folder: Path, _: pytest.MonkeyPatch) -> Place:
-    """A person's hand edit of the criteria is dismissed, and one that says completed is adopted."""
+    """Discard a person's edit of the criteria, and adopt an edit that says completed."""
     place = running(folder, "echo 0.5 > out.txt\n", success_criteria="It is a number.")
     edited(place, success_criteria="It is above 0.95.")
     place.done(*HASTY, "drift", "revert")
     edited(place, status="completed")
     place.done(*HASTY, "drift", "adopt", "--evidence", "It is well.")
-    assert ("edit", f"{ADOPTED}; no person is asked for that") in told(place)
-    assert "on the word of agent:hasty" in place.call("report").out
+    assert ("edit", ADOPTED) in told(place)
+    assert "as stated by agent:hasty" in place.call("report").out
     return place
 
 
 def anew(folder: Path, _: pytest.MonkeyPatch) -> Place:
-    """The log of the failure is removed, and the workflow begun anew."""
+    """Remove the log of the failure and create the workflow again."""
     place = failed(folder)
     shutil.rmtree(place.path / ".wfctl")
     for name in ("workflow-state.json", "progress.log"):
@@ -222,50 +229,50 @@ def anew(folder: Path, _: pytest.MonkeyPatch) -> Place:
     return place
 
 
-#: The way, the kind of what is told of it, and words of it.
+#: Each manipulation, with the kind and a part of the text of the item that reports it.
 WAYS: list[tuple[Way, str, str]] = [
-    (constants, "script", "stage-1/sample.sh was another file in att-0001, which failed"),
-    (limits, "input", "limit was another file in att-0001, which failed"),
-    (check, "script", "check.sh was another file in att-0001, which failed"),
-    (rewritten, "rewritten", "stage-1/out.txt is not what att-0001 left"),
+    (constants, "script", "stage-1/sample.sh has changed since att-0001, which failed"),
+    (limits, "input", "limit has changed since att-0001, which failed"),
+    (check, "script", "check.sh has changed since att-0001, which failed"),
+    (rewritten, "rewritten", "stage-1/out.txt differs from the output of att-0001"),
     (flag, "environment", "PYTHONOPTIMIZE=1 was not set in att-0001, which failed"),
-    (module_path, "environment", "PYTHONPATH="),
+    (module_path, "environment", "PYTHONPATH"),
     (interpreter, "environment", "bin/python3 was "),
-    (shadow, "module", "statistics.py lies where a script imports from, and did not in att-0001"),
-    (journal, "journal", " was edited; by it tasks of att-0001 tell how they ended"),
+    (
+        shadow,
+        "module",
+        "statistics.py is in a folder from which a script imports",
+    ),
+    (journal, "journal", "which records how tasks of att-0001 ended, was edited"),
     (task, "rewritten", " s after its task ended"),
     (an_import, "taken over", "outputs missing: stage-1/out.txt"),
-    (adopted, "adopted", "changed by hand and taken as it is, by agent:hasty, on trust"),
-    (hand_edits, "edit", "a hand edit was dismissed, by agent:hasty, on trust"),
-    (anew, "log", "before it this login wrote workflow-sweep-2026-11-23 here"),
+    (adopted, "adopted", "changed by hand and adopted, by agent:hasty (policy trust"),
+    (hand_edits, "edit", "a manual edit was discarded, by agent:hasty (policy trust"),
+    (anew, "log", "workflow-sweep-2026-11-23, created 20"),
 ]
-#: What the audit calls what the account calls otherwise, as it has it from the events.
+#: Kinds and texts that the audit, which reads only events, reports differently.
 AUDITED = {"edit": ("agent", "decided by an agent"), "log": ("anew", "stage-1 failed")}
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize(("way", "kind", "words"), WAYS, ids=[one[0].__name__ for one in WAYS])
-def test_each_way_is_told(
+def test_each_manipulation_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: Way, kind: str, words: str
 ) -> None:
-    """By status, the report and the page alike."""
+    """Status, report, page and audit have an item with the expected kind and text."""
     place = way(tmp_path, monkeypatch)
-    assert place.done("status")["stages"][0]["status"] == "completed"
-    assert any(kind == one and words in text for one, text in told(place)), told(place)
-    tried = place.json("audit", "bypasses")
-    assert tried.code == 7
-    kind, words = AUDITED.get(kind, (kind, words))
-    assert any(kind == one["kind"] and words in one["why"] for one in tried.data), tried
+    check_reported(place, (kind, words), AUDITED.get(kind, (kind, words)))
 
 
 @pytest.mark.slow
-def test_a_name_that_is_typed_at_a_terminal_is_told_to_prove_no_person(tmp_path: Path) -> None:
-    """The fourteenth way: the plan is approved by a program that opened a terminal of its own."""
+def test_approval_typed_at_a_terminal_is_shown_as_not_verified(tmp_path: Path) -> None:
+    """A program opens a terminal and approves the plan; every view says "name not verified"."""
     place = make(tmp_path / "root", plan={**PLAN, "stages": [STAGE]}, agreed=False)
     line = ("--actor", "user:pi", "amend", "approve", "plan")
     code, shown = answered("y\n", "--root", str(place.path), *line)
     assert code == 0, shown
-    said = "at a terminal, as user:pi by the caller's own word: this policy proves no person"
+    said = "at a terminal by user:pi (name not verified)"
     for told_by in ("status", "report"):
         assert f"plan approved {said}" in " ".join(place.call(told_by).out.split())
     assert place.done("status")["consent"]["decisions"] == {f"approved {said}": ["plan"]}

@@ -1,4 +1,4 @@
-"""What stands between post_processing and completed: every check is made, listed and recorded."""
+"""Verification runs every check before a stage is completed, and lists and records them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TABLE = "step,rg\n1,4.8\n2,4.9\n"
 
 
 def computed(folder: Path, outputs: list[str], **parameters: Any) -> Place:
-    """Return a workflow of one stage whose computation is over, as somebody recorded it."""
+    """Return a workflow of one stage whose computation is recorded as finished."""
     stage = {
         "id": "stage-1",
         "name": "Sample",
@@ -35,7 +35,7 @@ def computed(folder: Path, outputs: list[str], **parameters: Any) -> Place:
 
 
 def launched(place: Place) -> None:
-    """Leave what a launch leaves: its record, as old as the launch is."""
+    """Write the record of a launch with the current time."""
     folder = place.path / "stage-1/.attempts/att-0001"
     folder.mkdir(parents=True)
     (folder / "launch.json").write_text(json.dumps({"root": str(place.path)}))
@@ -49,7 +49,7 @@ def write(place: Place, name: str, content: str) -> None:
 
 
 def checks(place: Place, code: int = 0) -> dict[str, Check]:
-    """Return the checks of a verification that ends with an exit code, by their names."""
+    """Verify the stage, check the exit code, and return the checks by name."""
     answer = place.json("stage", "verify", "stage-1")
     assert answer.code == code, answer
     assert answer.data["passed"] == (code == 0)
@@ -62,8 +62,8 @@ def failed(place: Place) -> dict[str, str]:
     return {name: check.detail for name, check in checks(place, 7).items() if not check.passed}
 
 
-def test_a_row_that_is_no_utf_8_is_told_all_the_same(tmp_path: Path) -> None:
-    """Given a NaN beside other bytes, in a file and in a folder, then the log can hold where."""
+def test_row_that_is_not_utf_8_is_reported(tmp_path: Path) -> None:
+    """A row with NaN and invalid bytes is escaped in the log, from a file as from a folder."""
     place = computed(tmp_path, ["stage-1/rg.dat", "stage-1/all"])
     row = b"nan nan \xff\n"
     (place.path / "stage-1/rg.dat").write_bytes(row)
@@ -73,8 +73,8 @@ def test_a_row_that_is_no_utf_8_is_told_all_the_same(tmp_path: Path) -> None:
     assert failed(place)["rg.dat is finite"] == "line 1: nan nan \\udcff"
 
 
-def test_every_check_is_listed(tmp_path: Path) -> None:
-    """Those that passed too, with what was found."""
+def test_all_checks_are_listed(tmp_path: Path) -> None:
+    """Checks that passed are listed too, with their findings."""
     place = computed(tmp_path, ["stage-1/rg.csv"], verify="echo R_g = 4.85")
     launched(place)
     write(place, "rg.csv", TABLE)
@@ -92,16 +92,16 @@ def test_every_check_is_listed(tmp_path: Path) -> None:
     assert found["err was looked through"].findings == ["line 1: WARNING: bond is long"]
 
 
-def test_a_look_writes_nothing(tmp_path: Path) -> None:
-    """Not a byte, whether the checks pass or not."""
+def test_stage_verify_writes_nothing(tmp_path: Path) -> None:
+    """`stage verify` changes no byte, even if a check fails."""
     place = computed(tmp_path, ["stage-1/rg.csv"])
     before = tree(place.path)
     assert failed(place) == {"rg.csv exists": "it is missing"}
     assert tree(place.path) == before
 
 
-def test_people_see_a_line_for_each_check(tmp_path: Path) -> None:
-    """And how many failed."""
+def test_text_output_has_a_line_for_each_check(tmp_path: Path) -> None:
+    """The last line states how many checks failed."""
     place = computed(tmp_path, ["stage-1/rg.csv", "stage-1/x.bin"])
     write(place, "rg.csv", TABLE.replace("4.9", "nan"))
     told = place.call("stage", "verify", "stage-1")
@@ -110,37 +110,37 @@ def test_people_see_a_line_for_each_check(tmp_path: Path) -> None:
     assert told.out.endswith("2 failed\n")
 
 
-def test_an_output_from_before_the_launch_is_refused(tmp_path: Path) -> None:
-    """It is not what this attempt computed."""
+def test_output_older_than_the_launch_is_refused(tmp_path: Path) -> None:
+    """Such an output was not computed by this attempt."""
     place = computed(tmp_path, ["stage-1/rg.csv"])
     write(place, "rg.csv", TABLE)
     launched(place)
-    assert failed(place) == {"rg.csv is newer than the launch": "it is from before the launch"}
+    assert failed(place) == {"rg.csv is newer than the launch": "the file is older than the launch"}
 
 
 @pytest.mark.parametrize("content", ["", "{}", "[]", '{"ro'])
-def test_a_damaged_record_makes_no_output_old(tmp_path: Path, content: str) -> None:
-    """Its own time is that of the damage, so nothing is compared with it."""
+def test_damaged_launch_record_is_not_used_for_comparison(tmp_path: Path, content: str) -> None:
+    """The file time of a damaged launch record is not the time of the launch."""
     place = computed(tmp_path, ["stage-1/rg.csv"])
     write(place, "rg.csv", TABLE)
     launched(place)
     (place.path / "stage-1/.attempts/att-0001/launch.json").write_text(content)
     found = checks(place)["rg.csv is newer than the launch"]
-    assert found.detail == "not compared: no record tells when it was launched"
+    assert found.detail == "not compared: the time of the launch is not recorded"
 
 
-def test_an_old_time_that_a_file_came_with_is_remarked(tmp_path: Path) -> None:
-    """As with cp -p or wget: it came into place after the launch."""
+def test_new_file_with_an_old_modification_time_is_noted(tmp_path: Path) -> None:
+    """`cp -p` or `wget` creates a file after the launch but keeps an older modification time."""
     place = computed(tmp_path, ["stage-1/rg.csv"])
     launched(place)
     write(place, "rg.csv", TABLE)
     os.utime(place.path / "stage-1/rg.csv", (0, 0))
     (remark,) = checks(place)["rg.csv is newer than the launch"].findings
-    assert remark == "put in place after it, but last modified 1970-01-01T00:00:00Z"
+    assert remark == "created after the launch, but last modified 1970-01-01T00:00:00Z"
 
 
-def test_a_folder_is_checked_file_by_file(tmp_path: Path) -> None:
-    """Each one that is broken is named."""
+def test_every_file_of_an_output_folder_is_checked(tmp_path: Path) -> None:
+    """Each broken file is named."""
     place = computed(tmp_path, ["stage-1/frames"])
     write(place, "frames/1.json", "{}")
     write(place, "frames/2.json", "{")
@@ -150,8 +150,8 @@ def test_a_folder_is_checked_file_by_file(tmp_path: Path) -> None:
     assert found["frames is finite"] == "3.dat: line 1: 1 inf"
 
 
-def test_the_criteria_are_asked_last(tmp_path: Path) -> None:
-    """A command that judges half of a file would judge wrongly."""
+def test_verify_command_runs_after_the_file_checks(tmp_path: Path) -> None:
+    """A verify command that reads half a file would judge wrongly, so it does not run."""
     place = computed(tmp_path, ["stage-1/rg.csv"], verify="touch asked")
     write(place, "rg.csv", "step,rg\n1,4.")
     assert "verify" not in checks(place, 7)
@@ -160,8 +160,8 @@ def test_the_criteria_are_asked_last(tmp_path: Path) -> None:
     assert "verify" in checks(place)
 
 
-def test_a_stage_is_completed_with_what_was_checked(tmp_path: Path) -> None:
-    """The event holds every check, and the digest of each output."""
+def test_completion_event_records_the_checks(tmp_path: Path) -> None:
+    """The event has every check and the digest of each output."""
     place = computed(tmp_path, ["stage-1/rg.csv"], verify="true")
     write(place, "rg.csv", TABLE)
     events = place.done("stage", "complete", "stage-1")["events"]
@@ -175,23 +175,23 @@ def test_a_stage_is_completed_with_what_was_checked(tmp_path: Path) -> None:
 
 
 def short(check: dict[str, Any]) -> Check:
-    """Return a check by its name in the stage's folder."""
+    """Return a check whose name has no stage prefix."""
     return Check(**{**check, "name": check["name"].removeprefix("stage-1/")})
 
 
-def test_a_check_that_fails_keeps_the_stage_from_being_completed(tmp_path: Path) -> None:
-    """The refusal says which, and why."""
+def test_failed_check_prevents_completion(tmp_path: Path) -> None:
+    """The refusal names the failed check and the reason, even if evidence is given."""
     place = computed(tmp_path, ["stage-1/rg.json"])
     write(place, "rg.json", '{"rg": NaN}')
     answer = place.json("stage", "complete", "stage-1", "--evidence", "I trust it")
     assert answer.code == 5
     assert answer.error["data"]["failed_checks"] == ["stage-1/rg.json reads as JSON"]
-    assert "JSON knows no NaN" in answer.error["message"]
+    assert "JSON does not allow NaN" in answer.error["message"]
 
 
 @pytest.mark.parametrize("actor", ["agent:helper", "user:ada"])
-def test_prose_is_judged_by_somebody_who_is_named(tmp_path: Path, actor: str) -> None:
-    """With what was seen; without it the stage waits for a person."""
+def test_criteria_in_prose_require_evidence_and_a_named_judge(tmp_path: Path, actor: str) -> None:
+    """Without evidence, the stage waits for a person."""
     place = computed(tmp_path, ["stage-1/rg.csv"], criteria="the curve is smooth")
     write(place, "rg.csv", TABLE)
     assert place.json("stage", "complete", "stage-1").code == 6
@@ -200,8 +200,8 @@ def test_prose_is_judged_by_somebody_who_is_named(tmp_path: Path, actor: str) ->
     assert (data["judged_by"], data["evidence"]) == (actor, "no jump in the plot")
 
 
-def test_a_log_alone_shows_nothing(tmp_path: Path) -> None:
-    """A stage without outputs and without a command that verifies needs somebody's evidence."""
+def test_log_file_alone_does_not_complete_a_stage(tmp_path: Path) -> None:
+    """A stage without outputs and without a verify command needs evidence from its judge."""
     place = computed(tmp_path, [])
     write(place, "log", "all is well\n")
     assert place.json("stage", "complete", "stage-1").code == 5
@@ -209,8 +209,8 @@ def test_a_log_alone_shows_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_run_verifies_what_its_job_left(tmp_path: Path) -> None:
-    """A real job: its half of a table is found out, and the whole report is recorded."""
+def test_run_verifies_the_outputs_of_a_job(tmp_path: Path) -> None:
+    """A real job writes an incomplete table; the stage fails and all checks are recorded."""
     command = "printf 'step,rg\\n1,4.8\\n2' > rg.csv; echo 'ERROR: disk' >&2"
     stage = {"id": "stage-1", "name": "Sample", "outputs": ["stage-1/rg.csv"]}
     plan = {"workflow_id": "w", "stages": [{**stage, "parameters": {"command": command}}]}
@@ -224,11 +224,11 @@ def test_a_run_verifies_what_its_job_left(tmp_path: Path) -> None:
     assert not found["stage-1/rg.csv reads as CSV"]["passed"]
     assert found["stage-1/err was looked through"]["findings"] == ["line 1: ERROR: disk"]
     state = json.loads((place.path / "workflow-state.json").read_text())
-    assert "the lines before it 2" in state["stages"][0]["last_error"]
+    assert "the lines before have 2" in state["stages"][0]["last_error"]
 
 
-def test_an_output_that_is_named_twice_counts_with_both_its_checks(tmp_path: Path) -> None:
-    """What is told of the checks is how many the event has."""
+def test_printed_number_of_checks_matches_the_event(tmp_path: Path) -> None:
+    """An output that the plan names twice is checked twice."""
     place = computed(tmp_path, ["stage-1/rg.csv"] * 2, criteria="R_g is known")
     launched(place)
     write(place, "rg.csv", TABLE)

@@ -1,1 +1,0 @@
-"""The event log in a database on a PostgreSQL server."""

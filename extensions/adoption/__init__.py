@@ -1,0 +1,1 @@
+"""Import a workflow that was kept by hand."""

@@ -1,0 +1,219 @@
+"""Read a ``workflow-state.json`` that was written by hand, with line numbers and times."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone, tzinfo
+from typing import Any
+
+from lifecycle.plan.imported import find_import_problems
+from lifecycle.words.document import escape_pointer_key, list_named_paths
+from service.documents.plan_file import decode_json
+from service.errors import UnimportableState, UnreadablePlan
+from service.root.disk import utc_text
+
+_DECODER = json.JSONDecoder()
+_SPACE = re.compile(r"[ \t\r\n]*")
+_TOKEN = re.compile(r'"(?:\\.|[^"\\])*"|(?P<constant>-?Infinity|NaN)', re.DOTALL)
+
+
+def lines_of(text: str) -> dict[str, int]:
+    """Return JSON pointer (RFC 6901) → line, from 1, of every value of a valid JSON text."""
+    line, last, found = 1, 0, {}
+    for pointer, position in _locate_values(text, _skip_space(text, 0), "")[1]:
+        line += text.count("\n", last, position)
+        found[pointer], last = line, position
+    return found
+
+
+def _locate_values(text: str, start: int, pointer: str) -> tuple[int, list[tuple[str, int]]]:
+    """Return the end of a value, and the positions of all values in it."""
+    places = [(pointer, start)]
+    if text[start] not in "{[":
+        _, end = _DECODER.raw_decode(text, start)
+        return end, places
+    position, index = _skip_space(text, start + 1), 0
+    while text[position] not in "}]":
+        begin, name = position, str(index)
+        if text[start] == "{":
+            name, position = _DECODER.raw_decode(text, position)
+            position = _skip_space(text, _skip_space(text, position) + 1)
+        child = f"{pointer}/{escape_pointer_key(name)}"
+        position, inner = _locate_values(text, position, child)
+        places += [(child, begin), *inner[1:]]
+        position = _skip_space(text, position)
+        if text[position] == ",":
+            position = _skip_space(text, position + 1)
+        index += 1
+    return position + 1, places
+
+
+def _skip_space(text: str, position: int) -> int:
+    found = _SPACE.match(text, position)
+    return found.end() if found else position
+
+
+def _find_line_and_column(text: str | bytes, position: int) -> tuple[int, int]:
+    """Return the line and column of a position, counted from 1."""
+    newline: Any = b"\n" if isinstance(text, bytes) else "\n"
+    return text.count(newline, 0, position) + 1, position - text.rfind(newline, 0, position)
+
+
+def _measure_depth(text: str) -> int:
+    """Return the maximum nesting depth of objects and arrays; the text may be invalid."""
+    deepest = depth = 0
+    for bracket in re.sub(r'"(?:\\.|[^"\\])*"|[^\[\]{}"]+', "", text, flags=re.DOTALL):
+        depth += bracket in "[{" or -(bracket in "]}")
+        deepest = max(deepest, depth)
+    return deepest
+
+
+#: Maximum nesting depth of a document.
+_DEPTH = 100
+
+
+@dataclass(frozen=True, slots=True)
+class StateFile:
+    """A version of the state: its bytes, its document, and the lines of its values."""
+
+    content: bytes
+    document: dict[str, Any]
+    lines: dict[str, int]
+    #: Pointers of the paths with names, ``{"film": "stage-1/film.xyz"}``, which are read as a list.
+    named: Sequence[str] = ()
+
+    def line(self, pointer: str) -> int:
+        """Return the line of a value, or of its nearest parent."""
+        while pointer not in self.lines:
+            pointer = pointer.rpartition("/")[0]
+        return self.lines[pointer]
+
+    @property
+    def stages(self) -> list[dict[str, Any]]:
+        """The stages of the document."""
+        found: list[dict[str, Any]] = self.document["stages"]
+        return found
+
+
+def read_state(name: str, content: bytes) -> StateFile:
+    """Decode and check a state file; messages call it ``name``.
+
+    Raises `UnreadablePlan` with line and column, or `UnimportableState` with every problem.
+    """
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        why = f"byte {content[error.start]:#04x}"
+        raise UnreadablePlan(
+            name, "UTF-8", why, *_find_line_and_column(content, error.start)
+        ) from error
+    document, named = _decode_text(name, text), list[str]()
+    lines = lines_of(text)
+    stages = document.get("stages") if isinstance(document, dict) else None
+    if isinstance(stages, list):
+        found = [list_named_paths(stage) for stage in stages]
+        document = {**document, "stages": [stage for stage, _ in found]}
+        named = [f"/stages/{n}/{field}" for n, (_, fields) in enumerate(found) for field in fields]
+    state = StateFile(content, document, lines, named)
+    wrong = [*find_import_problems(document)] or [*_find_unportable_values(document, "")]
+    if wrong:
+        said = [f"line {state.line(place)}, {place or '/'}: {why}" for place, why in wrong]
+        raise UnimportableState(name, said)
+    return state
+
+
+def _decode_text(name: str, text: str) -> Any:
+    if _measure_depth(text) > _DEPTH:
+        raise UnimportableState(name, [f"the JSON has more than {_DEPTH} levels of nesting"])
+    try:
+        return decode_json(name, text)
+    except UnreadablePlan as error:
+        constants = (token.start() for token in _TOKEN.finditer(text) if token["constant"])
+        first = next(constants, None)
+        if first is None or error.data["line"] is not None:
+            raise
+        why = "JSON does not allow NaN and Infinity"
+        raise UnreadablePlan(name, "JSON", why, *_find_line_and_column(text, first)) from error
+
+
+def _find_unportable_values(value: Any, place: str) -> Iterator[tuple[str, str]]:
+    """Yield the values that the log cannot store without changing them."""
+    if isinstance(value, dict):
+        for key, child in value.items():
+            yield from _find_unportable_values(key, place)
+            yield from _find_unportable_values(child, f"{place}/{escape_pointer_key(key)}")
+    elif isinstance(value, list):
+        for index, child in enumerate(value):
+            yield from _find_unportable_values(child, f"{place}/{index}")
+    elif isinstance(value, str) and any("\ud800" <= char <= "\udfff" for char in value):
+        yield place, "half a character (a surrogate) is not valid text"
+    elif isinstance(value, float) and not math.isfinite(value):
+        yield place, "the number is too large"
+    elif isinstance(value, int) and not -(2**63) <= value < 2**64:
+        yield place, "the number has more than 64 bits; write the number as a string"
+
+
+_FORM = re.compile(
+    r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d)(:\d\d(?:\.\d{1,6})?)?\s?(Z|[+-]\d\d:?\d\d)?", re.ASCII
+)
+#: Earlier years are mistakes, and the log writes years with four digits.
+_FIRST_YEAR = 1970
+#: Maximum time between the launch of a job and the log line about the launch.
+_A_MOMENT = timedelta(seconds=30)
+
+
+@dataclass(frozen=True, slots=True)
+class TypedTime:
+    """A time as it was typed, and the same moment in UTC."""
+
+    text: str
+    moment: str
+    has_seconds: bool
+    #: The UTC offset that was typed with the time, or None.
+    offset: tzinfo | None
+
+    def is_before(self, other: TypedTime) -> bool:
+        """Return whether the time is earlier, to the precision that both were typed with."""
+        size = 19 if self.has_seconds and other.has_seconds else 16
+        return self.moment[:size] < other.moment[:size]
+
+    def is_long_before(self, other: TypedTime) -> bool:
+        """Return whether the time is earlier by more than a launch can take."""
+        gap = datetime.fromisoformat(other.moment) - datetime.fromisoformat(self.moment)
+        return self.is_before(other) and gap > _A_MOMENT
+
+    def is_same_second(self, other: TypedTime) -> bool:
+        """Return whether both times have seconds and are equal."""
+        return self.has_seconds and other.has_seconds and self.moment == other.moment
+
+
+def parse_time(text: str, zone: tzinfo | None) -> TypedTime | None:
+    """Return the time in ``text``, None if it is not a time.
+
+    ``zone`` is used for a time without UTC offset; None means local time.
+    """
+    found = _FORM.fullmatch(text.strip())
+    if found is None:
+        return None
+    day, minute, seconds, offset = found.groups()
+    try:
+        typed = datetime.fromisoformat(f"{day}T{minute}{seconds or ':00'}{offset or ''}")
+        moment = typed if typed.tzinfo or zone is None else typed.replace(tzinfo=zone)
+        if moment.year < _FIRST_YEAR:
+            return None
+        return TypedTime(text.strip(), utc_text(moment), seconds is not None, typed.tzinfo)
+    except (ValueError, OverflowError):
+        return None
+
+
+def parse_offset(text: str) -> tzinfo | None:
+    """Return the time zone of an offset such as ``+02:00`` or ``Z``, otherwise None."""
+    found = re.fullmatch(r"([+-])(\d\d):?(\d\d)", "+00:00" if text == "Z" else text, re.ASCII)
+    if found is None or int(found[2]) > 14 or int(found[3]) > 59:
+        return None
+    shift = timedelta(hours=int(found[2]), minutes=int(found[3]))
+    return timezone(-shift if found[1] == "-" else shift)

@@ -1,0 +1,1 @@
+"""Serve AI agents: the MCP server and the plugins of their clients."""

@@ -1,0 +1,186 @@
+"""The transports of the server: stdin and stdout, a local port, or a Unix socket."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import hmac
+import os
+import re
+import signal
+import socket
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterable
+from pathlib import Path
+from typing import Any, cast
+
+import anyio
+import uvicorn
+from anyio.streams.memory import MemoryObjectSendStream
+from mcp.server.lowlevel import Server
+from mcp.server.stdio import stdio_server
+from mcp.server.transport_security import TransportSecuritySettings
+from mcp.shared.message import SessionMessage
+from mcp_types import INVALID_REQUEST, PARSE_ERROR, ErrorData, JSONRPCError
+from pydantic import ValidationError
+from pydantic_core import from_json
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from service.root.peer import peer_is_own
+
+LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+
+
+def over_stdio(server: Server[Any]) -> None:
+    """Serve one client over stdin and stdout, until it leaves."""
+
+    async def serve() -> None:
+        writer, messages = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+        async with stdio_server() as (received, sent), anyio.create_task_group() as group:
+            group.start_soon(_forward_messages, received, writer, sent.send)
+            await server.run(messages, sent, server.create_initialization_options())
+            group.cancel_scope.cancel()
+
+    anyio.run(serve)
+
+
+async def _forward_messages(
+    received: AsyncIterable[SessionMessage | Exception],
+    writer: MemoryObjectSendStream[SessionMessage | Exception],
+    answer: Callable[[SessionMessage], Awaitable[None]],
+) -> None:
+    """Pass messages on to the server, and answer lines that are no messages."""
+    async with writer:
+        async for message in received:
+            if not isinstance(message, Exception):
+                await writer.send(message)
+            elif refusal := _refuse_line(message):
+                await answer(SessionMessage(refusal))
+
+
+#: A string, a bracket, or an id with its value.
+_TOKEN = re.compile(r'"id"\s*:\s*(?P<id>"(?:[^"\\]|\\.)*"|-?\d+)|"(?:[^"\\]|\\.)*"|[][{}]')
+
+
+def _refuse_line(error: Exception) -> JSONRPCError | None:
+    """Return the reply to a line that is not a protocol message; None for a blank line."""
+    code, reason, id_ = INVALID_REQUEST, "expected a message of JSON-RPC 2.0", None
+    for problem in error.errors() if isinstance(error, ValidationError) else ():
+        found = problem["input"]
+        if problem["type"] == "json_invalid" and isinstance(found, str):
+            if not found.strip():
+                return None
+            code, reason, id_ = PARSE_ERROR, problem["msg"], find_request_id(found)
+        elif isinstance(found, dict) and type(found.get("id")) in (int, str):
+            id_ = found["id"]
+    return JSONRPCError(jsonrpc="2.0", id=id_, error=ErrorData(code=code, message=reason))
+
+
+def find_request_id(line: str) -> int | str | None:
+    """Return the id of an invalid request, None without an id."""
+    depth = 0
+    for token in _TOKEN.finditer(line):
+        depth += {"{": 1, "[": 1, "}": -1, "]": -1}.get(token[0], 0)
+        if depth == 1 and token["id"] is not None:
+            try:
+                return cast("int | str", from_json(token["id"]))
+            except ValueError:
+                return None
+    return None
+
+
+def over_http(
+    server: Server[Any], token: str, *, host: str, port: int, allowed: Iterable[str] = ()
+) -> None:
+    """Serve clients that know the token, on a local address."""
+    names = [*LOOPBACK, *allowed]
+    security = TransportSecuritySettings(
+        enable_dns_rebinding_protection=True,
+        allowed_hosts=[*names, *(f"{name}:*" for name in names)],
+        allowed_origins=[f"http://{name}:*" for name in names],
+    )
+    app = server.streamable_http_app(transport_security=security)
+    uvicorn.run(WithToken(app, token), host=host, port=port, log_level="error")
+
+
+class OwnClients(H11Protocol):
+    """Closes a connection of another user before any of its data is read."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """See `asyncio.Protocol`."""
+        if peer_is_own(transport.get_extra_info("socket")):
+            super().connection_made(transport)
+        else:
+            transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """See `asyncio.Protocol`; ignore a connection that was closed immediately."""
+        if self.transport is not None:
+            super().connection_lost(exc)
+
+
+def over_socket(server: Server[Any], path: Path) -> None:
+    """Serve clients of this user and of root over a Unix socket, whatever its mode.
+
+    Replaces the leftover socket of another server. Browsers cannot open Unix sockets, so the host
+    name of a request is not checked.
+    """
+    security = TransportSecuritySettings(enable_dns_rebinding_protection=False)
+    app = server.streamable_http_app(transport_security=security)
+    config = uvicorn.Config(app, log_level="error", http=OwnClients)
+    with socket.socket(socket.AF_UNIX) as listening:
+        if is_left_behind(path):
+            path.unlink()
+        # The server itself would create a socket that is open to every user.
+        before = os.umask(0o177)
+        try:
+            listening.bind(str(path))
+        finally:
+            os.umask(before)
+        # After its shutdown, the server raises the signal again that stopped it.
+        signal.signal(signal.SIGTERM, _exit_on_signal)
+        try:
+            uvicorn.Server(config).run(sockets=[listening])
+        finally:
+            path.unlink(missing_ok=True)
+
+
+def is_left_behind(path: Path) -> bool:
+    """Return whether the path is a Unix socket without a listener."""
+    if not path.is_socket():
+        return False
+    with socket.socket(socket.AF_UNIX) as tried:
+        return tried.connect_ex(str(path)) == errno.ECONNREFUSED
+
+
+def _exit_on_signal(number: int, _frame: object) -> None:
+    raise SystemExit(128 + number)
+
+
+def free_port(host: str) -> int:
+    """Return a free port of the address."""
+    with socket.create_server((host, 0)) as found:
+        return int(found.getsockname()[1])
+
+
+class WithToken:
+    """Refuses each request without the token."""
+
+    def __init__(self, app: ASGIApp, token: str) -> None:
+        self._app = app
+        self._expected = f"Bearer {token}".encode()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, or 401."""
+        if scope["type"] != "http" or self._has_token(scope):
+            await self._app(scope, receive, send)
+            return
+        told = {
+            "error": "expected the header `Authorization: Bearer TOKEN` with this server's token"
+        }
+        await JSONResponse(told, status_code=401)(scope, receive, send)
+
+    def _has_token(self, scope: Scope) -> bool:
+        given = dict(scope["headers"]).get(b"authorization", b"")
+        return hmac.compare_digest(given, self._expected)

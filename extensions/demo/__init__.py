@@ -1,0 +1,1 @@
+"""Run a small example that is killed and recovered."""

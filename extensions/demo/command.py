@@ -1,0 +1,104 @@
+"""``wfctl demo``: the size of a self-avoiding walk, with a crash half-way.
+
+Everything goes through the command line, as a person or an agent would do it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cli.terminal.output import print_message
+from service.errors import InvalidOption
+
+_HERE = Path(__file__).parent
+#: Seconds after the start of the first stage at which all processes are killed.
+_KILL_AFTER = 4.0
+_PATIENCE = 60.0
+
+
+def demo(
+    folder: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[DIR]",
+            help="The folder to create (default: a new folder in the current folder).",
+        ),
+    ] = None,
+) -> None:
+    """Run a small example workflow, kill it and recover it.
+
+    The example is a real workflow in a new folder. It takes half a minute.
+    """
+    place = folder or Path(f"wfctl-demo-{datetime.now(UTC):%Y%m%d-%H%M%S}")
+    try:
+        place.mkdir(parents=True)
+    except FileExistsError:
+        raise InvalidOption(
+            f"the path {place} already exists, but the demo needs a new folder. Choose another "
+            "path."
+        ) from None
+    place = place.resolve()
+    (place / "scripts").mkdir()
+    shutil.copy(_HERE / "saw.py", place / "scripts")
+    plan = (_HERE / "plan.toml").read_text("utf-8")
+    name = f"self-avoiding-walk-{datetime.now(UTC):%Y-%m-%d}"
+    (place / "plan.toml").write_text(f'workflow_id = "{name}"\n{plan}', "utf-8")
+    print_message(f"A self-avoiding walk, in {place}\n")
+    _wfctl(place, "init plan.toml --consent trust")
+    _crash_half_way(place)
+    for line in ("rehydrate", "run", "status"):
+        _wfctl(place, line)
+    for file in ("progress.log", "stage-3/fit.txt"):
+        print(f"\n$ tail -n 12 {file}")
+        lines = (place / file).read_text("utf-8").splitlines()
+        print("\n".join(lines[-12:]), flush=True)
+    for line in ("replay --check", "fsck"):
+        _wfctl(place, line)
+    print_message(f"\nEverything is in {place}; look around with wfctl log, show stage-1, events.")
+
+
+def _wfctl(folder: Path, line: str) -> None:
+    """Run a command as a user would; a failure ends the demo."""
+    print(f"\n$ wfctl {line}", flush=True)
+    done = subprocess.run(_command(folder, line), cwd=folder, check=False)
+    if done.returncode != 0:
+        verb, code = line.split(maxsplit=1)[0], done.returncode
+        print_message(f"wfctl: the demo failed: wfctl {verb} ended with {code}")
+        raise typer.Exit(1)
+
+
+def _command(folder: Path, line: str) -> list[str]:
+    from reconciler.host.program import command_of_module
+
+    return [*command_of_module("cli.main"), "--root", str(folder), *line.split()]
+
+
+def _crash_half_way(folder: Path) -> None:
+    """Start the loop, then kill it and the monitor of its job, with no chance to tidy up."""
+    print("\n$ wfctl run &", flush=True)
+    loop = subprocess.Popen(_command(folder, "run"), cwd=folder, start_new_session=True)
+    attempts = folder / "stage-1/.attempts"
+    deadline = time.monotonic() + _PATIENCE
+    while not (started := list(attempts.glob("att-0001*/job-*.started"))):
+        if time.monotonic() > deadline:
+            print_message(
+                f"wfctl: the demo failed: no job started in {attempts} within {_PATIENCE:g} s"
+            )
+            raise typer.Exit(1)
+        time.sleep(0.1)
+    monitor = int(json.loads((started[0].parent / "monitor.json").read_text())["pid"])
+    time.sleep(_KILL_AFTER)
+    print(f"\n$ kill -9 {loop.pid} {monitor}    # the loop, and the monitor of its job")
+    os.killpg(loop.pid, signal.SIGKILL)
+    os.kill(monitor, signal.SIGKILL)
+    loop.wait()

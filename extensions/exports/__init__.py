@@ -1,0 +1,1 @@
+"""Write the workflow in formats that other tools read."""

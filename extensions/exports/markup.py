@@ -1,0 +1,55 @@
+"""Convert values to HTML: foreign text is escaped, and invisible characters are made visible."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from jinja2 import BaseLoader, Environment, StrictUndefined
+from markupsafe import Markup
+
+from projections.words import amendments as amendment_words
+from projections.words.text import in_lines, name_approver, utc_seconds, waiting_told
+
+
+def build_environment(loader: BaseLoader) -> Environment:
+    """Return the template environment of the exports and the pages."""
+    made = Environment(
+        loader=loader,
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=show_controls,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters.update(
+        seconds=utc_seconds, words=format_words, pretty=format_pretty, flat=format_flat
+    )
+    made.filters.update(changes=amendment_words.format_changes, waiting=waiting_told)
+    made.filters.update(approver=name_approver)
+    return made
+
+
+def show_controls(value: Any) -> Any:
+    """Return the value for a page, with control and invisible characters made visible.
+
+    Markup that wfctl generated stays unchanged.
+    """
+    if not isinstance(value, str) or isinstance(value, Markup):
+        return value
+    return in_lines(value)
+
+
+def format_words(value: str) -> str:
+    """Return an identifier as words."""
+    return value.replace("_", " ").replace("post processing", "post-processing")
+
+
+def format_flat(value: Any) -> str:
+    """Return a value on one line: strings unchanged, other values as JSON."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def format_pretty(value: Any) -> str:
+    """Return a value as indented JSON."""
+    return json.dumps(value, indent=2, ensure_ascii=False)

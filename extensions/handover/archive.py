@@ -1,0 +1,249 @@
+"""Write an archive: the log, its rendered files, and the digests of all content."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import closing, suppress
+from datetime import datetime
+from hashlib import sha256
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import quote
+from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile, ZipInfo
+
+from eventstore.errors import SchemaError, UnsoundLog
+from eventstore.private import open_for_reading, read_regular
+from eventstore.store import EventStore, Raw
+from eventstore.transfer.archive import ArchiveSource, IntactStreams, export_line, is_archive
+from eventstore.transfer.archive import write_archive as write_log
+from eventstore.transfer.copy import Copied, CopySource, copy_log
+from extensions.handover.carried import Choice
+from extensions.handover.carried import read_chunks as content_of
+from extensions.handover.manifest import (
+    CLAIMS,
+    DRIFT,
+    FILES,
+    NAME,
+    REFUSALS,
+    Manifest,
+    ManifestEntry,
+    Stream,
+)
+from lifecycle.words.values import is_id
+from service.errors import AlreadyThere, InvalidOption, NotFound
+from service.reading.log import WorkflowLog
+from service.reading.machine_streams import list_machines
+from service.root.disk import open_replacement, sync_folder
+from service.root.root import MACHINE, WORKFLOW, Root
+
+_MODE = 0o644 << 16
+#: The first year that a zip file can represent.
+_FIRST_YEAR = 1980
+
+Shown = Mapping[str, Callable[[], Iterable[bytes]]]
+"""Maps the name of a file in the archive to a function that yields its content."""
+
+
+def write_archive(
+    path: Path, root: Root, log: WorkflowLog, shown: Shown, upto: int, taken: Choice | None = None
+) -> Manifest:
+    """Write the complete archive of a root to ``path`` and return its manifest.
+
+    ``upto`` is the version of the workflow in ``shown``, 0 without a workflow. Every stream ends at
+    its version when the export started. ``taken`` are the files to include. The same log and files
+    give the same bytes. Raises `NoWorkflow` without workflow and machines, `UnsoundLog` if a stream
+    was altered.
+    """
+    store = log.store
+    machines = ((id_, store.head(f"{MACHINE}{id_}")) for id_ in list_machines(root, store))
+    ends = [_find_stream_end(store, log.stream, upto)] if upto else []
+    ends += [
+        _find_stream_end(store, f"{MACHINE}{id_}", head.version) for id_, head in machines if head
+    ]
+    for end in ends:
+        for _ in store.read(end.name, upto=end.version):
+            pass  # A stream that differs from its record raises `UnsoundLog`.
+    workflow = log.current(upto).id if upto or not ends else None  # This call raises `NoWorkflow`.
+    last = (json.loads(_read_last_event(store, end.name, end.version).text) for end in ends)
+    newest = max(str(event["recorded_at"]) for event in last)
+    taken = taken or Choice()
+    manifest = Manifest(workflow, newest, streams=ends, left_out=taken.left)
+    with open_replacement(path) as temporary, ZipFile(temporary, "w", ZIP_DEFLATED) as archive:
+        writer = _Writer(archive, manifest)
+        for end in ends:
+            lines = (f"{export_line(raw)}\n" for raw in store.raw(end.name, upto=end.version))
+            writer.file(end.file, (line.encode("utf-8", "surrogateescape") for line in lines))
+        writer.file(CLAIMS, _iterate_claims(store, ends))
+        refusals = (refusal._asdict() for end in ends for refusal in store.refusals(end.name))
+        writer.file(
+            REFUSALS, (f"{json.dumps(one, ensure_ascii=False)}\n".encode() for one in refusals)
+        )
+        for name, content in shown.items():
+            writer.file(name, content())
+        for kept in sorted(root.drift.glob("*")) if root.drift.is_dir() else ():
+            writer.file(f"{DRIFT}{kept.name}", [read_regular(kept)])
+        for name in taken.files:
+            # Do not compress: an import refuses an archive that is far smaller than its files.
+            mode = _MODE | ((root.path / name).stat().st_mode & 0o100) << 16
+            writer.file(f"{FILES}{name}", content_of(root.path, name), ZIP_STORED, mode=mode)
+        writer.file(NAME, [manifest.to_bytes()])
+    return manifest
+
+
+def _find_stream_end(store: EventStore, stream: str, version: int) -> Stream:
+    file = f"events/{quote(stream, safe='-._')}.jsonl"
+    return Stream(stream, file, version, _read_last_event(store, stream, version).hash)
+
+
+def _read_last_event(store: EventStore, stream: str, version: int) -> Raw:
+    return next(iter(store.raw(stream, after=version - 1, upto=version)))
+
+
+class _Writer:
+    """Writes files to the archive, and their digests to the manifest."""
+
+    def __init__(self, archive: ZipFile, manifest: Manifest) -> None:
+        self._archive, self._manifest = archive, manifest
+        at = datetime.fromisoformat(manifest.at)
+        year = max(at.year, _FIRST_YEAR)
+        self._date = (year, at.month, at.day, at.hour, at.minute, at.second)
+
+    def file(
+        self, name: str, content: Iterable[bytes], how: int = ZIP_DEFLATED, *, mode: int = _MODE
+    ) -> None:
+        """Write a file in chunks."""
+        info = ZipInfo(name, self._date)
+        info.compress_type, info.external_attr = how, mode
+        digest, size = sha256(), 0
+        with self._archive.open(info, "w", force_zip64=True) as file:
+            for chunk in content:
+                digest.update(chunk)
+                size += len(chunk)
+                file.write(chunk)
+        if name != NAME:
+            self._manifest.files[name] = ManifestEntry(size, digest.hexdigest())
+
+
+def _iterate_claims(store: EventStore, ends: Iterable[Stream]) -> Iterator[bytes]:
+    """Yield each command id with its digest, so that a repeated command is recognised."""
+    for end in ends:
+        last = None
+        for raw in store.raw(end.name, upto=end.version):
+            command = str(json.loads(raw.text)["command_id"])
+            claim = store.claim(command) if command != last else None
+            last = command
+            if claim is not None:
+                yield json.dumps(claim._asdict()).encode() + b"\n"
+
+
+_SQLITE = b"SQLite format 3\0"
+_PG_DUMP = b"PGDMP"
+
+
+class Stores(NamedTuple):
+    """Functions that open the store at an address for reading, or create one for writing."""
+
+    reading: Callable[[Path], EventStore]
+    made: Callable[[Path], EventStore]
+
+
+def require_stream(source: CopySource, only: str | None) -> None:
+    """Raise `NotFound` for a missing stream, because an empty copy would look complete."""
+    if only is not None and only not in source.streams():
+        there = ", ".join(source.streams()) or "none"
+        raise NotFound(f"the log has no stream {only!r}; it has: {there}", stream=only)
+
+
+def require_in_place(store: EventStore, only: str | None) -> None:
+    """Raise `UnsoundLog` if a log, or one stream of it, is damaged."""
+    for stream in [only] if only is not None else list(store.streams()):
+        # Events of a newer program are copied unchanged, and their chain is checked during the
+        # copy.
+        with suppress(SchemaError):
+            for _ in store.read(stream):
+                pass
+
+
+def damaged_streams(store: EventStore, only: str | None) -> dict[str, UnsoundLog]:
+    """Return the damaged streams with their errors, of the log or of one stream."""
+    found: dict[str, UnsoundLog] = {}
+    for stream in [only] if only is not None else list(store.streams()):
+        try:
+            require_in_place(store, stream)
+        except UnsoundLog as error:
+            found[stream] = error
+    return found
+
+
+def intact_part(store: EventStore, damaged: Collection[str]) -> CopySource:
+    """Return the log without the damaged streams."""
+    if not damaged:
+        return store
+    return IntactStreams(store, [name for name in store.streams() if name not in damaged])
+
+
+def back_up(
+    store: CopySource, file: Path, form: str, stores: Stores, *, only: str | None = None
+) -> Copied:
+    """Write the current log to a new ``file``: an ``archive`` or a ``sqlite`` database.
+
+    The file appears only when it is complete, checked and on disk. Raises `AlreadyThere`,
+    `InvalidOption` for stdout, and any error of reading the log.
+    """
+    if str(file) == "-":
+        raise InvalidOption(
+            "the backup cannot be written to stdout, because wfctl reads the backup again to "
+            "check it. Name a FILE for the backup."
+        )
+    if file.exists():
+        raise AlreadyThere(file)
+    with tempfile.TemporaryDirectory(dir=file.parent, prefix=f".{file.name}.") as folder:
+        new = Path(folder) / "log"
+        if form == "sqlite":
+            with closing(stores.made(new)) as target:
+                done = copy_log(store, target, only=only)
+        else:
+            done = write_log(store, new, only=only)
+            for _ in ArchiveSource(new).all_raw():
+                pass
+        new.rename(file)
+    sync_folder(file.parent)
+    return done
+
+
+def workflow_in(source: CopySource, only: str | None = None) -> str | None:
+    """Return the workflow in a backup, or in one stream of it; None if it has only machines.
+
+    Raises `InvalidOption` if there are several workflows, because a root can have only one.
+    """
+    streams = [only] if only is not None else list(source.streams())
+    found = [name.removeprefix(WORKFLOW) for name in streams if name.startswith(WORKFLOW)]
+    if len(found) > 1:
+        raise InvalidOption(
+            f"a folder can contain only one workflow, but the backup contains {', '.join(found)}. "
+            f"Choose one workflow with --stream {WORKFLOW}ID.",
+            workflows=found,
+        )
+    if found and not is_id(found[0]):
+        raise InvalidOption(f"the backup contains a workflow with the invalid id {found[0]!r:.80}.")
+    return found[0] if found else None
+
+
+def source_in(file: Path, stores: Stores) -> ArchiveSource | EventStore:
+    """Return the content of a backup; the caller must close it. Raise `InvalidOption` for others.
+
+    Raises `NotFound` if there is no file.
+    """
+    try:
+        with open_for_reading(file) as source:
+            start = source.read(len(_SQLITE))
+    except FileNotFoundError:
+        raise NotFound(f"the backup {file} does not exist", path=str(file)) from None
+    if start == _SQLITE:
+        return stores.reading(file)
+    if is_archive(file):
+        return ArchiveSource(file)
+    hint = ". To read this PostgreSQL dump, use pg_restore" if start.startswith(_PG_DUMP) else ""
+    raise InvalidOption(f"the file {file} is not a backup made by `wfctl db backup`{hint}.")

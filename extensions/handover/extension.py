@@ -1,0 +1,43 @@
+"""What the extension handover adds to the core of wfctl."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import typer
+
+from service.root.root import Root
+from wfctl_eventstore.extension import Extension
+
+
+class HandoverExtension(Extension):
+    """Pass a workflow on: archives, backups and copies of the database."""
+
+    commands = {
+        "db copy": "extensions.handover.command",
+        "db backup": "extensions.handover.command",
+        "db restore": "extensions.handover.command",
+        "db salvage": "extensions.handover.command",
+    }
+    help_sections = {}
+
+    @contextmanager
+    def open_archive(self, file: Path) -> Iterator[Root]:
+        """Unpack an archive into a temporary folder, and give its root."""
+        from extensions.handover.command import open_unpacked
+
+        with open_unpacked(file) as root:
+            yield root
+
+    def restore_archive(
+        self, context: typer.Context, file: Path, into: Path | None, *, dry_run: bool
+    ) -> None:
+        """Restore the workflow of an archive, and print the result."""
+        from extensions.handover.command import restore_into_root
+
+        restore_into_root(context, file, into, dry_run)
+
+
+EXTENSION = HandoverExtension()

@@ -1,0 +1,1 @@
+"""Keep the history in SQL tables and answer questions about it."""

@@ -1,0 +1,495 @@
+"""``wfctl audit …``: questions to the history."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import fields
+from decimal import Decimal
+from functools import partial
+from math import isfinite
+from typing import Annotated, Any
+
+import typer
+
+from cli.commands.events import of_machine as reading_machine
+from cli.frame.beginning import Watch, exit_with_error
+from cli.frame.deciding import Decision, DecisionKey, record_decisions
+from cli.frame.options import FINDINGS, AsOf, Text, Writes, argument, option
+from cli.frame.workspace import Reading, open_for_reading, open_for_writing, settings_of
+from cli.frame.writes import print_outcome
+from cli.settings import Format
+from cli.terminal.table import TableColumn, print_records
+from eventstore.errors import EventStoreError
+from extensions.history import sql_tables as tables
+from extensions.history.sql_tables import SQL_PATIENCE
+from lifecycle.errors import LifecycleError
+from lifecycle.state.workflow import Workflow
+from projections.words.account import Seen, list_origins
+from projections.words.decisions import AmendmentRecord
+from projections.words.text import format_cell, told_bytes, utc_seconds
+from reconciler.records.used import NAMES as USED
+from reconciler.records.used import together
+from service.errors import InvalidOption, NotFound, ServiceError, SqlTooLong
+from service.questions import audit as answers
+from service.questions.audit import drift_records, tampering_records
+from service.questions.causes import list_refusals
+from service.reading.machine_streams import list_machines
+from service.reading.moment import Moment
+
+OfStage = Annotated[
+    Text, option("--stage", "List only entries about this stage, for example stage-2.")
+]
+ToStatus = Annotated[
+    Text, option("--status", "List only changes to this stage status, for example failed.")
+]
+Record = dict[str, Any]
+
+
+def _shown_as(kind: str, value: Any) -> str:
+    if kind == "version":
+        return f"v{value}"
+    if kind == "when":
+        return utc_seconds(value) or ""
+    if kind == "at":
+        return (value or "")[:19]
+    if kind not in ("span", "bytes"):
+        return format_cell(value)
+    if value is None:
+        return "-"
+    if kind == "bytes":
+        return told_bytes(value)
+    hours, rest = divmod(round(value), 3600)
+    clock = f"{hours}:{rest // 60:02}:{rest % 60:02}"
+    return clock if round(value) >= 60 else f"{value:.3g} s"
+
+
+def _parse_columns(*words: str) -> list[TableColumn]:
+    """Return the columns of a table: each ``KEY``, or ``HEAD=KEY``, ``KEY:KIND``, ``KEY/WIDTH``."""
+    found = []
+    for word in words:
+        head, _, rest = word.rpartition("=")
+        rest, _, width = rest.partition("/")
+        key, _, kind = rest.partition(":")
+        text = partial(_format_cell, key, kind)
+        found.append(TableColumn(head or key.upper().replace("_", " "), text, int(width or 0)))
+    return found
+
+
+def _format_cell(key: str, kind: str, record: Record) -> str:
+    return _shown_as(kind, record[key])
+
+
+def _format_decision(record: Record) -> str:
+    who = record["signer"] or record["decided_by"]
+    return f"{record['state']} by {who}" if who else str(record["state"])
+
+
+_TRANSITIONS = _parse_columns(
+    *("version:version", "WHEN=occurred_at:when", "stage", "FROM=from_status", "TO=to_status"),
+    *("AFTER=seconds:span", "WHO=actor", "WHY=reason/60"),
+)
+_RETRIES = _parse_columns(
+    *("version:version", "WHEN=occurred_at:when", "stage", "NO=number", "WHO=actor", "error/40"),
+    "fix/60",
+)
+_ATTEMPTS = _parse_columns(
+    *("stage", "attempt", "WHEN=started_at:when", "mode", "outcome", "EXIT=exit_code", "verdict"),
+    *("WAITED=queue_seconds:span", "COMPUTED=compute_seconds:span", "CPU=cpu_seconds:span"),
+    *("MEMORY=peak_memory_bytes:bytes", "WHY=reason/60"),
+)
+_QUEUE = _parse_columns(
+    *("stage", "attempts", "WAITED=queue_seconds:span", "COMPUTED=compute_seconds:span"),
+    "UNKNOWN=open",
+)
+_COSTS = _parse_columns(
+    *("session", "WHEN=started_at:when", "WHO=started_by", "ended", "cost", "CPU=cpu_seconds:span"),
+    *("MEMORY=peak_memory_bytes:bytes", "completed", "failed"),
+)
+_TIMES = [
+    *_parse_columns("stage", "status", "times", "TIME=seconds:span"),
+    TableColumn("", lambda record: "so far" if record["is_open"] else ""),
+]
+_AMENDMENTS = [
+    *_parse_columns("id", "type"),
+    TableColumn("STAGE", lambda record: record["stage"] or "workflow"),
+    *_parse_columns("proposed_by"),
+    TableColumn("DECISION", _format_decision),
+    *_parse_columns("change"),
+]
+_BYPASSES = _parse_columns("WHEN=at:at", "kind", "WHO=actor", "what", "why", "entry")
+_DRIFT_NAMES = (
+    *("version", "at", "what", "file", "actor", "kind", "fields", "kept_as", "detected"),
+    "message",
+)
+_DRIFT = [
+    *_parse_columns("version:version", "WHEN=at:when", "what", "file", "kind"),
+    TableColumn("FIELDS", lambda record: ", ".join(record["fields"]), 60),
+    *_parse_columns("kept_as", "message/80"),
+]
+_REFUSED_NAMES = ("at", "actor", "command", "code", "message", "data")
+_REFUSED = _parse_columns("WHEN=at:when", "WHO=actor", "command", "code", "WHY=message/80")
+
+
+def _run_query(
+    workflow: Reading, sql: str, at: Any, **given: Any
+) -> tuple[list[str], list[Record]]:
+
+    _require_workflow(workflow)
+    with tables.open_inquiry(workflow.root.address, workflow.log, at) as desk:
+        answer = desk.ask(sql, given, tables.PATIENCE)
+        names = answer.columns
+        records = [dict(zip(names, row, strict=True)) for row in answer.rows]
+    for record in records:
+        for name in tables.JSON_COLUMNS & record.keys():
+            record[name] = json.loads(record[name]) if record[name] is not None else None
+    return names, records
+
+
+def _require_workflow(workflow: Reading) -> None:
+    """Raise `NoWorkflow` if the root has only machines: the tables are of a workflow."""
+    if workflow.config.workflow is None:
+        workflow.log.current()
+
+
+def _answer_query(
+    context: typer.Context, sql: str, columns: Sequence[TableColumn], view: Any, **parameters: Any
+) -> None:
+    with open_for_reading(context) as workflow:
+        names, records = _run_query(workflow, sql, view, **parameters)
+        print_records(workflow.output, records, columns, names, view)
+
+
+def transitions(
+    context: typer.Context, stage: OfStage = None, status: ToStatus = None, view: AsOf = None
+) -> None:
+    """List the status changes of stages with time, author and reason."""
+    _answer_query(context, tables.TRANSITIONS, _TRANSITIONS, view, stage=stage, status=status)
+
+
+def retries(context: typer.Context, stage: OfStage = None, view: AsOf = None) -> None:
+    """List the retries of failed stages with error and fix."""
+    _answer_query(context, tables.RETRIES, _RETRIES, view, stage=stage)
+
+
+def attempts(context: typer.Context, stage: OfStage = None, view: AsOf = None) -> None:
+    """List attempts (runs of stages) and how each attempt ended.
+
+    The list shows the verdict about each attempt, and the evidence for the verdict.
+    """
+    with open_for_reading(context) as workflow:
+        names, records = _run_query(workflow, tables.ATTEMPTS, view, stage=stage)
+        used = _used_by(workflow.state(view)) if records else {}
+        for record in records:
+            nothing = dict.fromkeys(USED)
+            record.update(used.get((record["stage"], record["attempt"]), nothing))
+        print_records(workflow.output, records, _ATTEMPTS, [*names, *USED], view)
+
+
+def _used_by(state: Workflow) -> dict[tuple[str, str], dict[str, float | None]]:
+    """Return the resources of each attempt by stage and id, None for unknown values."""
+    return {
+        (stage.id, one.id): {name: one.resources.get(name) for name in USED}
+        for stage in state.stages.values()
+        for one in stage.attempts
+    }
+
+
+def queue(context: typer.Context, stage: OfStage = None, view: AsOf = None) -> None:
+    """Show how long each attempt (run of a stage) was queued and running."""
+    _answer_query(context, tables.QUEUE, _QUEUE, view, stage=stage)
+
+
+def costs(context: typer.Context, view: AsOf = None) -> None:
+    """Show the cost of each session and why the session ended."""
+    with open_for_reading(context) as workflow:
+        names, records = _run_query(workflow, tables.COSTS, view)
+        _, attempts = _run_query(workflow, tables.ATTEMPTS, view, stage=None)
+        used = _used_by(workflow.state(view)) if attempts else {}
+        for record in records:
+            last = record["last_version"]
+            begun = [one for one in attempts if record["first_version"] <= one["version"] <= last]
+            told = [used.get((one["stage"], one["attempt"]), {}) for one in begun]
+            known = ({n: value for n, value in one.items() if value is not None} for one in told)
+            record.update(dict.fromkeys(USED) | together(known))
+        print_records(workflow.output, records, _COSTS, [*names, *USED], view)
+
+
+def times(context: typer.Context, stage: OfStage = None, view: AsOf = None) -> None:
+    """Show how long each stage was in each status."""
+    from service.questions.meanwhile import status_times
+
+    with open_for_reading(context) as workflow:
+        _, rows = _run_query(workflow, tables.TIMES, view, stage=stage)
+        records = status_times(rows, workflow.log, view)
+        names = ("stage", "status", "times", "seconds", "is_open")
+        print_records(workflow.output, records, _TIMES, names, view)
+
+
+def amendments(
+    context: typer.Context,
+    state: Text = option(
+        "STATE",
+        "List only amendments (plan changes) in this state: proposed, approved or rejected.",
+    ),
+    stage: Text = option("STAGE", "List only entries about this stage, for example stage-2."),
+    field: Text = option(
+        "FIELD", "List only changes of this field of a stage, for example parameters.x."
+    ),
+    person: Text = option(
+        "--by",
+        "WHO",
+        "List only plan changes that this person or program proposed, decided or signed.",
+    ),
+    view: AsOf = None,
+) -> None:
+    """List all amendments (proposed changes of the plan) and decisions."""
+
+    def is_meant(record: AmendmentRecord) -> bool:
+        named = [w for w in (record.proposed_by, record.decided_by, record.signer) if w is not None]
+        touched = [f for f in record.fields if field is None or f"{f}.".startswith(f"{field}.")]
+        return (
+            state in (None, record.state)
+            and stage in (None, record.stage)
+            and (field is None or bool(touched))
+            and (person is None or any(person in (who, who.partition(":")[2]) for who in named))
+        )
+
+    names = [one.name for one in fields(AmendmentRecord)]
+    with open_for_reading(context) as workflow:
+        _require_workflow(workflow)
+        found = [
+            one.to_dict()
+            for one in answers.list_amendment_records(workflow.log, view)
+            if is_meant(one)
+        ]
+        print_records(workflow.output, found, _AMENDMENTS, names, view)
+
+
+def bypasses(context: typer.Context, view: AsOf = None) -> None:
+    """List attempts to bypass the approval of a person.
+
+    The exit code is 7 if the list contains an entry that no person has accepted.
+    """
+    with open_for_reading(context) as workflow:
+        every = _collect_entries(workflow, view)
+        found = [one.to_dict() for one in every]
+        names = [one.name for one in fields(answers.Bypass)]
+        print_records(workflow.output, found, _BYPASSES, names, view)
+    if any(one.agreed is None for one in every):
+        raise typer.Exit(FINDINGS)
+
+
+def agree(
+    context: typer.Context,
+    options: Writes,
+    entries: Annotated[
+        list[str],
+        argument("ENTRY...", "The ids of the entries, as `wfctl audit bypasses` prints them."),
+    ],
+    reason: Text = option("TEXT", "Record in the log why you accept the entries."),
+    key: DecisionKey = None,
+) -> None:
+    """Accept attempts to bypass an approval.
+
+    Only a person can do this. Accepted entries of `wfctl audit bypasses` no longer cause exit code
+    7.
+    """
+    if not (reason or "").strip():
+        raise InvalidOption(
+            "accepting an entry needs a reason. Explain with --reason TEXT why the entry is "
+            "acceptable."
+        )
+    with open_for_reading(context) as workflow:
+        reported = _collect_entries(workflow, None)
+    meant = [_find_waiting(reported, entry) for entry in entries]
+    ids = {str(one[0].entry): one for one in meant}  # The user may name an entry twice.
+    decisions = [_decision_on(one, str(reason)) for one in ids.values()]
+    line = f"wfctl audit agree {' '.join(dict.fromkeys(entries))} --reason TEXT"
+    with open_for_writing(context, options.dry_run) as (service, output):
+        print_outcome(output, record_decisions(service, decisions, line, key, options), options)
+
+
+def _find_waiting(reported: list[answers.Bypass], entry: str) -> list[answers.Bypass]:
+    """Return the entry with an id or its prefix. Raise `NotFound` or `InvalidOption`."""
+    found = [one for one in reported if one.entry and one.entry.startswith(entry)]
+    waiting = [one for one in found if one.agreed is None]
+    ids = sorted({str(one.entry) for one in waiting})
+    if len(ids) > 1:
+        raise InvalidOption(
+            f"the ids of several entries start with {entry}: {', '.join(ids)}. Give more "
+            "characters of the id."
+        )
+    if not waiting:
+        why = (
+            "A person has already accepted this entry"
+            if found
+            else "To list the ids, run `wfctl audit bypasses`"
+        )
+        raise NotFound(f"no entry with the id {entry!r} waits for a decision. {why}.", entry=entry)
+    return waiting
+
+
+def _decision_on(meant: list[answers.Bypass], reason: str) -> Decision:
+    """Return the decision that accepts everything reported under one id."""
+    from lifecycle.payload import models as p
+
+    first = meant[0]
+    command = p.AuditAgreed(
+        entry=str(first.entry),
+        kind=first.kind,
+        subject=first.what,
+        text="; ".join(dict.fromkeys(one.why for one in meant)),
+        reason=reason,
+    )
+    lines = dict.fromkeys(f"{one.kind} {one.what}: {one.why}" for one in meant)
+    text = "\n".join([*lines, f"This will be recorded: a person agrees to the entry ({reason})."])
+    return Decision(command, f"entry {first.entry}", text)
+
+
+def _collect_entries(workflow: Reading, view: Moment | None) -> list[answers.Bypass]:
+    """Return all entries of the audit, with the answers of persons."""
+    found = answers.find_bypasses(workflow.root, workflow.log, view)
+    try:
+        state = workflow.log.current(view)
+        agreed = state.agreed
+        found += _of_account(workflow, state, view)
+    except (EventStoreError, LifecycleError, ServiceError):
+        agreed = {}  # another finding reports a missing workflow or an altered log
+    return answers.add_answers([*found, *_of_machines(workflow, view)], agreed)
+
+
+def _of_account(workflow: Reading, state: Workflow, view: Moment | None) -> list[answers.Bypass]:
+    """Return the entries that status, report and page show; of the past, only those of the log."""
+    from reconciler.files.freshness import inspect_results
+
+    seen = inspect_results(workflow.root, workflow.log, state) if view is None else Seen()
+    return answers.convert_account_items(list_origins(state, seen))
+
+
+def _of_machines(workflow: Reading, view: Moment | None) -> Iterator[answers.Bypass]:
+    store = workflow.log.store
+    for id_ in list_machines(workflow.root, store):
+        log = workflow.machine(id_)
+        if view is None:
+            yield from answers.find_replaced_log_bypasses(workflow.root, store, log.stream)
+        yield from answers.find_machine_bypasses(log.steps(upto=view), log.ineffective())
+
+
+def drift(context: typer.Context, view: AsOf = None) -> None:
+    """List manual edits of generated files, and damage of the log.
+
+    The list shows what was decided about each edit. The exit code is 7 if the list has an entry.
+    """
+    with open_for_reading(context) as workflow:
+        _, rows = _run_query(workflow, tables.DRIFT, view)
+        wrong = list(tampering_records(workflow.root, workflow.log)) if view is None else []
+        state = workflow.log.state(view)
+        stages = state.stages.values() if state is not None else ()
+        waiting = [*(state.drifts if state is not None else ()), *(s for s in stages if s.changed)]
+        print_records(workflow.output, [*drift_records(rows), *wrong], _DRIFT, _DRIFT_NAMES, view)
+    if wrong or waiting:
+        raise typer.Exit(FINDINGS)
+
+
+def refused(
+    context: typer.Context,
+    command: Text = option(
+        "List only refused commands that would record this event type, for example stage.retried."
+    ),
+    code: Text = option(
+        "List only refused commands with this error code, for example unknown_stage."
+    ),
+    machine: Text = option(
+        "ID",
+        "Use the log of this phase machine (the tracked work of an agent) instead of "
+        "the log of the workflow.",
+    ),
+    view: AsOf = None,
+) -> None:
+    """List commands that wfctl's rules refused.
+
+    With --actor KIND:NAME, list only the commands of this person or program.
+    """
+    actor = settings_of(context).actor
+    with open_for_reading(context) as root:
+        if machine is None:
+            _require_workflow(root)
+        workflow = root if machine is None else reading_machine(root, machine)
+        records = [
+            {name: getattr(refusal, name) for name in _REFUSED_NAMES}
+            for refusal in list_refusals(workflow.log, view)
+            if command is None or command in refusal.command.split(",")
+            if code in (None, refusal.code)
+            if actor in (None, refusal.actor, refusal.actor.partition(":")[0])
+        ]
+        print_records(workflow.output, records, _REFUSED, _REFUSED_NAMES, view)
+
+
+#: A statement that reads one of the views, which need a workflow.
+_OF_VIEWS = re.compile(r"\bv_", re.IGNORECASE)
+
+
+def sql(
+    context: typer.Context,
+    statement: Annotated[
+        str,
+        argument("SQL", "A single SQL SELECT statement, or - to read the statement from stdin."),
+    ],
+    timeout: float = option(
+        "SECONDS",
+        "Stop the query after this number of seconds.",
+        min=0.001,
+        max=3600,
+        default=SQL_PATIENCE,
+    ),
+    view: AsOf = None,
+) -> None:
+    """Query the history with SQL.
+
+    The tables are v_events, v_transitions, v_attempts, v_amendments and v_sessions.
+    """
+    asked = sys.stdin.read() if statement == "-" else statement
+    if not asked.strip():
+        raise InvalidOption("no SQL statement was given. Write a SELECT statement as the argument.")
+
+    with open_for_reading(context) as workflow:
+        if _OF_VIEWS.search(asked):
+            _require_workflow(workflow)
+        _print_answer(context, workflow, asked, timeout, view)
+
+
+def _print_answer(
+    context: typer.Context, workflow: Reading, asked: str, timeout: float, view: Moment | None
+) -> None:
+    with (
+        tables.open_inquiry(workflow.root.address, workflow.log, view) as desk,
+        Watch(timeout, lambda: exit_with_error(settings_of(context), SqlTooLong(timeout))) as watch,
+    ):
+        answer = watch.step(lambda: desk.ask(asked, {}, timeout))
+        names: list[str] = []
+        for place, name in enumerate(answer.columns):
+            again = answer.columns[:place].count(name)
+            names.append(f"{name}_{again + 1}" if again else name)
+        records = (
+            {name: _make_json_value(value) for name, value in zip(names, row, strict=True)}
+            for row in watch.each(answer.rows)
+        )
+        output = workflow.output
+        if output.settings.format is Format.JSONL:
+            output.records(records, lambda _: "")
+        else:
+            columns = [TableColumn(name, partial(_format_cell, name, "")) for name in names]
+            print_records(output, list(records), columns, names, view)
+
+
+def _make_json_value(value: Any) -> Any:
+    """Return a JSON value: strings for bytes and for numbers that are not finite."""
+    if isinstance(value, bytes):
+        return value.hex()
+    # PostgreSQL returns Decimal for a sum or a mean.
+    if isinstance(value, Decimal) and value.is_finite():
+        return int(value) if value == value.to_integral_value() else float(value)
+    return str(value) if isinstance(value, float) and not isfinite(value) else value

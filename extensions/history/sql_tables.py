@@ -1,0 +1,330 @@
+"""The history tables: updated from their checkpoint or rebuilt, and their rows from the log.
+
+The checkpoint is a stored fold with a version, the state at that version, and the carried rows. It
+is written in the same transaction as the rows, so both always agree. The tables are for other
+programs, which may have written to them. Queries of wfctl therefore use rows computed from the log
+(`HistoryTables.folded`).
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import orjson
+import sqlalchemy as sa
+from sqlalchemy import Connection, Table, delete
+
+from eventstore.store import StoredFold
+from eventstore.tables import folds
+from eventstore.verification import Finding
+from extensions.history.checkpoint import NAME, VERSION
+from extensions.history.table_rows import CarriedRows, HistoryRows, Key, Row
+from extensions.history.table_schema import VIEWS, build_view_query, columns_of, history
+from lifecycle.event import UNFOLDABLE
+from lifecycle.state.workflow import Workflow
+from migrations.upgrade import database_of
+from service.reading import stream_log
+from service.reading.log import WorkflowLog
+from service.reading.stream_log import At
+from wfctl_eventstore.extension import require_extension
+
+#: Number of events in one transaction, which limits how long other writers wait.
+CHUNK = 1000
+
+Rows = dict[str, dict[Key, Row]]
+
+
+class TablesProgress(NamedTuple):
+    """The version that the tables have reached, 0 if they have no valid rows."""
+
+    version: int = 0
+    state: Workflow | None = None
+    carried: CarriedRows | None = None
+
+
+class HistoryTables:
+    """The tables of one stream, in the database of its log."""
+
+    def __init__(self, address: Path | str, log: WorkflowLog) -> None:
+        self.address = address
+        self.log = log
+
+    def checkpoint(self) -> TablesProgress:
+        """Return the progress of the tables."""
+        return self._load_progress(self.log.store.load_fold(self.log.stream, NAME, VERSION))
+
+    def _load_progress(self, kept: StoredFold | None) -> TablesProgress:
+        """Return the progress in the stored fold, or none if its content is invalid."""
+        head = self.log.store.head(self.log.stream)
+        with suppress(*UNFOLDABLE):
+            if kept is not None and head is not None and kept.version <= head.version:
+                found = orjson.loads(kept.state)
+                state = stream_log.from_values(found["state"])
+                if type(state.head) is int and state.head == kept.version:
+                    return TablesProgress(state.head, state, CarriedRows(**found["carried"]))
+        return TablesProgress()
+
+    def folded(self, at: At = None) -> Iterator[Rows]:
+        """Yield the rows computed from the log, now or at a moment, without reading the tables."""
+        rows = HistoryRows(self.log.stream)
+        for number, (event, state) in enumerate(self.log.steps(upto=at), 1):
+            rows.add(event, state)
+            if number % CHUNK == 0:
+                yield rows.settled()
+        yield rows.taken()
+
+    def catch_up(self, limit: int | None = None) -> int:
+        """Update the tables to the head of the log, or by ``limit`` events; return the count.
+
+        If another process does the same, this call leaves the work to it. An invalid checkpoint is
+        deleted together with the rows.
+        """
+        kept = self.log.store.load_fold(self.log.stream, NAME, VERSION)
+        start = self._load_progress(kept)
+        try:
+            if start.version or kept is None:
+                return self._go_on(start, limit)
+        except UNFOLDABLE:
+            if not start.version:
+                raise
+        self._drop_rows()
+        return self._go_on(TablesProgress(), limit)
+
+    def rebuild(self) -> int:
+        """Compute all rows of the stream again; return the number of events."""
+        self._drop_rows()
+        return self._go_on(self.checkpoint())
+
+    def _drop_rows(self) -> None:
+        self.log.store.release_connection()
+        with database_of(self.address).writing() as connection:
+            self._clear_rows(connection)
+
+    @property
+    def _own(self) -> sa.ColumnElement[bool]:
+        """The condition that selects this stream's checkpoint, of any version."""
+        return sa.and_(folds.c.stream == self.log.stream, folds.c.reducer == NAME)
+
+    def _clear_rows(self, connection: Connection) -> None:
+        for table in history.tables.values():
+            connection.execute(delete(table).where(table.c.stream == self.log.stream))
+        connection.execute(delete(folds).where(self._own))
+
+    def _go_on(self, start: TablesProgress, limit: int | None = None) -> int:
+        rows, reached, count = HistoryRows(self.log.stream, start.carried), start.version, 0
+        state: Workflow | None = None
+        for event, state in islice(self.log.steps(start.version, start.state), limit):
+            rows.add(event, state)
+            count += 1
+            if count % CHUNK == 0:
+                if not self._write(rows, reached, state):
+                    return count
+                reached = event.version
+        if state is not None and count % CHUNK:
+            self._write(rows, reached, state)
+        return count
+
+    def _write(self, rows: HistoryRows, reached: int, state: Workflow) -> bool:
+        """Write rows and checkpoint in one transaction. Return False if another process won."""
+        content = {"state": orjson.Fragment(stream_log.to_bytes(state)),
+                   "carried": rows.carried.to_dict()}  # fmt: skip
+        fold = StoredFold(self.log.stream, NAME, VERSION, state.head, orjson.dumps(content))
+        # A pooler may have one session for all, so a second connection would wait for the first.
+        self.log.store.release_connection()
+        with database_of(self.address).writing() as connection:
+            if not self._advance_checkpoint(connection, fold, reached):
+                return False
+            for name, found in rows.taken().items():
+                table, values = history.tables[name], list(found.values())
+                keys = [column.name for column in table.primary_key]
+                # Rows of the other tables belong to events, which never change.
+                if "version" not in keys:
+                    chosen = (table.c[key] == sa.bindparam(f"key_{key}") for key in keys)
+                    named = [{f"key_{key}": row[key] for key in keys} for row in values]
+                    connection.execute(delete(table).where(*chosen), named)
+                connection.execute(sa.insert(table), values)
+        return True
+
+    def _advance_checkpoint(self, connection: Connection, fold: StoredFold, reached: int) -> bool:
+        own = self._own
+        if reached == 0:
+            # Rows of another version of this program cannot be continued.
+            other = delete(folds).where(own, folds.c.reducer_version != VERSION)
+            if connection.execute(other).rowcount:
+                self._clear_rows(connection)
+            if connection.execute(folds.select().where(own)).first() is not None:
+                return False
+        # Do not use UPDATE, because the role of a writer may lack the permission.
+        elif connection.execute(delete(folds).where(own, folds.c.version == reached)).rowcount != 1:
+            return False
+        connection.execute(sa.insert(folds).values(fold._asdict()))
+        return True
+
+
+#: Seconds that a predefined query may take; its result is limited by the history.
+PATIENCE = 600.0
+#: Seconds that a user's own SQL query may take by default.
+SQL_PATIENCE = 10.0
+_OF_STAGE = "(CAST(:stage AS TEXT) IS NULL OR stage = :stage)"
+
+TRANSITIONS = f"""
+SELECT version, occurred_at, recorded_at, stage, from_status, to_status, seconds, type, actor,
+       session, attempt, amendment, reason
+FROM v_transitions
+WHERE {_OF_STAGE} AND (CAST(:status AS TEXT) IS NULL OR to_status = :status)
+ORDER BY version, stage
+"""
+
+# A stage that ran again after a failure, by a retry or an amendment.
+RETRIES = f"""
+SELECT version, occurred_at, stage, number, type, actor, session, fix, failed_version,
+       failed_attempt, error
+FROM (
+    SELECT version, occurred_at, stage, type, actor, session, reason AS fix,
+           from_status = 'failed' AND to_status = 'ready' AS again,
+           sum(CASE WHEN from_status = 'failed' AND to_status = 'ready' THEN 1 ELSE 0 END)
+               OVER (PARTITION BY stage ORDER BY version) AS number,
+           lag(version) OVER (PARTITION BY stage ORDER BY version) AS failed_version,
+           lag(attempt) OVER (PARTITION BY stage ORDER BY version) AS failed_attempt,
+           lag(reason) OVER (PARTITION BY stage ORDER BY version) AS error
+    FROM v_transitions
+) t
+WHERE again AND {_OF_STAGE}
+ORDER BY version, stage
+"""
+
+# The time of a stage in each status; the current status has not ended.
+TIMES = f"""
+SELECT stage, from_status AS status, count(*) AS times, sum(seconds) AS seconds, NULL AS since
+FROM v_transitions WHERE from_status IS NOT NULL AND {_OF_STAGE} GROUP BY stage, from_status
+UNION ALL
+SELECT stage, to_status, 1, NULL, occurred_at FROM (
+    SELECT stage, to_status, occurred_at,
+           row_number() OVER (PARTITION BY stage ORDER BY version DESC) AS place
+    FROM v_transitions
+) t
+WHERE place = 1 AND {_OF_STAGE}
+"""
+
+QUEUE = f"""
+SELECT stage, count(*) AS attempts, sum(queue_seconds) AS queue_seconds,
+       sum(compute_seconds) AS compute_seconds,
+       sum(CASE WHEN queue_seconds IS NULL OR compute_seconds IS NULL THEN 1 ELSE 0 END) AS open
+FROM v_attempts WHERE {_OF_STAGE} GROUP BY stage ORDER BY min(version)
+"""
+
+COSTS = """
+SELECT session, started_at, started_by, ended_at, ended, cost, charges, completed, failed,
+       first_version, last_version
+FROM v_sessions ORDER BY session
+"""
+
+ATTEMPTS = f"""
+SELECT stage, attempt, version, mode, host, started_at, launched_at, computing_from, ended_at,
+       queue_seconds, compute_seconds, outcome, exit_code, verdict, verdict_row, action, reason,
+       evidence, relaunches, recovers, diagnostic, job_ids, submission_sha256
+FROM v_attempts WHERE {_OF_STAGE} ORDER BY version, stage, attempt
+"""
+
+DRIFT = """
+SELECT version, occurred_at, type, actor, data FROM v_events
+WHERE type IN ('drift.detected', 'drift.adopted', 'drift.reverted', 'results.changed',
+               'results.adopted') ORDER BY version
+"""
+
+#: Columns with JSON stored as text.
+JSON_COLUMNS = frozenset({"affected", "changes", "data", "evidence", "job_ids"})
+
+
+#: Names of the column types in both engines.
+_TYPES = {sa.Text: "TEXT", sa.BigInteger: "BIGINT", sa.Double: "DOUBLE PRECISION"}
+
+
+@contextmanager
+def open_inquiry(address: Path | str, log: WorkflowLog, at: At = None) -> Iterator[Any]:
+    """Open a database connection whose views show the history up to a moment."""
+    with closing(_open_desk(address)) as desk:
+        _fill_views(desk, HistoryTables(address, log), at)
+        yield desk
+
+
+def _open_desk(address: Path | str) -> Any:
+    if isinstance(address, Path):
+        from extensions.history.sqlite_desk import SqliteDesk
+
+        return SqliteDesk(address)
+    postgres = require_extension("postgres", "a log on a PostgreSQL server")
+    return postgres.open_sql_desk(address)
+
+
+def _fill_views(desk: Any, tables: HistoryTables, at: At) -> None:
+    if at is None:  # Use the last version at the first query, and keep it for all later queries.
+        stream = tables.log.stream.replace("'", "''")
+        at = desk.one(f"SELECT max(version) FROM events WHERE stream = '{stream}'")
+    for table in VIEWS.values():
+        declared = (f"{column.name} {_TYPES[type(column.type)]}" for column in table.columns)
+        desk.make(f"CREATE TEMPORARY TABLE {table.name} ({', '.join(declared)})")
+    for rows in tables.folded(at):
+        for name, found in rows.items():
+            columns = columns_of(history.tables[name])
+            desk.fill(name, [[row.get(column) for column in columns] for row in found.values()])
+    for name in VIEWS:
+        desk.make(f"CREATE TEMPORARY VIEW {name} AS {build_view_query(name, desk.dialect)}")
+
+
+_MEND = "`wfctl db project --rebuild` writes the rows again"
+#: Table → key → digest of the row, valid only in this process.
+_Held = dict[str, dict[Key, int]]
+
+
+def check_tables(address: Path | str, log: WorkflowLog) -> Iterator[Finding]:
+    """Yield a finding for each table that differs from the log."""
+    tables = HistoryTables(address, log)
+    upto = tables.checkpoint().version
+    if not upto:
+        return
+    log.store.release_connection()
+    held = _read_held_rows(address, log.stream)
+    # Another process writes the tables now, and checks them itself.
+    if tables.checkpoint().version != upto:
+        return
+    wrong = _find_wrong_rows(tables.folded(upto), held)
+    for name, left in held.items():
+        if name in wrong or left:
+            key = wrong.get(name) or next(iter(left))
+            version = next((part for part in key if isinstance(part, int)), upto)
+            said = f"the row {key} of {name} differs from the log; {_MEND}"
+            yield Finding(log.stream, version, None, "history_changed", said)
+
+
+def _find_wrong_rows(folded: Iterator[Rows], held: _Held) -> dict[str, Key]:
+    """Return the first different row of each table; surplus rows remain in ``held``."""
+    wrong: dict[str, Key] = {}
+    for name, found in chain.from_iterable(rows.items() for rows in folded):
+        for key, digest in (_compute_digest(history.tables[name], row) for row in found.values()):
+            if held[name].pop(key, None) != digest:
+                wrong.setdefault(name, key)
+    return wrong
+
+
+def _read_held_rows(address: Path | str, stream: str) -> _Held:
+    with database_of(address).reading() as connection:
+        driver = connection.connection.driver_connection
+        # A row written by another program may contain invalid text.
+        if isinstance(driver, sqlite3.Connection):
+            driver.text_factory = lambda text: text.decode("utf-8", "replace")
+        held: _Held = {}
+        for name, table in history.tables.items():
+            asked = connection.execute(sa.select(table).where(table.c.stream == stream))
+            held[name] = dict(_compute_digest(table, row) for row in asked.mappings())
+        return held
+
+
+def _compute_digest(table: Table, row: Mapping[Any, Any]) -> tuple[Key, int]:
+    key = tuple(row.get(column.name) for column in table.primary_key if column.name != "stream")
+    return key, hash(tuple(row.get(column.name) for column in table.columns))

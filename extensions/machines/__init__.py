@@ -1,0 +1,1 @@
+"""Run phase machines of agent protocols."""

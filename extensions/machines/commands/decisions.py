@@ -1,0 +1,35 @@
+"""What waits for a person in the machines of a root, for `wfctl inbox`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from cli.frame.workspace import Reading
+from extensions.machines.service.evidence import collect_evidence
+from extensions.machines.service.log import MachineLog
+from extensions.machines.views.next_actions import machine_actions
+from projections.screens.inbox import InboxItem
+from service.reading.machine_streams import list_machines
+
+#: Verb of an action that a person decides → kind of the inbox item.
+_OF_PERSON = {"approve": "approval", "drift": "drift"}
+
+
+def find_decisions(workflow: Reading) -> Iterator[InboxItem]:
+    """Yield the open decisions of persons in the machines of a root."""
+
+    root = workflow.root
+    for id_ in list_machines(root, workflow.store):
+        machine = MachineLog(workflow.store, id_, root.path).current()
+        for action in machine_actions(machine, collect_evidence(root.path, machine)):
+            if not action.person:
+                continue
+            verb, target = str(action.verb), str(action.target)
+            line = ["machine", verb, id_, target]
+            lines = {"approve": line, "statement": [*line, "--statement"]}
+            if verb == "drift":
+                lines = {"approve": [*line, "--adopt"], "reject": [*line, "--revert"]}
+            edits = [one.version for one in machine.drifts if one.file == target]
+            mark = f"{machine.visit.entered_at}{edits or ''}"
+            place, kind = str(root.path), _OF_PERSON[verb]
+            yield InboxItem(place, kind, f"{id_} {target}", action.reason, lines, mark, id_)

@@ -1,0 +1,90 @@
+"""Why a machine is in its phase, and what each next phase lacks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from cli.frame.workspace import Reading
+from eventstore.event import RecordedEvent
+from extensions.machines.rules.guard import list_unmet
+from extensions.machines.rules.machine import Machine
+from extensions.machines.service import evidence
+from extensions.machines.service.log import MachineLog
+from extensions.machines.views.documents import build_documents
+from extensions.machines.views.history import format_event
+from extensions.machines.views.next_actions import list_blockers
+from projections.words.text import utc_seconds
+from service.reading.moment import Moment
+from service.root.disk import system_clock, utc_text
+
+Entry = dict[str, Any]
+
+
+def merge_documents(state: Machine) -> Entry:
+    """Return a machine's state as one document, regardless of its files."""
+    found: Entry = {}
+    for document in build_documents(state).values():
+        found |= document
+    return found
+
+
+#: Event types that change the phase of a machine.
+_LEADS = ("machine.created", "machine.imported", "machine.transitioned", "machine.cancelled")
+
+
+def why_of(root: Reading, machine: str, view: Moment | None) -> Entry:
+    """Return the phase of a machine, the event that led to it, and unmet conditions.
+
+    For a past moment the transitions are left out, because the files of that time are unknown.
+    Raises `StateNotFound`.
+    """
+    log = MachineLog(root.store, machine, root.root.path)
+    state = log.current(view)
+    since: RecordedEvent | None = None
+    for event, after in log.steps(upto=view):
+        # The fold ignores invalid transitions.
+        aside = {one["version"] for one in after.set_aside}
+        if event.type in _LEADS and event.version not in aside:
+            since = event
+    return {
+        "machine": state.id,
+        "phase": state.phase,
+        "status": state.status,
+        "since": since
+        and {
+            "version": since.version,
+            "type": since.type,
+            "at": utc_seconds(since.occurred_at),
+            "actor": f"{since.actor.kind}:{since.actor.name}",
+            "message": format_event(since.type, since.data),
+        },
+        **(_list_ways_and_blockers(root, state) if view is None else {}),
+    }
+
+
+def _list_ways_and_blockers(root: Reading, state: Machine) -> Entry:
+    if state.is_final:
+        return {"ways": [], "blockers": []}
+    files = evidence.collect_evidence(root.root.path, state)
+    now = utc_text(system_clock())
+    facts = state.facts(files)
+    ways = [
+        {"to": way.to, "lacks": [one["condition"] for one in list_unmet(way.guard, facts)]}
+        for way in state.ways
+    ]
+    return {"ways": ways, "blockers": [one["says"] for one in list_blockers(state, files, now)]}
+
+
+def format_lines(found: Entry) -> Iterator[str]:
+    """Yield the answer as lines for people."""
+    status = f", {found['status']}" if found["status"] else ""
+    yield f"{found['machine']} is in {found['phase']}{status}"
+    since = found["since"]
+    if since is not None:
+        yield f"  since     v{since['version']} {since['at']} {since['actor']}: {since['message']}"
+    for one in found.get("blockers", []):
+        yield f"  blocked   {one}"
+    for way in found.get("ways", []):
+        lacks = "; ".join(way["lacks"])
+        yield f"  to {way['to']}: " + (f"not yet: {lacks}" if lacks else "open")

@@ -1,0 +1,27 @@
+"""JSON Schemas of machines, for `wfctl schema`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from extensions.machines.rules.definition import Definition
+from extensions.machines.service.completing import SHIPPED, load_shipped_definition
+from extensions.machines.views.description import build_schemas
+from projections.files.schemas import name_schema
+
+
+def list_schemas(only: str | None) -> dict[str, Any]:
+    """Return schemas by name: that of a definition, and those of each shipped type.
+
+    ``only`` is the first word of the wanted names; None: all are returned.
+    """
+    types = [type_ for type_ in SHIPPED if only in (None, type_)]
+    found = {
+        key: one
+        for type_ in types
+        for key, one in build_schemas(load_shipped_definition(type_)).items()
+    }
+    if only in (None, "definition"):
+        body = Definition.model_json_schema(by_alias=True)
+        found = {"definition": name_schema("definition", body.pop("title"), body), **found}
+    return found

@@ -1,0 +1,148 @@
+"""What the extension machines adds to the core of wfctl."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from wfctl_eventstore.extension import Extension, Follower
+
+if TYPE_CHECKING:
+    from cli.frame.workspace import Reading
+    from eventstore.store import EventStore
+    from lifecycle.payload.base import Payload
+    from projections.screens.inbox import InboxItem
+    from service.files.inspection import Difference
+    from service.questions.blame import Blame
+    from service.reading.moment import Moment
+    from service.reading.stream_log import StreamLog
+
+
+class MachinesExtension(Extension):
+    """Run phase machines of agent protocols."""
+
+    commands = {
+        "machine init": "extensions.machines.commands.beginning",
+        "machine import": "extensions.machines.commands.beginning",
+        "machine get": "extensions.machines.commands.reads",
+        "machine list": "extensions.machines.commands.reads",
+        "machine check": "extensions.machines.commands.reads",
+        "machine describe": "extensions.machines.commands.reads",
+        "machine update": "extensions.machines.commands.changes",
+        "machine transition": "extensions.machines.commands.changes",
+        "machine append": "extensions.machines.commands.changes",
+        "machine task": "extensions.machines.commands.changes",
+        "machine task claim": "extensions.machines.commands.changes",
+        "machine task release": "extensions.machines.commands.changes",
+        "machine checkpoint": "extensions.machines.commands.changes",
+        "machine cancel": "extensions.machines.commands.changes",
+        "machine approve": "extensions.machines.commands.changes",
+        "machine limit": "extensions.machines.commands.changes",
+        "machine rehydrate": "extensions.machines.commands.reads",
+        "machine drift": "extensions.machines.commands.reads",
+    }
+    help_sections = {
+        "Agents": {
+            "machine": "Track the work of an agent through phases (phase machine)",
+        },
+    }
+    groups = {"machine": "list"}
+
+    def open_machine_log(self, store: EventStore, id_: str, folder: Path) -> StreamLog[Any]:
+        """Return the log of a machine, read by the rules of machines."""
+        from extensions.machines.service.log import MachineLog
+
+        return MachineLog(store, id_, folder)
+
+    def machine_not_found(self, id_: str) -> Exception:
+        """Return the error for a machine that does not exist."""
+        from extensions.machines.rules.errors import StateNotFound
+
+        return StateNotFound(id_, [])
+
+    def find_event_model(self, type_: str) -> type[Payload]:
+        """Return the model of the data of an event type of machines."""
+        from extensions.machines.rules import payload
+        from lifecycle.payload.event_types import MACHINE_TYPES
+
+        found: type[Payload] = getattr(payload, MACHINE_TYPES[type_].model)
+        return found
+
+    def list_schemas(self, only: str | None) -> dict[str, Any]:
+        """Return JSON Schemas by name: of definitions, and of the files of each shipped type."""
+        from extensions.machines.commands.schemas import list_schemas
+
+        return list_schemas(only)
+
+    def describe_machine_event(self, type_: str, data: dict[str, Any]) -> str:
+        """Return an event of a machine as a sentence."""
+        from extensions.machines.views.history import format_event
+
+        return format_event(type_, data)
+
+    def render_machine_documents(self, state: Any) -> dict[str, dict[str, Any]]:
+        """Return the content of each state file of a machine, by path."""
+        from extensions.machines.views.documents import build_documents
+
+        return build_documents(state)
+
+    def print_machine_documents(
+        self, context: typer.Context, id_: str, view: Moment | None
+    ) -> None:
+        """Print the content of the state files of a machine, now or at a moment."""
+        from extensions.machines.commands.reads import print_documents
+
+        print_documents(context, id_, view)
+
+    def rebuild_machine_files(self, context: typer.Context, id_: str) -> list[str]:
+        """Write the state files of a machine again, and return the paths of changed files."""
+        from extensions.machines.commands.output import open_for_writing
+
+        with open_for_writing(context, id_, dry_run=False) as (service, _):
+            return service.files.rebuild()
+
+    def find_machine_differences(self, workflow: Reading, id_: str) -> list[Difference]:
+        """Return the state files of a machine that differ from its log."""
+        from extensions.machines.service.inspection import list_differences
+        from extensions.machines.service.log import MachineLog
+
+        log = MachineLog(workflow.store, id_, workflow.root.path)
+        return list_differences(workflow.root, log, log.current())
+
+    def explain_machine(
+        self, workflow: Reading, id_: str, view: Moment | None
+    ) -> tuple[dict[str, Any], list[str]]:
+        """Return why a machine is in its phase, as plain values and as lines."""
+        from extensions.machines.commands.explain import format_lines, why_of
+
+        found = why_of(workflow, id_, view)
+        return found, list(format_lines(found))
+
+    def blame_machine_field(
+        self, workflow: Reading, id_: str, field: str, view: Moment | None
+    ) -> list[Blame]:
+        """Return the newest change of each field of a machine below a dotted path."""
+        from extensions.machines.service.inspection import find_blame
+        from extensions.machines.service.log import MachineLog
+
+        return find_blame(MachineLog(workflow.store, id_, workflow.root.path), field, view)
+
+    def open_machine_follower(self, workflow: Reading, id_: str, lines: int) -> Follower:
+        """Return what a terminal shows of a machine, with the newest ``lines`` of its log."""
+        from extensions.machines.commands.reads import MachineFollower
+        from extensions.machines.service.log import MachineLog
+
+        log = MachineLog(workflow.store, id_, workflow.root.path)
+        return MachineFollower(log, workflow.root.path, lines)
+
+    def find_machine_decisions(self, workflow: Reading) -> Iterator[InboxItem]:
+        """Yield what waits for a person in the machines of a root."""
+        from extensions.machines.commands.decisions import find_decisions
+
+        return find_decisions(workflow)
+
+
+EXTENSION = MachinesExtension()

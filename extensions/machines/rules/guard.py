@@ -1,0 +1,434 @@
+"""Guards: closed conditions over a machine's state, as data.
+
+A guard is evaluated to the list of what is not met; an empty list opens the way. Files are facts
+that come in from outside: their path with whether there is content, and whether it is JSON.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator, Mapping
+from types import MappingProxyType
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, get_args
+
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, JsonValue, Tag
+
+from extensions.machines.rules.errors import Unmet
+from extensions.machines.rules.path import (
+    ListItem,
+    Steps,
+    get_value,
+    is_touched,
+    items_of,
+    parse_path,
+    place_of_commit,
+)
+
+#: The found value of a field that must be written again.
+_OLD = "not written since the phase started"
+_MET = object()
+
+
+class _Condition(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, populate_by_name=True)
+    #: The condition as text, with placeholders for its values.
+    says: ClassVar[str] = ""
+
+    def __str__(self) -> str:
+        return self.says.format(self)
+
+    def _explain_unmet(self, facts: Facts) -> Any:  # noqa: ARG002 - those that join others ask nothing
+        """Return the actual value if the condition is not met, otherwise `_MET`."""
+        return _MET
+
+
+class _OfField(_Condition):
+    """A condition about a field; ``newer_than: phase`` requires a write since the phase started."""
+
+    newer_than: Literal["phase"] | None = Field(default=None, exclude_if=lambda it: it is None)
+
+    @property
+    def _is_of_phase(self) -> bool:
+        return self.newer_than == "phase"
+
+    @property
+    def _since(self) -> str:
+        return ", written since the phase started" if self._is_of_phase else ""
+
+    def _list_items(self, path: str, facts: Facts) -> list[ListItem]:
+        written = facts.written if self._is_of_phase else ((),)
+        return items_of(facts.value(path), path, written)
+
+
+class Present(_OfField):
+    """A field has a value: not null, not blank text, not an empty list or object."""
+
+    says = "{0.present} is present{0._since}"
+    present: str
+
+    def _explain_unmet(self, facts: Facts) -> Any:
+        value = facts.value(self.present)
+        return value if is_empty(value) else _MET
+
+
+class Equals(_OfField):
+    """A field has this value."""
+
+    field: str
+    equals: JsonValue
+
+    def _explain_unmet(self, facts: Facts) -> Any:
+        value = facts.value(self.field)
+        same = value == self.equals and isinstance(value, bool) == isinstance(self.equals, bool)
+        return _MET if same else value
+
+    def __str__(self) -> str:
+        value = self.equals if isinstance(self.equals, str) else json.dumps(self.equals)
+        return f"{self.field} is {value}{self._since}"
+
+
+class HasCommit(_OfField):
+    """A field contains the id of a commit in the repository of the root.
+
+    ``newer_than: phase`` requires a commit made since the phase started.
+    """
+
+    commit: str
+
+    def _explain_unmet(self, facts: Facts) -> Any:
+        value = facts.value(self.commit)
+        fact = facts.files.get(place_of_commit(str(value)), FileFact())
+        if fact.valid if self._is_of_phase else fact.found:
+            return _MET
+        why = (
+            "the commit is older than the phase" if fact.found else "git does not have this commit"
+        )
+        why = f"git could not be asked for the commit: {fact.silence}" if fact.silence else why
+        return value if is_empty(value) else f"{value!s:.80}: {why}"
+
+    def __str__(self) -> str:
+        made = ", made since the phase started" if self._is_of_phase else ""
+        return f"git has the commit {self.commit}{made}"
+
+
+class Counter(_Condition):
+    """The machine took this loop the given number of times."""
+
+    counter: str
+    at_least: Annotated[int, Field(ge=0)] = 0
+    below: Annotated[int, Field(ge=1)] | None = None
+
+    def _explain_unmet(self, facts: Facts) -> Any:
+        count = facts.counts.get(self.counter, 0)
+        met = count >= self.at_least and (self.below is None or count < self.below)
+        return _MET if met else count
+
+    def __str__(self) -> str:
+        below = f" and below {self.below}" if self.below is not None else ""
+        return f"loop {self.counter} used at least {self.at_least} times{below}"
+
+
+class Every(_OfField):
+    """Every item of a list or object has one of these statuses, and there is at least one item.
+
+    ``including`` names items (keys of an object) that must exist. ``newer_than`` also requires each
+    status to be new.
+    """
+
+    every: str
+    status: list[str]
+    including: list[str] = []
+
+    def _explain_unmet(self, facts: Facts) -> Any:
+        found = self._list_items(self.every, facts)
+        missing = [name for name in self.including if name not in {one.name for one in found}]
+        wrong = {one.name: one.status for one in found if one.status not in self.status}
+        old = {one.name: f"{one.status}, {_OLD}" for one in found if not one.is_new}
+        if found and not missing and not wrong and not old:
+            return _MET
+        if old and not missing and not wrong and not any(one.is_new for one in found):
+            return _OLD
+        return {**old, **wrong, **dict.fromkeys(missing)} or "no items"
+
+    def __str__(self) -> str:
+        also = f" (required items: {', '.join(self.including)})" if self.including else ""
+        each = f"{self.every} has items, each with the status {' or '.join(self.status)}"
+        return f"{each}{also}{self._since}"
+
+
+class Some(_OfField):
+    """At least one item of a list or object has one of these statuses.
+
+    ``newer_than`` looks at those items alone whose status is new.
+    """
+
+    some: str
+    status: list[str]
+
+    def _explain_unmet(self, facts: Facts) -> Any:
+        found = [one for one in self._list_items(self.some, facts) if one.is_new]
+        met = any(one.status in self.status for one in found)
+        return _MET if met else {one.name: one.status for one in found} or "no items"
+
+    def __str__(self) -> str:
+        return f"an item of {self.some} has the status {' or '.join(self.status)}{self._since}"
+
+
+class Recorded(_Condition):
+    """An event of this name was recorded."""
+
+    says = "the event {0.recorded} was recorded"
+    recorded: str
+
+    def _explain_unmet(self, facts: Facts) -> Any:
+        return _MET if facts.events.get(self.recorded) else "not recorded"
+
+
+class Approved(_Condition):
+    """A person gave this approval since the machine entered its phase."""
+
+    says = "a person approved: {0.approved}"
+    approved: str
+
+    def _explain_unmet(self, facts: Facts) -> Any:
+        given = self.approved in facts.approvals
+        return _MET if given else facts.outdated.get(self.approved, "no approval")
+
+
+class HasFile(_Condition):
+    """A file of the root has content; ``*`` stands for any name.
+
+    ``form``: ``json`` also requires valid JSON. ``newer_than``: ``phase`` ignores files that have
+    not changed since the machine entered the phase.
+    """
+
+    file: str
+    form: Literal["any", "json"] = "any"
+    newer_than: Literal["phase"] | None = Field(default=None, exclude_if=lambda it: it is None)
+
+    def _explain_unmet(self, facts: Facts) -> Any:
+        fact = facts.files.get(self.file, FileFact())
+        counting = fact.since(facts.earlier) if self.newer_than == "phase" else fact
+        if counting.valid if self.form == "json" else counting.found:
+            return _MET
+        if counting.found:
+            return "a file that is not valid JSON"
+        if fact.found:
+            return f"only files from before the phase: {', '.join(fact.found)}"
+        return "the file is missing or empty"
+
+    def __str__(self) -> str:
+        form = ", valid JSON" if self.form == "json" else ""
+        new = ", written since the phase started" if self.newer_than == "phase" else ""
+        return f"the file {self.file} has content{form}{new}"
+
+
+class StatusIs(_Condition):
+    """The phase has this status."""
+
+    says = "the phase is {0.phase_status}"
+    phase_status: str
+
+    def _explain_unmet(self, facts: Facts) -> Any:
+        return _MET if facts.status == self.phase_status else facts.status
+
+
+class LimitOf(_Condition):
+    """The machine entered the current phase because this loop reached its limit."""
+
+    says = "the loop {0.limit_of} reached its limit"
+    limit_of: str
+
+    def _explain_unmet(self, facts: Facts) -> Any:
+        by = facts.diverted_by
+        return _MET if by == self.limit_of else by or "no loop reached its limit"
+
+
+class All(_Condition):
+    """Every guard in the list is met."""
+
+    all: list[Guard]
+
+    def __str__(self) -> str:
+        return " and ".join(map(_in_brackets, self.all))
+
+
+class AnyOf(_Condition):
+    """At least one guard in the list is met."""
+
+    any: list[Guard]
+
+    def __str__(self) -> str:
+        return " or ".join(map(_in_brackets, self.any))
+
+
+class Not(_Condition):
+    """The guard is not met."""
+
+    says = "not ({0.not_})"
+    not_: Annotated[Guard, Field(alias="not")]
+
+    def _explain_unmet(self, facts: Facts) -> Any:
+        return _MET if list_unmet(self.not_, facts) else "it is so"
+
+
+def _kind_of(value: Any) -> str | None:
+    if isinstance(value, _Condition):
+        return _NAMES[type(value)]
+    named = _NAMES.values() if isinstance(value, dict) else ()
+    return next((name for name in named if name in value), None)
+
+
+_Kind = (
+    Annotated[Present, Tag("present")]
+    | Annotated[Equals, Tag("field")]
+    | Annotated[HasCommit, Tag("commit")]
+    | Annotated[Counter, Tag("counter")]
+    | Annotated[Every, Tag("every")]
+    | Annotated[Some, Tag("some")]
+    | Annotated[Recorded, Tag("recorded")]
+    | Annotated[Approved, Tag("approved")]
+    | Annotated[HasFile, Tag("file")]
+    | Annotated[StatusIs, Tag("phase_status")]
+    | Annotated[LimitOf, Tag("limit_of")]
+    | Annotated[All, Tag("all")]
+    | Annotated[AnyOf, Tag("any")]
+    | Annotated[Not, Tag("not")]
+)
+_NAMES: dict[type, str] = {kind.__origin__: kind.__metadata__[0].tag for kind in get_args(_Kind)}
+_EXPECTED = f"expected an object with one of {', '.join(_NAMES.values())}"
+Guard = Annotated[
+    _Kind, Discriminator(_kind_of, custom_error_type="guard", custom_error_message=_EXPECTED)
+]
+for _nested in (All, AnyOf, Not):
+    _nested.model_rebuild()
+
+
+class FileFact(NamedTuple):
+    """The files found for a path or pattern: those with content, and those with JSON.
+
+    For a commit: its id if it exists, and if it was made since the phase started. ``marks``: file →
+    mark of its content, which changes with every write. ``silence`` is the reason if the facts
+    could not be collected.
+    """
+
+    found: tuple[str, ...] = ()
+    valid: tuple[str, ...] = ()
+    marks: Mapping[str, str] = MappingProxyType({})
+    silence: str = ""
+
+    def digest(self, file: str) -> str:
+        """Return the SHA-256 of a found file, in hex."""
+        return self.marks.get(file, "").partition("@")[0]
+
+    def since(self, earlier: Mapping[str, str]) -> FileFact:
+        """Return the files that are new or rewritten compared with the marks in ``earlier``."""
+
+        def is_new(file: str) -> bool:
+            return file not in earlier or self.marks.get(file) != earlier[file]
+
+        return FileFact(
+            tuple(filter(is_new, self.found)), tuple(filter(is_new, self.valid)), self.marks
+        )
+
+
+def is_permitted_path(path: str) -> bool:
+    """Return whether a path or pattern stays in the root and outside wfctl's own files."""
+    steps = path.split("/")
+    plain = all(step not in ("", ".", "..") and "\0" not in step for step in steps)
+    # A pattern may contain `**` only as a complete part.
+    return plain and steps[0] != ".wfctl" and all("**" not in s or s == "**" for s in steps)
+
+
+class Facts(NamedTuple):
+    """All facts that a guard can read."""
+
+    document: Mapping[str, Any]
+    defaults: Mapping[str, Any]
+    counts: Mapping[str, int]
+    events: Mapping[str, int]
+    approvals: frozenset[str]
+    status: str | None
+    files: Mapping[str, FileFact]
+    #: File → its mark when the phase was entered.
+    earlier: Mapping[str, str] = MappingProxyType({})
+    #: The paths that were written since the phase was entered; ``()`` stands for all.
+    written: Collection[Steps] = ((),)
+    #: Outdated approvals → the reason.
+    outdated: Mapping[str, str] = MappingProxyType({})
+    #: The loop whose limit led into the phase.
+    diverted_by: str | None = None
+
+    def value(self, path: str) -> Any:
+        """Return a field's value, or its default."""
+        steps = parse_path(path)
+        found = get_value(self.document, steps)
+        return get_value(self.defaults, steps) if found is None else found
+
+
+def list_unmet(guard: Guard | None, facts: Facts) -> list[Unmet]:
+    """Return every condition that is not met, with the expected and the actual value."""
+    match guard:
+        case None:
+            return []
+        case All(all=inner):
+            return [one for part in inner for one in list_unmet(part, facts)]
+        case AnyOf(any=inner):
+            lacks = [list_unmet(part, facts) for part in inner]
+            return [] if [] in lacks else [one for part in lacks for one in part]
+    path, found = path_of(guard), guard._explain_unmet(facts)  # noqa: SLF001 - a condition of this file
+    is_bound = isinstance(guard, _OfField) and guard.newer_than == "phase"
+    if found is _MET and is_bound and path and not is_touched(facts.written, parse_path(path)):
+        found = _OLD  # Neither the field nor a part of it was written since the phase was entered.
+    if found is _MET:
+        return []
+    kind = _NAMES[type(guard)]
+    return [{"condition": str(guard), "kind": kind, "path": path, "found": found}]
+
+
+def is_empty(value: Any) -> bool:
+    """Return whether a value is null, blank or empty."""
+    return value is None or value in ([], {}) or (isinstance(value, str) and not value.strip())
+
+
+def text_of(guard: Guard | None) -> str:
+    """Return a guard as text for people."""
+    return "nothing" if guard is None else str(guard)
+
+
+def _in_brackets(guard: Guard) -> str:
+    return f"({guard})" if isinstance(guard, All | AnyOf) else str(guard)
+
+
+def lets_through(guard: Guard | None, approvals: Collection[str]) -> bool:
+    """Return whether a guard could be met with these approvals, ignoring other conditions."""
+    match guard:
+        case Approved(approved=name):
+            return name in approvals
+        case All(all=inner):
+            return all(lets_through(part, approvals) for part in inner)
+        case AnyOf(any=inner):
+            return any(lets_through(part, approvals) for part in inner)
+    return True
+
+
+def iterate_conditions(guard: Guard | None) -> Iterator[Guard]:
+    """Yield a guard's conditions, including nested ones."""
+    match guard:
+        case All(all=inner) | AnyOf(any=inner):
+            for part in inner:
+                yield from iterate_conditions(part)
+        case Not(not_=inside):
+            yield from iterate_conditions(inside)
+        case one if one is not None:
+            yield one
+
+
+def path_of(condition: Guard) -> str | None:
+    """Return the field that a condition reads, or None."""
+    match condition:
+        case Present(present=path) | Equals(field=path) | HasCommit(commit=path):
+            return path
+        case Every(every=path) | Some(some=path):
+            return path
+    return None

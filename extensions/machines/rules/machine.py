@@ -1,0 +1,394 @@
+"""The state of one phase machine, computed from its events."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from copy import copy
+from dataclasses import dataclass, field, fields, replace
+from glob import escape
+from typing import Any, NamedTuple
+
+from extensions.machines.rules.definition import DEFINITION, Approval, Definition, Tasks, Transition
+from extensions.machines.rules.guard import (
+    All,
+    Approved,
+    Facts,
+    FileFact,
+    HasCommit,
+    iterate_conditions,
+)
+from extensions.machines.rules.path import Steps, get_value, parse_path
+from lifecycle.state.workflow import Drift
+
+Document = dict[str, Any]
+
+
+@dataclass(slots=True)
+class Visit:
+    """A stay in a phase. Times are UTC; ``data`` is the recorded data of the phase."""
+
+    phase: str
+    entered_at: str
+    status: str | None = None
+    started_at: str | None = None
+    completed_at: str | None = None
+    updated_at: str | None = None
+    left_at: str | None = None
+    data: Document = field(default_factory=dict)
+    #: File that a guard of the phase reads → its mark when the phase was entered.
+    earlier: dict[str, str] = field(default_factory=dict)
+    #: The paths of the fields that were written in this stay; ``()`` stands for all of them.
+    written: set[Steps] = field(default_factory=set)
+    #: Earlier stays in the phase, before its work started again: status, times, data.
+    went: list[Document] = field(default_factory=list)
+
+    @property
+    def has_begun(self) -> bool:
+        """Return whether an event was recorded for the phase during this stay."""
+        return self.started_at is not None or bool(self.data)
+
+    @property
+    def ended_at(self) -> str | None:
+        """Return when the work ended, successfully or not; None while it continues."""
+        is_over = self.status in ("FAILED", "BLOCKED", "failed")
+        return self.completed_at or (self.updated_at if is_over else None)
+
+    def draft(self) -> Visit:
+        """Return a copy that a fold may change without touching this one."""
+        return replace(self, written=set(self.written), went=list(self.went))
+
+    def record(self) -> Document:
+        """Return this stay as data, to be kept when the work starts again."""
+        times = {"started_at": self.started_at or self.entered_at, "completed_at": self.ended_at}
+        return {"status": self.status, **times, **self.data}
+
+
+@dataclass(slots=True)
+class Move:
+    """A change of phase, with ``loop``, ``count`` and ``limit`` if a loop counted it."""
+
+    source: str
+    to: str
+    at: str
+    reason: str | None = None
+    loop: str | None = None
+    count: int | None = None
+    limit: int | None = None
+    asked: str | None = None
+
+    @property
+    def is_diverted(self) -> bool:
+        """Return whether a loop limit led to another phase than the requested one."""
+        return self.asked is not None
+
+
+@dataclass(slots=True)
+class Given:
+    """An approval by a person, with the chosen file."""
+
+    approval: str | None
+    phase: str
+    at: str
+    by: str | None = None
+    choice: str | None = None
+
+
+class Bound(NamedTuple):
+    """The fields and files that an approval covers; None if its event did not record them."""
+
+    #: Path → SHA-256 in hex.
+    files: dict[str, str] | None = None
+    #: Field → its value; fields without a value are left out.
+    fields: Document | None = None
+
+
+class Caller(NamedTuple):
+    """The author of a command, as kind:name, and the handle of the caller's claim."""
+
+    name: str = ""
+    claim: str | None = None
+
+
+class Asked(NamedTuple):
+    """The context of a command: its time (UTC, ISO 8601), the file facts, and the caller."""
+
+    at: str
+    files: Mapping[str, FileFact]
+    caller: Caller = Caller()
+
+
+@dataclass(slots=True)
+class Lease:
+    """The owner of a claimed task, as kind:name, and the expiry time (UTC).
+
+    The ``handle`` identifies the owner, because many sessions share a name. A claim without a
+    handle belongs to the name.
+    """
+
+    by: str
+    until: str
+    handle: str | None = None
+
+    def is_live(self, at: str) -> bool:
+        """Return whether the lease has not expired at the given time."""
+        return at < self.until
+
+    def is_against(self, caller: Caller, at: str) -> bool:
+        """Return whether the lease keeps the caller from the task: live, and of another owner."""
+        own = self.by == caller.name if self.handle is None else self.handle == caller.claim
+        return not own and self.is_live(at)
+
+
+@dataclass(slots=True)
+class Handoff:
+    """The summary and the next steps of a checkpoint, for the next session."""
+
+    summary: str
+    next: list[str]
+    phase: str
+    at: str
+
+
+@dataclass(slots=True)
+class Machine:
+    """A machine as of version ``head`` of its stream."""
+
+    id: str
+    definition: Definition
+    phase: str
+    status: str | None
+    created: str
+    updated: str
+    document: Document = field(default_factory=dict)
+    head: int = 0
+    counts: dict[str, int] = field(default_factory=dict)
+    #: Loop → the limit that a person set.
+    limits: dict[str, int] = field(default_factory=dict)
+    events: dict[str, int] = field(default_factory=dict)
+    visits: dict[str, Visit] = field(default_factory=dict)
+    moves: list[Move] = field(default_factory=list)
+    given: list[Given] = field(default_factory=list)
+    #: Approvals that are valid in the current stay.
+    approvals: list[str] = field(default_factory=list)
+    #: Approval of the current stay → the fields and files it covers.
+    bound: dict[str, Bound] = field(default_factory=dict)
+    #: Recorded events of the definition, except those of phases: name, at, data.
+    notes: list[Document] = field(default_factory=list)
+    handoff: Handoff | None = None
+    cancelled_at: str | None = None
+    consent: str = "terminal"
+    signers: list[str] = field(default_factory=list)
+    #: Whether nobody at a terminal has accepted the signers yet.
+    has_new_signers: bool = False
+    #: Whether a person accepted a user-defined definition; None if not needed.
+    definition_agreed: bool | None = None
+    drifts: list[Drift] = field(default_factory=list)
+    #: Decided manual edits: ``file``, ``how`` (adopted or reverted), ``by``, ``policy``.
+    edits: list[Document] = field(default_factory=list)
+    #: Files that artifacts name → their SHA-256 when they were recorded.
+    digests: dict[str, str] = field(default_factory=dict)
+    findings: list[Document] = field(default_factory=list)
+    #: Task → its outputs that existed when the task started: file → mark.
+    task_earlier: dict[str, dict[str, str]] = field(default_factory=dict)
+    #: Task → its last lease, until the lease is released or the task is done.
+    leases: dict[str, Lease] = field(default_factory=dict)
+    #: Ignored events, whose data does not fit their type: ``version``, ``type`` and ``why``.
+    set_aside: list[Document] = field(default_factory=list)
+
+    def draft(self) -> Machine:
+        """Return a copy that a fold may change without touching this one.
+
+        What a fold replaces and never changes in place is shared.
+        """
+        held = {one.name: getattr(self, one.name) for one in fields(self)}
+        changed = {name: copy(one) for name, one in held.items() if isinstance(one, dict | list)}
+        changed["visits"] = {phase: visit.draft() for phase, visit in self.visits.items()}
+        return replace(self, **{**changed, "document": _json_copy(self.document)})
+
+    @property
+    def is_final(self) -> bool:
+        """Return whether the phase has no transitions to other phases."""
+        return self.definition.is_final(self.phase)
+
+    @property
+    def visit(self) -> Visit:
+        """The current stay."""
+        return self.visits[self.phase]
+
+    @property
+    def last_move(self) -> Move | None:
+        """The change that led to the current phase, None in the initial phase."""
+        return self.moves[-1] if self.moves else None
+
+    @property
+    def diverted_by(self) -> str | None:
+        """The loop whose limit led to the current phase, or None."""
+        move = self.last_move
+        return move.loop if move is not None and move.is_diverted else None
+
+    @property
+    def working_phase(self) -> str:
+        """The phase of the current work; for a cancelled or blocked machine, the previous phase."""
+        phases = self.definition.phases
+        exits = {loop.on_limit for loop in self.definition.loops.values()}
+        places = (self.phase, *(move.source for move in reversed(self.moves)))
+        return next((one for one in places if one in phases and one not in exits), self.phase)
+
+    @property
+    def ways(self) -> list[Transition]:
+        """The transitions from the phase; each one needs a pending approval of the definition."""
+        ways = self.definition.ways(self.phase)
+        if self.definition_agreed is not False:
+            return ways
+        agreed = Approved(approved=DEFINITION)
+        return [
+            way.model_copy(update={"guard": All(all=[agreed, *([way.guard] if way.guard else [])])})
+            for way in ways
+        ]
+
+    def limit_of(self, loop: str) -> int:
+        """Return the limit of a loop: the last one that a person set, or the initial one."""
+        return self.limits.get(loop) or self.definition.limit_of(loop, self.document)
+
+    @property
+    def known_approvals(self) -> dict[str, Approval]:
+        """All approvals of the machine: those of its phases, and that of its definition."""
+        if self.definition_agreed is None:
+            return self.definition.approvals
+        asks = f"May {self.id} use its own definition {self.definition.id}?"
+        return {DEFINITION: Approval(phase=self.phase, asks=asks), **self.definition.approvals}
+
+    def facts(self, files: Mapping[str, FileFact]) -> Facts:
+        """Return the facts that guards read."""
+        return Facts(
+            document=self.document,
+            defaults=self.definition.defaults,
+            counts=self.counts,
+            events=self.events,
+            approvals=frozenset(one for one in self.approvals if self.stands(one, files)),
+            outdated={
+                one: why
+                for one in self.approvals
+                if (why := self._explain_outdated_approval(one, files))
+            },
+            status=self.status,
+            files=files,
+            earlier=self.visit.earlier,
+            written=self.visit.written,
+            diverted_by=self.diverted_by,
+        )
+
+    def stands(self, approval: str, files: Mapping[str, FileFact]) -> bool:
+        """Return whether an approval is valid for the current fields and files."""
+        if approval == DEFINITION and self.definition_agreed is not None:
+            return self.definition_agreed
+        return (
+            approval in self.approvals and self._explain_outdated_approval(approval, files) is None
+        )
+
+    def _explain_outdated_approval(
+        self, approval: str, files: Mapping[str, FileFact]
+    ) -> str | None:
+        """Return why an approval is outdated, or None.
+
+        A file that was created later is accepted if it equals the chosen one.
+        """
+        if others := self.fields_departed(approval):
+            return f"the approval names other values: {', '.join(others)}"
+        bound = self.bound.get(approval, Bound()).files
+        if bound is None:
+            return None
+        given = (one.choice for one in reversed(self.given) if one.approval == approval)
+        chosen = next(given, None)
+        there = self.files_at_stake(approval, chosen, files)
+        same = all(
+            sha256 in (bound.get(path), bound.get(chosen or "")) for path, sha256 in there.items()
+        )
+        gone = set(bound) - set(there)
+        return None if same and not gone else "the approval names other files"
+
+    def fields_departed(self, approval: str) -> list[str]:
+        """Return the fields that changed since an approval was given."""
+        then, now = self.bound.get(approval, Bound()).fields, self.values_at_stake(approval)
+        if then is None:
+            return []
+        # Compare as JSON, because 1 == True in Python.
+        told = [{k: json.dumps(v, sort_keys=True) for k, v in one.items()} for one in (then, now)]
+        return sorted(path for path in {*then, *now} if told[0].get(path) != told[1].get(path))
+
+    def values_at_stake(self, approval: str) -> Document:
+        """Return the fields that an approval covers with their values, without empty fields."""
+        paths = self.definition.fields_at_stake(approval)
+        known = {path: get_value(self.document, parse_path(path)) for path in paths}
+        return {path: value for path, value in known.items() if value is not None}
+
+    def named_commits(self) -> set[str]:
+        """Return the ids of the commits that the transitions from the phase require."""
+        guards = [part for way in self.ways for part in iterate_conditions(way.guard)]
+        asked = [
+            get_value(self.document, parse_path(g.commit))
+            for g in guards
+            if isinstance(g, HasCommit)
+        ]
+        return {id_ for id_ in asked if isinstance(id_, str)}
+
+    def named_files(self) -> set[str]:
+        """Return each string in the fields that approvals of the phase cover; it may be a path."""
+        here = [name for name, one in self.definition.approvals.items() if one.phase == self.phase]
+        return {text for name in here for text in iterate_strings(self.values_at_stake(name))}
+
+    def files_at_stake(
+        self, approval: str, chosen: str | None, files: Mapping[str, FileFact]
+    ) -> dict[str, str]:
+        """Return the files that an approval in the current phase covers: path → SHA-256 in hex.
+
+        These are the files that the transitions from the phase require, the files named in the
+        covered fields, and the chosen file.
+        """
+        patterns = self.definition.files_looked_at(self.phase)
+        patterns |= set(map(escape, iterate_strings(self.values_at_stake(approval))))
+        known = [files[one] for one in patterns & set(files)]
+        asked = {path: fact.digest(path) for fact in known for path in fact.found}
+        among = self.definition.phases[self.phase].options if not self.is_final else None
+        options = files.get(among or "")
+        if chosen is not None and options is not None and chosen in options.found:
+            asked[chosen] = options.digest(chosen)
+        return asked
+
+    @property
+    def tasks(self) -> list[Document]:
+        """The tasks that are objects."""
+        kept = self.definition.tasks
+        return tasks_in(self.document, kept) if kept is not None else []
+
+    def task(self, id_: str) -> Document | None:
+        """Return a task; None for an unknown id."""
+        return next((task for task in self.tasks if task.get("id") == id_), None)
+
+    def steps_to(self, task: Document) -> Steps:
+        """Return the path of a task that the state holds."""
+        path = self.definition.tasks.path if self.definition.tasks is not None else ""
+        return (path, next(n for n, one in enumerate(self.document[path]) if one is task))
+
+
+def _json_copy(value: Any) -> Any:
+    """Return a deep copy of JSON values, faster than `deepcopy`."""
+    if isinstance(value, dict):
+        return {key: _json_copy(child) for key, child in value.items()}
+    return [_json_copy(child) for child in value] if isinstance(value, list) else value
+
+
+def tasks_in(document: Mapping[str, Any], kept: Tasks) -> list[Document]:
+    """Return the tasks of a document that are objects."""
+    found = document.get(kept.path)
+    return [task for task in found if isinstance(task, dict)] if isinstance(found, list) else []
+
+
+def iterate_strings(value: Any) -> Iterator[str]:
+    """Yield every string in a value."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for child in value.values() if isinstance(value, dict) else value:
+            yield from iterate_strings(child)

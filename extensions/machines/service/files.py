@@ -1,0 +1,328 @@
+"""Keep the files of a machine up to date with its log.
+
+The files are written atomically after the commit, under the locks of the root and of the protocol.
+Changes of other programs are kept or adopted before a file is written.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from errno import EBUSY
+from pathlib import Path
+
+from eventstore.errors import EventStoreError, WrongExpectedVersion
+from extensions.machines.rules.machine import Machine
+from extensions.machines.rules.payload import MachineRecorded
+from extensions.machines.service.errors import LockHeld, LockLost
+from extensions.machines.service.log import MachineLog, is_writer
+from extensions.machines.service.news import FilesLook, News, is_as_imported
+from extensions.machines.views.documents import list_file_paths, render_files
+from lifecycle.payload.base import Payload
+from service.errors import FilesBehind, RootBusy
+from service.reading.machine_streams import machine_folder
+from service.reading.trust_marks import move_anchor
+from service.root.disk import (
+    Clock,
+    Mark,
+    OutsideRoot,
+    content_of,
+    content_within,
+    hold_lock,
+    mark_of,
+    place_within,
+    system_clock,
+    write_over,
+    write_whole,
+)
+from service.root.root import Root, Synced, digest, read_sync
+from service.writing.stream_writer import StreamWriter
+
+#: Maximum number of archives of wfctl to keep.
+KEPT = 5
+
+
+def _note_path(notes: Path, folder: Path) -> Path:
+    return notes / f"{folder.name}.json"
+
+
+def _read_archive_note(notes: Path, folder: Path) -> dict[str, str]:
+    """Return the files that wfctl put into an archive, with their SHA-256 in hex."""
+    try:
+        found = json.loads(content_of(_note_path(notes, folder)) or b"{}")
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _take_away(notes: Path, folder: Path) -> None:
+    """Remove the unchanged files that wfctl wrote; keep new and changed files of others."""
+    for name, sha256 in _read_archive_note(notes, folder).items():
+        path = folder / Path(name).name
+        content = content_of(path)
+        if content is not None and digest(content) == sha256:
+            path.unlink()
+    if not any(folder.iterdir()):
+        folder.rmdir()
+    _note_path(notes, folder).unlink()
+
+
+def _archive_name(state: Machine, at: str) -> str:
+    """Return the name of an archive, for example ``ID_20260331T100000Z``."""
+    stamp = "".join(letter for letter in at[:19] if letter.isalnum())
+    return f"{state.id}_{stamp}Z"
+
+
+NAME = ".metadata.lock"
+#: Seconds between two attempts, and age in seconds of an abandoned lock.
+RETRY = 0.1
+STALE = 30.0
+
+Broken = Callable[[float], None]
+"""Called after a stale lock was broken, with the age of that lock in seconds."""
+
+
+@contextmanager
+def metadata_lock(folder: Path, broken: Broken, timeout: float = 60.0) -> Iterator[None]:
+    """Hold the lock of a track's folder. Raise `LockHeld` after ``timeout`` seconds.
+
+    Raises `LockLost` at the end if another program removed the lock in the meantime.
+    """
+    lock = folder / NAME
+    _take_lock(lock, broken, timeout)
+    ours = _read_lock_mark(lock)
+    is_kept = False
+    try:
+        yield
+    finally:
+        # Another program may hold the lock now.
+        with suppress(FileNotFoundError):
+            if _read_lock_mark(lock) == ours:
+                lock.rmdir()
+                is_kept = True
+    if not is_kept:
+        raise LockLost(
+            f"another program removed the lock {lock} while wfctl was using it.",
+            path=str(lock),
+        )
+
+
+def _read_lock_mark(lock: Path) -> Mark | None:
+    """Return a mark that identifies the holder of the lock, None without a lock."""
+    try:
+        return mark_of(lock.stat())
+    except FileNotFoundError:
+        return None
+
+
+def _take_lock(lock: Path, broken: Broken, timeout: float) -> None:
+    deadline = time.monotonic() + timeout
+    while True:
+        try:
+            lock.mkdir()
+        except FileExistsError:
+            _break_if_dead(lock, broken)
+            if time.monotonic() >= deadline:
+                raise LockHeld(
+                    (
+                        f"another program has held the lock {lock} for {timeout:.0f} s. Try "
+                        "again, or look for a process that no longer responds."
+                    ),
+                    path=str(lock),
+                ) from None
+            time.sleep(RETRY)
+        else:
+            return
+
+
+def _break_if_dead(lock: Path, broken: Broken) -> None:
+    """Remove a lock that is too old to be in use; only one process can remove it."""
+    try:
+        age = time.time() - lock.stat().st_mtime
+        if age < STALE:
+            return
+        aside = lock.with_name(f"{NAME}.broken.{os.getpid()}")
+        lock.rename(aside)
+    except FileNotFoundError:
+        return
+    shutil.rmtree(aside)
+    broken(age)
+
+
+_ROUNDS = 100
+
+
+class MachineFiles:
+    """The files of one machine in one root."""
+
+    def __init__(
+        self, root: Root, log: MachineLog, writer: StreamWriter, clock: Clock = system_clock
+    ) -> None:
+        self.root = root
+        self.log = log
+        self._writer = writer
+        self.look = FilesLook(root, log, clock)
+        self.sync_file = self.look.sync_file
+
+    def take_in(self) -> int:
+        """Record the changes of others to the files; return the number of events recorded."""
+        for path, left in read_sync(self.sync_file).files.items():
+            found = content_within(self.root.path, path)
+            if found is None or digest(found) != left.sha256:
+                return self.bring_up_to_date()
+        return 0
+
+    def bring_up_to_date(self) -> int:
+        """Write the current state to the files; return the number of foreign changes recorded.
+
+        Raises `FilesBehind` if the disk fails; the log is complete then.
+        """
+        try:
+            with hold_lock(self.root.lock):
+                return self._settle_files()
+        except (OSError, EventStoreError, RootBusy, LockHeld, OutsideRoot) as error:
+            head = self.log.store.head(self.log.stream)
+            raise FilesBehind(head.version if head else 0, error) from error
+
+    def _settle_files(self) -> int:
+        recorded = 0
+        broken: list[Payload] = []
+        taken: set[bytes | None] = set()
+        for _ in range(_ROUNDS):
+            state = self.log.state()
+            if state is None or not is_writer(self.root, self.log.store, state):
+                return recorded
+            try:
+                with self._own_lock(state, broken):
+                    found = self.look.contents(state)
+                    news = self.look.news(found, taken)
+                    is_news = broken or news.taken or news.left
+                    if not is_news and self._write_files(state, found):
+                        return recorded
+                recorded += self._record_news(news, broken)
+                taken |= {found[path] for path in news.taken}
+            except (LockLost, WrongExpectedVersion):
+                continue  # Others may have written or appended, so check everything again.
+        raise OSError(
+            EBUSY,
+            "other programs keep changing the files of the machine. Try again later",
+            str(self.root.path),
+        )
+
+    @contextmanager
+    def _own_lock(self, state: Machine, broken: list[Payload]) -> Iterator[None]:
+        """Hold the lock of the protocol, if it has one; add the report of a broken lock."""
+        for path in render_files(state):
+            self.root.below(path).parent.mkdir(parents=True, exist_ok=True)
+        if state.definition.protocol != "conductor":
+            yield
+            return
+
+        def tell(age: float) -> None:
+            broken.append(MachineRecorded(name="lock.broken", data={"age_seconds": round(age)}))
+
+        (path,) = render_files(state)
+        with metadata_lock(self.root.below(path).parent, tell):
+            yield
+
+    def _record_news(self, news: News, broken: list[Payload]) -> int:
+        """Record the changes of others; return the number of events recorded."""
+        head = news.head
+        for path, taken in news.taken.items():
+            self._writer.record_of_file(path, tuple(taken), head)
+            head += len(taken)
+        facts = [*broken, *(one.drift(self.root, news.state) for one in news.left)]
+        for one in news.left:
+            if one.found is not None:
+                # Keep unreadable foreign versions in the protocol's archive as well.
+                self._keep_in_archive(
+                    news.state, news.state.updated, {Path(one.path).name: one.found}
+                )
+        if facts:
+            self._writer.record_found(facts)
+            broken.clear()
+        return head - news.head + len(facts)
+
+    def _write_files(self, state: Machine, contents: Mapping[str, bytes | None]) -> bool:
+        """Write the outdated files; return False if others wrote since the last check."""
+        sync = read_sync(self.sync_file)
+        for path, content in render_files(state).items():
+            found = contents[path]
+            if is_as_imported(state, sync.files.get(path), found):
+                continue
+            if found != content:
+                with place_within(self.root.path, path, make=True) as place:
+                    if not write_over(place, content, found):
+                        return False
+            entry = Synced(self.log.stream, state.head, len(content), digest(content))
+            sync = sync.having(path, entry)
+        if state.is_final and "archive" in list_file_paths(state):
+            move = state.last_move  # An imported machine that had already ended has no last move.
+            at = move.at if move is not None else state.created
+            self.archive_as_it_is(self._before_the_end(state), at)
+        store, stream, stood = self.log.store, self.log.stream, f"in {state.phase}"
+        if store.head(stream) is not None:
+            move_anchor(self.root, store, stream, read_sync(self.sync_file), sync, stood)
+        return True
+
+    def archive_place(self, state: Machine, at: str) -> str | None:
+        """Return the archive folder for a time, relative to the root, None without an archive."""
+        place = list_file_paths(state).get("archive")
+        return f"{place}/{_archive_name(state, at)}" if place is not None else None
+
+    def archive_as_it_is(self, state: Machine, at: str) -> None:
+        """Copy the files as the log has them to the archive, if the protocol has one."""
+        files = {Path(path).name: content for path, content in render_files(state).items()}
+        self._keep_in_archive(state, at, files)
+
+    def _keep_in_archive(self, state: Machine, at: str, files: Mapping[str, bytes]) -> None:
+        """Copy files to ``{id}_{at}/`` in the protocol's archive; ``at`` is UTC, the log's form.
+
+        Existing copies stay unchanged; only the last five archives of wfctl are kept.
+        """
+        place = list_file_paths(state).get("archive")
+        if place is None:
+            return
+        folder = self.root.below(place)
+        # A note next to the machines records which archives wfctl created.
+        target, notes = (
+            folder / _archive_name(state, at),
+            machine_folder(self.root).parent / "archives",
+        )
+        made = _read_archive_note(notes, target)
+        is_ours = not target.exists() or bool(made)
+        target.mkdir(parents=True, exist_ok=True)
+        for name, content in files.items():
+            if not (target / name).exists():
+                write_whole(target / name, content)
+        if is_ours and files.keys() - made.keys():
+            known = {**{name: digest(content) for name, content in files.items()}, **made}
+            notes.mkdir(parents=True, exist_ok=True)
+            write_whole(_note_path(notes, target), json.dumps(known).encode())
+        ours = [
+            path for path in folder.iterdir() if path.is_dir() and _read_archive_note(notes, path)
+        ]
+        # Sort by age, not by name, because people can type the time in the name.
+        ours.sort(key=lambda path: (_note_path(notes, path).stat().st_mtime_ns, path.name))
+        for old in ours[:-KEPT]:
+            _take_away(notes, old)
+
+    def _before_the_end(self, state: Machine) -> Machine:
+        """Return a cancelled machine in its state before the cancellation."""
+        if state.cancelled_at is None:
+            return state
+        events = self.log.store.read(self.log.stream)
+        ends = [event.version for event in events if event.type == "machine.cancelled"]
+        before = self.log.state(ends[-1] - 1) if ends and ends[-1] > 1 else None
+        return before if before is not None else state
+
+    def rebuild(self) -> list[str]:
+        """Write every file again, after keeping changes of others. Return the changed paths."""
+        expected = render_files(self.log.current())
+        before = {path: content_within(self.root.path, path) for path in expected}
+        self.bring_up_to_date()
+        return [path for path, old in before.items() if content_within(self.root.path, path) != old]

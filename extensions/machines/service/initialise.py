@@ -1,0 +1,109 @@
+"""Find or create the root of a machine."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from extensions.machines.rules.errors import StateAlreadyExists
+from extensions.machines.rules.machine import Machine
+from extensions.machines.service.log import MachineLog, find_rivals
+from extensions.machines.service.news import kept_name
+from extensions.machines.service.service import MachineOutcome, MachineService
+from extensions.machines.views.documents import render_files
+from service.errors import NoRoot
+from service.files.drift import keep_foreign_version
+from service.root.disk import content_within, folder_within, hold_lock
+from service.root.root import Root, Synced, digest, open_root, read_sync, write_sync
+from service.writing.initialise import prepare_folder, root_at, write_configuration
+
+
+def root_for(start: Path, url: str | None, journal: str | None) -> tuple[Root, bool]:
+    """Return the nearest root, or a new one at ``start``, and whether the root exists."""
+    try:
+        return open_root(start, url, journal)[0], True
+    except NoRoot:
+        return root_at(start, url, journal), False
+
+
+def root_at_place(start: Path, url: str | None, journal: str | None) -> tuple[Root, bool]:
+    """Return the root at ``start`` and whether it exists, without searching the parent folders."""
+    here = root_at(start, url, journal)
+    is_there = here.folder.is_dir()
+    return (open_root(start, url, journal)[0] if is_there else here), is_there
+
+
+def make_root(root: Root) -> None:
+    """Create the folder and the configuration of a root without a staged workflow."""
+    prepare_folder(root)
+    if not root.config_file.exists():
+        write_configuration(root, None)
+
+
+def pin_if_signed(service: MachineService, outcome: MachineOutcome) -> MachineOutcome:
+    """Pin the first event of a new machine whose consent is by signature."""
+    if outcome.events and outcome.state.consent == "signature":
+        service.log.approvals.pin(outcome.state)
+    return outcome
+
+
+def make_way(
+    service: MachineService, new: Machine, sources: Mapping[Path, bytes], dry_run: bool
+) -> None:
+    """Make sure that no other machine uses the new machine's files, and remove old files.
+
+    ``sources`` are the files of an import; they are kept as read. Raises `StateAlreadyExists` if
+    another machine uses the files, or somebody keeps them by hand.
+    """
+    ended = False
+    for rival in find_rivals(service.root, service.log.store, new):
+        if not rival.is_final:
+            raise StateAlreadyExists(
+                new.id,
+                (
+                    f"the machine {rival.id} in the phase {rival.phase} uses the same files. "
+                    f"Complete this machine, or run `wfctl machine cancel {rival.id}` to archive "
+                    "and cancel it."
+                ),
+            )
+        ended = True
+        if not dry_run:
+            _take_away(service, rival)
+    taken = {path.resolve(): content for path, content in sources.items()}
+    for path in render_files(new):
+        target = service.root.below(path)
+        if target.resolve() in taken:
+            if not dry_run:
+                # Remember the file as the source of the machine.
+                found = taken[target.resolve()]
+                keep_foreign_version(service.root, kept_name(new, path), found)
+                sync_file = service.files.sync_file
+                sync_file.parent.mkdir(exist_ok=True)
+                entry = Synced(service.log.stream, 0, len(found), digest(found))
+                write_sync(sync_file, read_sync(sync_file).having(path, entry))
+        elif content_within(service.root.path, path) is not None and not (dry_run and ended):
+            raise StateAlreadyExists(
+                new.id,
+                (
+                    f"the file {path} already exists, but wfctl did not write it. Import the file "
+                    "with `wfctl machine import`, or move it to another folder."
+                ),
+            )
+
+
+def _take_away(service: MachineService, ended: Machine) -> None:
+    """Remove the files of an ended machine; its archive has copies."""
+    log = MachineLog(service.log.store, ended.id, service.root.path)
+    former = MachineService(service.root, log, service.actor)
+    former.files.bring_up_to_date()
+    with hold_lock(service.root.lock):
+        sync_file = former.files.sync_file
+        sync = read_sync(sync_file)
+        for path, left in sync.files.items():
+            found = content_within(service.root.path, path)
+            if found is not None and digest(found) == left.sha256:
+                with folder_within(service.root.path, path) as (folder, name):
+                    os.unlink(name, dir_fd=folder)
+        write_sync(sync_file, replace(sync, files={}))

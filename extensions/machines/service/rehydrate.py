@@ -1,0 +1,350 @@
+"""Resume a machine: its actual state by log, disk and git, and the next step."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path, PurePath
+from typing import Any
+
+from extensions.machines.rules.decide import open_ways
+from extensions.machines.rules.errors import InvalidInput, UnsafeResume
+from extensions.machines.rules.guard import FileFact, iterate_conditions, path_of
+from extensions.machines.rules.machine import Machine
+from extensions.machines.rules.payload import (
+    MachineCancelled,
+    MachineTaskChanged,
+    MachineTransitioned,
+)
+from extensions.machines.service import evidence
+from extensions.machines.service.evidence import find_files, outputs_of, status_of_output
+from extensions.machines.service.inspection import list_differences
+from extensions.machines.service.log import MachineLog
+from extensions.machines.service.news import decode_object
+from extensions.machines.service.service import MachineOutcome, MachineService
+from extensions.machines.service.track_plan import PlannedTask, bare_id, read_tasks
+from extensions.machines.views.documents import build_phase_document as phase_document
+from extensions.machines.views.documents import list_file_paths
+from lifecycle.payload.base import Payload
+from projections.words.text import seconds_since, utc_seconds
+from service.root.disk import content_within, utc_text
+from service.root.root import Root
+from service.writing.stream_writer import WriteOptions
+
+#: Maximum number of rounds; each round performs the steps that the previous one allowed.
+_ROUNDS = 20
+
+
+def drift_of(root: Root, log: MachineLog, state: Machine) -> list[dict[str, Any]]:
+    """Return the files, artifacts, branches and worktrees that differ from the state."""
+    files = [
+        {"kind": f"file_{one.kind}", "file": one.file} for one in list_differences(root, log, state)
+    ]
+    kept = [{"kind": "hand_edit_kept", "file": d.file, "kept_as": d.kept_as} for d in state.drifts]
+    return [*files, *kept, *evidence.drift_of(root.path, state)]
+
+
+def start_fresh(
+    service: MachineService, options: WriteOptions, say: Callable[[str], None]
+) -> tuple[MachineOutcome, str | None]:
+    """Archive a machine and start it again; ``say`` is called before any change.
+
+    Without an archive in its protocol, the machine is cancelled. Returns the archive folder
+    relative to the root, if there is one.
+    """
+    at = utc_text(service.clock())
+    state = service.files.look.foreseen().state
+    where = service.files.archive_place(state, at)
+    command = MachineCancelled(reason="declined to resume", anew=where is not None)
+    first = service.first_answer(options, command)
+    if first is not None:
+        return first, None
+    if not (state.is_final or options.dry_run):
+        status = f", {state.status}" if state.status is not None else ""
+        kept = f"archived in {where} and started again" if where is not None else "given up"
+        say(f"{state.id} (in {state.phase}{status}) is {kept}")
+        service.files.bring_up_to_date()
+        service.files.archive_as_it_is(service.state(), at)
+    return service.handle(command, options=replace(options, occurred_at=at)), where
+
+
+# A conductor track continues after its last task; ``plan.md`` is compared with the log.
+
+
+def track_resumption(
+    root: Root, state: Machine, resume_from: str | None, now: str
+) -> dict[str, Any]:
+    """Return where a conductor track continues: step, task, and contradictions.
+
+    Raises `InvalidInput` if the plan has no task ``resume_from``.
+    """
+    folder = PurePath(list_file_paths(state)["metadata"]).parent
+    tasks = read_tasks(root.path / folder / "plan.md")
+    known = [task.id for task in tasks]
+    if resume_from is not None and tasks and not any(one.is_named(resume_from) for one in tasks):
+        raise InvalidInput(
+            (
+                f"the file plan.md contains no task {resume_from}, which --resume-from names. "
+                f"Tasks in this file: {', '.join(known)}."
+            ),
+            task=resume_from,
+            known=known,
+        )
+    visit = state.visits.get("EXECUTE")
+    last = str(visit.data["last_task"]) if visit and visit.data.get("last_task") else None
+    point, why = _choose_start_task(tasks, last, resume_from)
+    return {
+        "step": state.working_phase,
+        "status": state.status,
+        "agent": state.definition.phases[state.working_phase].agent,
+        "last_task": last,
+        "next_task": point,
+        "why": why,
+        "stale": _explain_stale_phase(state, now),
+        "differences": list(_list_plan_differences(tasks, last)),
+    }
+
+
+def _choose_start_task(
+    tasks: list[PlannedTask], last: str | None, resume_from: str | None
+) -> tuple[str | None, str]:
+    """Return the task to start with, and the reason."""
+    open_ = [task.id for task in tasks if not task.done]
+    wanted = resume_from if resume_from is not None else last
+    if wanted is None:
+        return next(iter(open_), None), "no task is done yet: start with the first open task"
+    is_last = last is not None and bare_id(wanted) == bare_id(last)
+    if not is_last and not any(task.done and task.is_named(wanted) for task in tasks):
+        return wanted, f"{wanted} is not completed: start with this task"
+    place = next((n for n, task in enumerate(tasks) if task.is_named(wanted)), None)
+    if place is None:
+        return None, f"{wanted} is completed, but not in the plan: choose the next task yourself"
+    after = (task.id for task in tasks[place + 1 :] if not task.done)
+    return next(after, None), f"{wanted} is completed: continue with the next open task"
+
+
+def _list_plan_differences(tasks: list[PlannedTask], last: str | None) -> Iterator[dict[str, Any]]:
+    place = next((n for n, task in enumerate(tasks) if task.is_named(last)), -1)
+    if last is not None and tasks and place < 0:
+        yield {"task": last, "line": None, "why": "the last task in the log is missing in the plan"}
+    for number, task in enumerate(tasks):
+        if task.done != (number <= place):
+            why = "done in the plan, but not in" if task.done else "open in the plan, but done in"
+            yield {"task": task.id, "line": task.line, "why": f"{why} the log"}
+
+
+def _explain_stale_phase(state: Machine, now: str) -> str | None:
+    due = state.definition.phases[state.phase].due_seconds if not state.is_final else None
+    if due is None or state.status != "IN_PROGRESS":
+        return None
+    late = seconds_since(state.visit.updated_at or state.visit.entered_at, now)
+    if late is None or late <= due:
+        return None
+    heard = f"the last report was {int(late // 60)} min ago"
+    return f"{state.phase} must report every {due // 60} min; {heard}"
+
+
+# Phased development is validated first, and then continues as far as the outputs allow.
+
+_WEEK = 7 * 86_400
+#: Findings that stop the resumption until a person decides.
+_UNSAFE = frozenset({"output_missing", "phase_order", "interruption_unsafe"})
+
+
+@dataclass(slots=True)
+class Resumption:
+    """The plan to resume a workflow: messages, findings, commands to record, next actions."""
+
+    resumed: bool
+    messages: list[str] = field(default_factory=list)
+    findings: list[dict[str, Any]] = field(default_factory=list)
+    commands: list[Payload] = field(default_factory=list)
+    todo: list[str] = field(default_factory=list)
+
+    def say(self, check: str, message: str) -> None:
+        """Add what a check found."""
+        self.findings.append({"check": check, "message": message})
+
+
+def resume_phases(
+    service: MachineService, options: WriteOptions, *, go_on: bool = False
+) -> tuple[Resumption, list[MachineOutcome]]:
+    """Resume phased development: validate, repair, and continue as far as the outputs allow.
+
+    Repairs are recorded, except in a dry run. Raises `UnsafeResume` if the state contradicts the
+    files, unless a person chose to ``go_on``.
+    """
+    # Adopt the changes of executors first, so that nothing is repaired unnecessarily.
+    state = service.files.look.foreseen().state
+    on_disk = content_within(service.root.path, list_file_paths(state)["phase"])
+    first = _build_resumption(service, state, on_disk)
+    unsafe = [one for one in first.findings if one["check"] in _UNSAFE]
+    if unsafe and not (go_on or options.dry_run):
+        raise UnsafeResume(state.id, unsafe)
+    if options.dry_run:
+        return first, []
+    service.files.bring_up_to_date()
+    found, done = _build_resumption(service, service.state(), None), list[MachineOutcome]()
+    for _ in range(_ROUNDS):
+        if not found.commands:
+            break
+        outcome = service.handle(*found.commands, options=options)
+        options = replace(options, command_id=None)
+        done.append(outcome)
+        found = _build_resumption(service, outcome.state, None)
+    first.todo = found.todo or found.messages[:1]
+    first.commands = [p for outcome in done for p in outcome.planned]
+    return first, done
+
+
+def _build_resumption(service: MachineService, state: Machine, on_disk: bytes | None) -> Resumption:
+    """Return how to resume; ``on_disk`` is ``phase.json``."""
+    root, now, files = service.root.path, utc_text(service.clock()), service.evidence(state)
+    if state.is_final:
+        return Resumption(False, [f"{state.id} has ended: {state.phase}"])
+    if not state.moves and state.visit.started_at is None and not state.tasks:
+        return Resumption(False, [f"{state.id} has not started: nothing can be resumed"])
+    # For a newly imported machine, the file states the time of the last activity.
+    last = (state.visit.updated_at if state.head == 1 else None) or state.updated
+    completed = [one["phase"] for one in phase_document(state)["completed_phases"]]
+    messages = [
+        f"Detected interrupted workflow: {state.id}",
+        f"Resuming workflow {state.id} from {state.phase} phase",
+        f"Last activity: {utc_seconds(last)}",
+        f"Completed: {', '.join(completed) or 'none'}",
+    ]
+    found = Resumption(True, messages)
+    _validate_state(root, state, now, on_disk, found)
+    if state.definition.tasks is not None and state.tasks:
+        _mend_tasks(root, state, now, found)
+    _go_on(root, state, files, found)
+    return found
+
+
+def _validate_state(
+    root: Path, state: Machine, now: str, on_disk: bytes | None, found: Resumption
+) -> None:
+    for done in phase_document(state)["completed_phases"]:
+        pattern = str(done["output"] or "").removeprefix(f"{root}/")
+        if pattern and not find_files(root, [pattern])[pattern].found:
+            found.say("output_missing", f"{done['phase']}: {done['output']} is missing")
+    began = seconds_since(state.created, now)
+    if state.updated > now or (began is not None and began < 0):
+        found.say(
+            "time_in_future", f"the state has a time in the future: {utc_seconds(state.updated)}"
+        )
+    elif began is not None and began > _WEEK:
+        found.say(
+            "old_state",
+            (
+                f"the workflow started {int(began // 86400)} days ago and may be outdated; "
+                "check the state before you continue, or archive the state and start again "
+                f"with `wfctl machine rehydrate {state.id} --start-fresh`"
+            ),
+        )
+    order = list(state.definition.phases)
+    visited = [order.index(name) for name in state.visits if name in order]
+    if visited != list(range(len(visited))):
+        names = ", ".join(order[index] for index in visited)
+        found.say("phase_order", f"the phases were not entered in the defined order: {names}")
+    document = decode_object(on_disk)
+    if on_disk is not None and document is None:
+        found.say("not_whole", "phase.json was incomplete; it was archived and written again")
+    elif document is not None and document.get("interruption_safe") is not True:
+        said = json.dumps(document.get("interruption_safe"))
+        found.say("interruption_unsafe", f"phase.json has interruption_safe: {said}; expected true")
+
+
+def _mend_tasks(root: Path, state: Machine, now: str, found: Resumption) -> None:
+    """Set the status of running tasks without a worker, according to their outputs."""
+    known = state.definition.tasks
+    for task in state.tasks:
+        if known is None or task.get("status") != known.running:
+            continue
+        id_ = str(task.get("id"))
+        if not known.is_id(id_):
+            message = f"the id {id_!r:.80} of a running task does not match {known.pattern}"
+            found.say("task_unnamed", message)
+            continue
+        held = state.leases.get(id_)
+        if held is not None and held.is_live(now):
+            message = (
+                f"{id_} is claimed by {held.by} until {held.until}, so wfctl did not change "
+                "the task"
+            )
+            found.say("task_claimed", message)
+            continue
+        fact = outputs_of(root, state.definition, task, state.task_earlier.get(id_, {}))
+        status = status_of_output(root, fact, known.statuses)
+        reason = "interrupted: the status comes from the output of the task"
+        if status is None:
+            status, reason = (
+                known.statuses[0],
+                "interrupted: the task was running and wrote no output",
+            )
+            if fact.found:
+                torn = f"{id_}: {fact.found[0]} is incomplete, and wfctl ignores the file"
+                found.say("output_torn", torn)
+        changes: dict[str, Any] = {"status": status}
+        found.commands.append(MachineTaskChanged(task=id_, changes=changes, reason=reason))
+
+
+def _go_on(root: Path, state: Machine, files: Mapping[str, FileFact], found: Resumption) -> None:
+    ways = open_ways(state, files)
+    phase = state.definition.phases[state.phase]
+    waiting, output = state.definition.approval_in(state.phase), phase.output
+    if not _has_begun(state):
+        begin = f"`wfctl machine append {state.id} phase.started`"
+        found.todo.append(f"start {state.phase} ({begin}): {phase.asks}")
+    elif len(ways) == 1:
+        reason = "resumed: the output of the phase exists"
+        found.commands.append(MachineTransitioned(to=ways[0].to, reason=reason))
+    elif waiting is not None and phase.person and waiting not in state.approvals:
+        found.todo.append(_format_approval_request(root, state, waiting, output, phase.options))
+    elif output is not None and (lack := _lack_of(state, files, output)) is not None:
+        chosen = state.given[-1].choice if waiting in state.approvals and state.given else None
+        found.todo.append(
+            (f"continue with the roundtable for {chosen}, which a person chose: {output} {lack}")
+            if chosen is not None
+            else f"do the work of {state.phase} again: {output} {lack}"
+        )
+    elif not found.commands:
+        found.todo.append(f"continue with {state.phase}: {phase.asks}")
+
+
+def _has_begun(state: Machine) -> bool:
+    statuses, tasks = state.definition.statuses, state.definition.tasks
+    if state.approvals or not (statuses is None or state.status == statuses.initial):
+        return True
+    guards = [
+        part for way in state.definition.ways(state.phase) for part in iterate_conditions(way.guard)
+    ]
+    is_of_tasks = tasks is not None and any(path_of(part) == tasks.path for part in guards)
+    return is_of_tasks and any(task.get("started_at") for task in state.tasks)
+
+
+def _lack_of(state: Machine, files: Mapping[str, FileFact], output: str) -> str | None:
+    fact = files.get(output, FileFact())
+    new = fact.since(state.visit.earlier)
+    if new.valid:
+        return None
+    if new.found:
+        return "is not valid JSON"
+    return "is older than the phase" if fact.found else "is missing"
+
+
+def _format_approval_request(
+    root: Path, state: Machine, approval: str, output: str | None, options: str | None
+) -> str:
+    """Return the instruction to ask a person again, or to repeat the missing work."""
+    ask = f"`wfctl machine approve {state.id} {approval}`"
+    seen = find_files(root, [one for one in (output, options) if one is not None])
+    lack = _lack_of(state, seen, output) if output is not None else None
+    if output is not None and lack is None:
+        return f"re-confirm with the person, because {output} exists: {ask}"
+    designs = seen[options].since(state.visit.earlier).found if options is not None else ()
+    if designs:
+        listed = ", ".join(designs)
+        return f"ask the person again to choose one of {listed}: {ask}; do not run the architects"
+    return f"do the work of {state.phase} again: {output} {lack}"

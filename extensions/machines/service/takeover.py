@@ -1,0 +1,641 @@
+"""Import machines of other programs: read their files, and convert them to an event."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from eventstore.chain import canonical_json
+from eventstore.private import read_regular
+from extensions.machines.rules.definition import CANCELLED, Definition
+from extensions.machines.rules.errors import InvalidInput
+from extensions.machines.rules.machine import Document
+from extensions.machines.rules.path import get_value, parse_path
+from extensions.machines.rules.payload import MachineImported
+from extensions.machines.rules.shape import list_misfits
+from extensions.machines.service.completing import apply_repository_limit, load_shipped_definition
+from extensions.machines.service.errors import UnimportableMachine
+from extensions.machines.service.files import metadata_lock
+from extensions.machines.service.track_plan import read_tasks
+from extensions.machines.service.writers import ALIASES, CHECKPOINTS, STATUS_ALIASES, log_time
+from extensions.machines.views.documents import OWN
+from lifecycle.words.document import layout_of
+from lifecycle.words.values import explain_problem
+from projections.words.text import seconds_since
+from service.errors import NotFound
+from wording import FirstReasons
+
+#: The kinds of findings, the most severe first.
+WEIGHT = (
+    *("track_id", "mapped", "not_whole", "missing", "impossible_time", "unexpected_value"),
+    *("unknown_phase", "unknown_step", "unknown_field"),
+)
+#: Maximum number of places named for one kind.
+_NAMED = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Sayings:
+    """The choices of a person for an import: translated names, and the current phase."""
+
+    meant: Mapping[str, str] = field(default_factory=dict)
+    at: str | None = None
+    definition: Definition | None = None
+    now: str = "9999-12-31T00:00:00.000000Z"
+
+
+@dataclass(slots=True)
+class Takeover:
+    """A machine read from its files, with the ``findings`` of the import."""
+
+    id: str
+    definition: Definition
+    phase: str
+    said: Sayings = field(default_factory=Sayings)
+    status: str | None = None
+    document: Document = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)
+    visits: list[Document] = field(default_factory=list)
+    given: list[Document] = field(default_factory=list)
+    created: str | None = None
+    findings: list[Document] = field(default_factory=list)
+    #: Unknown names: place, found name, most similar known name.
+    unknown: list[Document] = field(default_factory=list)
+    #: Statements of the files that cannot both be true, each as a sentence.
+    contradictions: list[str] = field(default_factory=list)
+
+    def contradict(self, sentence: str) -> None:
+        """Report that the files contradict each other, unless ``--at`` gives the phase."""
+        if self.said.at is None:
+            self.contradictions.append(sentence)
+
+    def say(self, kind: str, place: str, found: Any, message: str) -> None:
+        """Add a finding about something that the protocol does not define."""
+        self.findings.append({"kind": kind, "place": place, "found": found, "message": message})
+
+    def see_fields(self, expected: set[str]) -> None:
+        """Report the fields that the protocol does not name, and values of another shape."""
+        for key in self.document:
+            if key not in self.definition.fields and key not in expected:
+                self.say("unknown_field", key, None, "unknown field; kept")
+        for misfit in list_misfits(self.definition.fields, self.document, ""):
+            place, _, what = misfit.partition(": ")
+            self.say("unexpected_value", place, None, f"{what}; kept")
+
+    def name(self, place: str, found: Any, known: Sequence[str], usual: str) -> str:
+        """Return the meant name of the definition, or ``usual`` if none is given.
+
+        A name translated with ``--map`` is used and reported. An unknown name is recorded, and then
+        the import is refused.
+        """
+        if isinstance(found, str) and found in known:
+            return found
+        meant = self.said.meant.get(found) if isinstance(found, str) else None
+        if meant is not None and meant in known:
+            self.say("mapped", place, found, f"read as {meant}, as --map states")
+            return meant
+        self.unknown.append(
+            {"place": place, "found": found, "nearest": _find_nearest_name(found, known)}
+        )
+        return usual
+
+    def place(self, where: str, found: Any, aliases: Mapping[str, str]) -> None:
+        """Set the phase of the machine from ``--at``, or from the file."""
+        known = [name for name in self.definition.phases if name != "BLOCKED"]
+        if self.said.at is not None:
+            if self.said.at not in known:
+                raise InvalidInput(
+                    f"--at {self.said.at}: expected one of {', '.join(known)}", known=known
+                )
+            self.phase = self.said.at
+            self.say("mapped", where, found, f"read as {self.phase}, as --at states")
+        elif found is None:
+            self.say("missing", where, found, f"read as {self.phase}")
+        else:
+            alias = aliases.get(found) if isinstance(found, str) else None
+            self.phase = alias or self.name(where, found, known, self.phase)
+
+    def status_at(self, place: str, status: Any) -> str:
+        """Return the named status, the initial status if none is named."""
+        known = self.definition.statuses
+        initial = known.initial if known is not None else "pending"
+        if status is None:
+            self.say("missing", place, status, f"read as {initial}")
+            return initial
+        named = known.values if known is not None else []
+        alias = STATUS_ALIASES.get(status) if isinstance(status, str) else None
+        if alias in named:
+            self.say("mapped", place, status, f"read as {alias}")
+            return str(alias)
+        return self.name(place, status, named, initial)
+
+    def time(self, place: str, value: Any) -> str | None:
+        """Return a time as it was written; add a finding for an invalid or future time."""
+        if value is not None and not isinstance(value, str):
+            self.say("impossible_time", place, value, "expected a time as text")
+            return None
+        ago = seconds_since(value, self.said.now) if value else 0
+        if ago is None or ago < 0:
+            why = "expected a time" if ago is None else "the time is in the future"
+            self.say("impossible_time", place, value, why)
+        return str(value) if value is not None else None
+
+    def continue_counts(self) -> None:
+        """Continue each loop from the count in the files, and report counts that are not valid."""
+        own = self.document.get("_loops")
+        counted = own if isinstance(own, dict) else {}
+        for name, loop in self.definition.loops.items():
+            place = loop.count_from
+            count = get_value(self.document, parse_path(place)) if place is not None else None
+            count, limit = counted.get(name, count), self.definition.limit_of(name, self.document)
+            if count is None:
+                continue
+            if not isinstance(count, int) or isinstance(count, bool) or not 0 <= count <= limit:
+                self.say(
+                    "unexpected_value", place or name, count, f"expected a number from 0 to {limit}"
+                )
+                count = limit if isinstance(count, int) and count > limit else 0
+            if count:
+                self.counts[name] = count
+
+    def in_order(self, place: str, first: str | None, then: str | None) -> None:
+        """Report an end time that is before its start time."""
+        before, after = log_time(first), log_time(then)
+        if before is not None and after is not None and after < before:
+            self.say("impossible_time", place, then, f"the end is before the start, {first}")
+
+
+def _find_nearest_name(found: Any, known: Sequence[str]) -> str | None:
+    """Return the known name most similar to the found one, or None."""
+    folded = {name.replace("_", "").lower(): name for name in known}
+    wanted = str(found).replace("_", "").replace("-", "").lower()
+    close = get_close_matches(wanted, folded, n=1, cutoff=0.5)
+    within = [name for bare, name in folded.items() if bare in wanted or wanted in bare]
+    return folded[close[0]] if close else (within[0] if within and wanted else None)
+
+
+def require_known(takeovers: Sequence[Takeover]) -> None:
+    """Raise `InvalidInput` that lists every unknown name and the most similar known name."""
+    listed = [{"machine": one.id, **what} for one in takeovers for what in one.unknown]
+    if not listed:
+        return
+    lines = "\n".join(
+        f"  - {one['machine']}: {one['place']} is {one['found']!r:.60}"
+        + (f"; did you mean {one['nearest']}?" if one["nearest"] else "")
+        for one in listed
+    )
+    first = listed[0]
+    raise InvalidInput(
+        (
+            "nothing was imported, because the definition does not have these names:\n"
+            f"{lines}\nMap each name (--map {first['found']!s:.40}={first['nearest'] or 'NAME'}), "
+            "name the phase of the machine (--at PHASE), or use your own definition "
+            "(--definition FILE)."
+        ),
+        unknown=listed,
+    )
+
+
+def require_agreement(takeovers: Sequence[Takeover]) -> None:
+    """Raise `InvalidInput` that lists every contradiction in the files of a machine."""
+    listed = [{"machine": one.id, "why": why} for one in takeovers for why in one.contradictions]
+    if not listed:
+        return
+    lines = "\n".join(f"  - {one['machine']}: {one['why']}" for one in listed)
+    raise InvalidInput(
+        (
+            f"nothing was imported, because the files contradict each other:\n{lines}\n"
+            "Name the phase of the machine (--at PHASE), or correct the files and import "
+            "again."
+        ),
+        contradictions=listed,
+    )
+
+
+def group_findings(findings: Sequence[Document]) -> list[Document]:
+    """Return findings by kind, the most severe first, with count, places and a message.
+
+    Every one is in the ``machine.imported`` event.
+    """
+    kinds = dict.fromkeys((*WEIGHT, *(one["kind"] for one in findings)))
+    found = [[one for one in findings if one["kind"] == kind] for kind in kinds]
+    return [
+        {
+            "kind": same[0]["kind"],
+            "count": len(same),
+            "places": [one["place"] for one in same[:_NAMED]],
+            "message": same[0]["message"],
+        }
+        for same in found
+        if same
+    ]
+
+
+def format_findings(findings: Sequence[Document]) -> list[str]:
+    """Return one line for each kind of finding."""
+    lines = []
+    for one in group_findings(findings):
+        more = f" and {one['count'] - _NAMED} more" if one["count"] > _NAMED else ""
+        lines.append(f"{one['kind']}: {', '.join(one['places'])}{more} ({one['message']})")
+    return lines
+
+
+def _build_visit(phase: str, entered: str, status: str | None, **more: Any) -> Document:
+    known = dict.fromkeys(("started_at", "completed_at", "updated_at", "left_at"))
+    return {"phase": phase, "entered_at": entered, "status": status, **known, "data": {}, **more}
+
+
+# A conductor track.
+
+_START = "PLAN"
+#: Names that the protocol's own programs use for a step.
+_ALIASES = {**ALIASES, "NOT_STARTED": _START}
+_TIMES = ("started_at", "completed_at", "last_updated")
+_REQUIRED = ("status", "started_at", "agent", "last_updated")
+#: Fields that the protocol's own programs write next to the loop.
+_KNOWN = (
+    *("version", "track_id", "name", "type", "status", "blockers", OWN, "created_at"),
+    *("updated_at", "superpower_enhanced", "enrich", "business_sync_required"),
+    *("description", "priority", "depends_on", "sprint_order"),
+)
+
+
+def _import_track(path: Path, source: Document, _: Document, said: Sayings) -> Takeover:
+    """Return the machine of a conductor track; the folder names the track."""
+    folder, named = path.resolve().parent.name, source.get("track_id")
+    id_ = folder if is_track(path) else str(named or folder)
+    known = apply_repository_limit(
+        said.definition or load_shipped_definition("conductor"), root_of(path)
+    )
+    found = Takeover(id_, known, _START, said)
+    if named is not None and named != id_:
+        found.say(
+            "track_id", "track_id", named, f"the track has the id {id_}, the name of its folder"
+        )
+    loop = source.get(OWN)
+    has_loop = isinstance(loop, dict)
+    loop = loop if isinstance(loop, dict) else {}
+    found.document = {**source, OWN: loop}
+    found.created = found.time("created_at", source.get("created_at") or source.get("created"))
+    if has_loop or said.at is not None:
+        found.place(f"{OWN}.current_step", loop.get("current_step"), _ALIASES)
+        found.status = found.status_at(f"{OWN}.step_status", loop.get("step_status"))
+        _compare_status(found, source, loop)
+    else:
+        _infer_step(found, source, path)
+    found.continue_counts()
+    _import_steps(found, loop)
+    for key in (key for key in source if key not in _KNOWN):
+        found.say("unknown_field", key, None, "unknown field; kept")
+    blockers = source.get("blockers")
+    if isinstance(blockers, list) and any(isinstance(one, str) for one in blockers):
+        found.say(
+            "unexpected_value",
+            "blockers",
+            None,
+            "the blockers are text, not objects; wfctl kept the text",
+        )
+    return found
+
+
+#: Statuses of a track that has ended, and of a track without any work.
+_OVER = frozenset({"complete", "completed", "done", "archived"})
+_NEW = frozenset({"new", "pending", "planned", "not_started"})
+#: Steps that, once passed, only lack the final transition.
+_LAST_STEPS = frozenset({"EVALUATE_EXECUTION", "BUSINESS_SYNC"})
+
+
+def _compare_status(found: Takeover, source: Document, loop: Document) -> None:
+    """Report if the status of a track or checkpoint contradicts its loop."""
+    stands = f"{OWN} is at {found.phase} / {found.status}"
+    is_at_end = found.phase in _LAST_STEPS and found.status == "PASSED"
+    is_final = found.definition.is_final(found.phase)
+    if _status_of(source) in _OVER and not (is_final or is_at_end):
+        found.contradict(f"status is {source['status']!r}, but {stands}")
+    if _status_of(source) in _NEW and is_final:
+        found.contradict(f"status is {source['status']!r}, but {stands}")
+
+
+def _status_of(source: Document) -> str:
+    return str(source.get("status") or "").strip().lower()
+
+
+def _infer_step(found: Takeover, source: Document, path: Path) -> None:
+    """Set the step of a track without a loop from its plan, as the published migration does."""
+    tasks, status = read_tasks(path.parent / "plan.md"), _status_of(source)
+    done, is_begun = sum(task.done for task in tasks), any(task.is_begun for task in tasks)
+    plan = f"plan.md has {done} of {len(tasks)} tasks done" if tasks else "plan.md is missing"
+    found.status = "NOT_STARTED"
+    if status in _OVER and done == len(tasks):
+        found.phase, found.status = "COMPLETE", "PASSED"
+    elif status in _OVER or (status in _NEW and is_begun):
+        found.contradict(f"status is {source['status']!r}, but {plan}")
+    elif tasks and done == len(tasks):
+        found.phase = "EVALUATE_EXECUTION"
+    elif is_begun:
+        found.phase, found.status = "EXECUTE", "IN_PROGRESS"
+    elif tasks:
+        found.phase = "EVALUATE_PLAN"
+    why = (
+        f"the folder has no {OWN}, so the state is taken as {found.phase} / {found.status}, "
+        f"because {plan}"
+    )
+    found.say("missing", OWN, source.get(OWN), why)
+
+
+def _import_steps(found: Takeover, loop: Document) -> None:
+    checkpoints = loop.get(CHECKPOINTS)
+    if not isinstance(checkpoints, dict) and not loop:
+        checkpoints = {}
+    elif not isinstance(checkpoints, dict):
+        found.say("missing", f"{OWN}.{CHECKPOINTS}", checkpoints, "no checkpoints")
+        checkpoints = {}
+    checkpoints = _under_known_names(found, checkpoints)
+    begun = found.time(f"{OWN}.step_started_at", loop.get("step_started_at"))
+    for step, checkpoint in checkpoints.items():
+        place = f"{OWN}.{CHECKPOINTS}.{step}"
+        if step not in found.definition.phases:
+            found.say("unknown_step", place, None, "unknown step; kept")
+        elif not isinstance(checkpoint, dict):
+            found.say("unexpected_value", place, checkpoint, "expected an object; kept")
+        else:
+            _import_step(found, place, step, checkpoint, begun)
+    if all(one["phase"] != found.phase for one in found.visits):
+        entered = begun or found.created or ""
+        found.visits.append(_build_visit(found.phase, entered, found.status, started_at=begun))
+
+
+def _under_known_names(found: Takeover, checkpoints: Document) -> Document:
+    """Return the checkpoints under the known name of each step, whatever alias is used."""
+    known = dict(checkpoints)
+    for alias, step in ALIASES.items():
+        if alias not in known or step not in found.definition.phases:
+            continue
+        theirs, there = known.pop(alias), known.get(step)
+        is_skeleton = not isinstance(there, dict) or there.get("status") == "NOT_STARTED"
+        known[step] = theirs if is_skeleton else there
+        found.say("mapped", f"{OWN}.{CHECKPOINTS}.{alias}", None, f"read as {step}")
+    if known.keys() != checkpoints.keys():
+        found.document[OWN] = {**found.document[OWN], CHECKPOINTS: known}
+    return known
+
+
+def _import_step(
+    found: Takeover, place: str, step: str, checkpoint: Document, begun: str | None
+) -> None:
+    for name in _REQUIRED:
+        if checkpoint.get(name) is None:
+            found.say("missing", f"{place}.{name}", None, "a checkpoint needs this field")
+    started, completed, updated = (
+        found.time(f"{place}.{name}", checkpoint.get(name)) for name in _TIMES
+    )
+    found.in_order(f"{place}.completed_at", started, completed)
+    data = {k: v for k, v in checkpoint.items() if k not in (*_TIMES, "status")}
+    times = {"started_at": started, "completed_at": completed, "updated_at": updated}
+    status = found.status_at(f"{place}.status", checkpoint.get("status"))
+    entered = started or begun or found.created or ""
+    found.visits.append(_build_visit(step, entered, status, **times, data=data))
+
+
+# Phased development (dotagent): two files.
+
+_OWN = (
+    *("workflow_id", "started_at", "last_updated", "current_phase", "phase_status"),
+    *("completed_phases", "user_checkpoints", "interruption_safe"),
+)
+
+
+def _import_phased(path: Path, source: Document, execution: Document, said: Sayings) -> Takeover:
+    known = said.definition or load_shipped_definition("dotagent")
+    found = Takeover(
+        str(source.get("workflow_id") or _id_from_file_name(path)), known, known.initial, said
+    )
+    found.place("current_phase", source.get("current_phase"), {})
+    found.status = found.status_at("phase_status", source.get("phase_status"))
+    if source.get("interruption_safe") is not True:
+        value = source.get("interruption_safe")
+        found.say(
+            "not_whole",
+            "interruption_safe",
+            value,
+            "the file does not state that the state is complete",
+        )
+    found.created = found.time("started_at", source.get("started_at"))
+    rest = {key: value for key, value in execution.items() if key != "tasks"}
+    found.document = {
+        **{key: value for key, value in source.items() if key not in _OWN},
+        **({"execution": rest} if rest else {}),
+        "tasks": execution.get("tasks") or [],
+    }
+    found.see_fields({"execution"})
+    _import_phases(found, source)
+    return found
+
+
+def _import_phases(found: Takeover, source: Document) -> None:
+    order = list(found.definition.phases)
+    entered = found.created or ""
+    for index, done in enumerate(_list_objects(found, source, "completed_phases")):
+        place = f"completed_phases[{index}]"
+        if done.get("phase") not in order or done.get("phase") == found.phase:
+            found.say(
+                "unknown_phase", place, done.get("phase"), "not imported as a completed phase"
+            )
+            continue
+        at = found.time(f"{place}.completed_at", done.get("completed_at")) or entered
+        found.in_order(f"{place}.completed_at", entered, at)
+        data = {"output": done["output"]} if isinstance(done.get("output"), str) else {}
+        times = {"started_at": entered, "completed_at": at, "left_at": at}
+        found.visits.append(_build_visit(done["phase"], entered, "complete", **times, data=data))
+        entered = at
+    last = found.time("last_updated", source.get("last_updated"))
+    started = entered if found.status != "pending" else None
+    now = _build_visit(found.phase, entered, found.status, started_at=started, updated_at=last)
+    found.visits.append(now)
+    found.given = [
+        {"phase": str(one.get("phase")), "at": str(one.get("approved_at") or "")}
+        for one in _list_objects(found, source, "user_checkpoints")
+    ]
+
+
+def _id_from_file_name(path: Path) -> str:
+    return path.name.removesuffix(".json").removesuffix(".state")
+
+
+def _list_objects(found: Takeover, source: Document, key: str) -> list[Document]:
+    listed = source.get(key) or []
+    items = listed if isinstance(listed, list) else [listed]
+    for item in items:
+        if not isinstance(item, dict):
+            found.say("unexpected_value", key, item, "expected an object; not imported")
+    return [item for item in items if isinstance(item, dict)]
+
+
+# A feature, a bug and the like (exarchos): one file.
+
+_TYPES = ("feature", "debug", "refactor", "oneshot", "discovery")
+_EXARCHOS_OWN = ("version", "featureId", "workflowType", "createdAt", "updatedAt", "phase")
+
+
+#: Phase of a newer feature → phase with the same work. A feature in `merge-pending` waits
+#: for the merge of one task's branch and then returns to `delegate`.
+#: `mergeOrchestrator` keeps the status of the merge.
+_NEWER_PHASES = {"merge-pending": "delegate"}
+
+
+def _import_feature(path: Path, source: Document, _: Document, said: Sayings) -> Takeover:
+    type_ = source.get("workflowType")
+    usual = type_ if type_ in _TYPES else _TYPES[0]
+    known = said.definition or load_shipped_definition(said.meant.get(str(type_), usual))
+    found = Takeover(
+        str(source.get("featureId") or _id_from_file_name(path)), known, known.initial, said
+    )
+    if said.definition is None:
+        found.name("workflowType", type_, _TYPES, _TYPES[0])
+    newer = _NEWER_PHASES if known.id == "feature" else {}
+    found.place("phase", source.get("phase"), {CANCELLED: CANCELLED, **newer})
+    if said.at is None and found.phase in newer.values() and source.get("phase") in newer:
+        found.say("mapped", "phase", source["phase"], f"read as {found.phase}")
+    found.document = {key: value for key, value in source.items() if key not in _EXARCHOS_OWN}
+    found.continue_counts()
+    found.created = found.time("createdAt", source.get("createdAt"))
+    found.see_fields({key for key in found.document if key.startswith("_")})
+    entered = found.time("updatedAt", source.get("updatedAt")) or found.created or ""
+    found.visits = [_build_visit(found.phase, entered, None)]
+    return found
+
+
+_PHASE, _EXECUTION, _METADATA = "phase.json", "execution.json", "metadata.json"
+_STATE = ".state.json"
+
+
+def files_of(path: Path) -> list[Path]:
+    """Return the files to import: the given file with its siblings, or the files of a folder.
+
+    Raises `NotFound` if the path does not exist.
+    """
+    if path.is_dir():
+        for name in (_PHASE, f"memory/state/{_PHASE}", _METADATA):
+            if (path / name).is_file():
+                return files_of(path / name)
+        states = sorted(path.glob(f"*{_STATE}"))
+        if len(states) == 1:
+            return states
+        raise NotFound(
+            f"wfctl cannot choose the file to import: the folder {path} has no file {_PHASE} or "
+            f"{_METADATA}, and {len(states)} files that end in {_STATE}. Name the file."
+        )
+    if not path.is_file():
+        raise NotFound(f"no file {path}")
+    sibling = path.with_name(_EXECUTION)
+    return [path, sibling] if path.name == _PHASE and sibling.is_file() else [path]
+
+
+def root_of(path: Path) -> Path:
+    """Return the folder that would be the root, from the places of the protocol's files."""
+    path = path.resolve()
+    places = {_PHASE: ("memory", "state"), _METADATA: ("conductor", "tracks", path.parent.name)}
+    folders = places.get(path.name, ())
+    if folders and path.parts[-len(folders) - 1 : -1] == folders:
+        return path.parents[len(folders)]
+    return path.parent
+
+
+def contents_of(paths: Sequence[Path], *, locked: bool) -> dict[Path, bytes]:
+    """Return the content of the files; ``locked``: read them under the protocol's lock."""
+    has_lock = locked and is_track(paths[0])
+    with metadata_lock(paths[0].parent, lambda _: None) if has_lock else nullcontext():
+        return {path: read_regular(path) for path in paths}
+
+
+def is_placed(path: Path) -> bool:
+    """Return whether a file is at the protocol's place below the future root."""
+    return root_of(path) != path.resolve().parent
+
+
+def is_track(path: Path) -> bool:
+    """Return whether a file is at the place of a conductor track."""
+    return path.name == _METADATA and is_placed(path)
+
+
+def tracks_in(path: Path) -> list[Path]:
+    """Return the files of all tracks of a repository, sorted, without archived tracks."""
+    folders = (path / "conductor" / "tracks", path / "tracks", path)
+    found = (sorted(one.glob(f"*/{_METADATA}")) for one in folders if one.name == "tracks")
+    return next(filter(None, found), [])
+
+
+def _decode_state(path: Path, content: bytes) -> Document:
+    """Return the JSON object of a file; raises `UnreadablePlan` with the place of the error.
+
+    Raises `UnimportableMachine`, and `InvalidData` for values that no event can hold.
+    """
+    from service.documents.plan_file import decode_json
+
+    found: Document = {}
+    try:
+        found = value = decode_json(str(path), content.decode("utf-8-sig"))
+        unfit = "" if isinstance(value, dict) else f"a JSON object, found {json.dumps(value):.60}"
+    except UnicodeDecodeError as error:
+        unfit = f"UTF-8, found other bytes at byte {error.start}"
+    if unfit:
+        raise UnimportableMachine(f"{path}: expected {unfit}", path=str(path))
+    canonical_json(found, str(path))
+    return found
+
+
+_Reader = Callable[[Path, Document, Document, Sayings], Takeover]
+#: The fields or the name that identify the first file of a protocol, and its reader.
+_READERS: tuple[tuple[set[str], str | None, _Reader], ...] = (
+    ({"workflowType", "featureId"}, None, _import_feature),
+    ({"current_phase"}, _PHASE, _import_phased),
+    ({OWN, "track_id"}, _METADATA, _import_track),
+)
+
+
+def take_over(contents: Mapping[Path, bytes], said: Sayings) -> Takeover:
+    """Return the machine in the files. Raise `UnimportableMachine` for unknown protocols."""
+    path, *_ = contents
+    first, *more = (_decode_state(path, content) for path, content in contents.items())
+    for fields, name, reader in _READERS:
+        if fields & first.keys() or path.name == name:
+            return reader(path, first, more[0] if more else {}, said)
+    raise UnimportableMachine(
+        (
+            f"the file {path} is not the state of a known protocol, because it has none of the "
+            "fields workflowType, current_phase and loop_state. Fields of the file: "
+            f"{', '.join(list(first)[:8]) or 'none'}."
+        ),
+        path=str(path),
+    )
+
+
+def command_of(found: Takeover, root: Document, **policy: Any) -> MachineImported:
+    """Return the event that creates the machine. Raise `InvalidInput` for an unusable id."""
+    from pydantic import ValidationError
+
+    names = ("phase", "status", "document", "counts", "visits", "given", "findings", "created")
+    try:
+        return MachineImported(
+            machine=found.id,
+            definition=found.definition.dumped(),
+            layout=layout_of(found.document),
+            root=root,
+            **{name: getattr(found, name) for name in names},
+            **policy,
+        )
+    except ValidationError as error:
+        problems = FirstReasons(explain_problem(e) for e in error.errors())
+        raise InvalidInput(
+            (
+                f"the machine {found.id!r} cannot be imported: {'; '.join(problems)}. Correct the "
+                "file, and import it again. Nothing was written."
+            ),
+            id=found.id,
+            problems=problems,
+        ) from error

@@ -1,0 +1,1 @@
+"""The files of the machines' protocols, and pages about machines."""

@@ -1,0 +1,246 @@
+"""The files of a machine by the protocol of its type: conductor, dotagent, exarchos."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from extensions.machines.rules.machine import Given, Machine, Visit
+from extensions.machines.rules.path import get_value, merge_deep, parse_path, set_value
+from projections.words.text import utc_seconds
+
+Document = dict[str, Any]
+LOOP, _REVISIONS = "fix-cycle", "plan-revision"
+#: The name of the counted thing, for each loop of a track.
+_COUNTED = {LOOP: "fix cycles", _REVISIONS: "plan revisions"}
+#: The part of the file that the engine writes.
+OWN = "loop_state"
+#: Maximum number of earlier stays in a step that its checkpoint shows.
+_PAST = 10
+
+
+def build_metadata(machine: Machine) -> Document:
+    """Return the document of ``metadata.json``."""
+    document = dict(machine.document)
+    found = document if "track_id" in document else {"track_id": machine.id, **document}
+    blockers = document.get("blockers")
+    held = recorded_blockers(machine)
+    if held or "blockers" in document:
+        found["blockers"] = [*(blockers if isinstance(blockers, list) else []), *held]
+    found[OWN] = _loop_state(machine, _ensure_object(document.get(OWN)))
+    return found
+
+
+def recorded_blockers(machine: Machine) -> list[Document]:
+    """Return the blockers that follow from the log and disappear when they are solved."""
+    move, is_cancelled = machine.last_move, machine.cancelled_at is not None
+    if not is_cancelled and machine.status != "BLOCKED":
+        return []
+    reason = str(machine.visit.data.get("notes") or "blocked")
+    if is_cancelled:
+        why = f": {move.reason}" if move is not None and move.reason else ""
+        reason = f"cancelled {utc_seconds(machine.cancelled_at)}{why}"
+    elif move is not None and move.is_diverted and machine.phase == move.to:
+        what = _COUNTED.get(move.loop or "", move.loop)
+        reason = f"{what} used up ({move.count} of {move.limit}); a person decides"
+    return [{"step": machine.working_phase, "reason": reason, "recorded": "wfctl"}]
+
+
+def _loop_state(machine: Machine, found: Document) -> Document:
+    step = machine.working_phase
+    visit = machine.visits[step]
+    status = machine.status if machine.status is not None else visit.status
+    if machine.cancelled_at is not None:
+        status = "BLOCKED"  # Nobody continues a cancelled step.
+    # Keep the order and the fields of other programs.
+    others = _ensure_object(found.get("checkpoints"))
+    own = {
+        name: _build_checkpoint(machine, stay, _ensure_object(others.get(name)))
+        for name, stay in machine.visits.items()
+        if name in machine.definition.phases and (stay.has_begun or stay.went)
+    }
+    found = {**found, **_plan_revisions(machine, found)}
+    return {
+        **found,
+        "current_step": step,
+        "step_status": status,
+        "step_started_at": _started_at(visit),
+        "fix_cycle_count": machine.counts.get(LOOP, 0),
+        "max_fix_cycles": machine.limit_of(LOOP) if LOOP in machine.definition.loops else None,
+        "checkpoints": {**others, **own},
+    }
+
+
+def _plan_revisions(machine: Machine, found: Document) -> Document:
+    """Return the count and limit of plan revisions, unless the track never had any."""
+    names = ("plan_revision_count", "max_plan_revisions")
+    count = machine.counts.get(_REVISIONS, 0)
+    if _REVISIONS not in machine.definition.loops or not (count or found.keys() & names):
+        return {}
+    return dict(zip(names, (count, machine.limit_of(_REVISIONS)), strict=True))
+
+
+def _ensure_object(value: Any) -> Document:
+    return value if isinstance(value, dict) else {}
+
+
+def _started_at(visit: Visit) -> str | None:
+    """Return when a stay in a step started; None if an imported file did not say."""
+    return utc_seconds(visit.started_at or visit.entered_at or None)
+
+
+def _build_checkpoint(machine: Machine, visit: Visit, found: Document) -> Document:
+    data = dict(visit.data)
+    agent = data.pop("agent", None) or machine.definition.phases[visit.phase].agent
+    own = {
+        "status": visit.status,
+        "started_at": _started_at(visit),
+        "completed_at": utc_seconds(visit.ended_at),
+        "agent": agent or "unspecified",
+        **_with_error(visit.status, data),
+        "last_updated": utc_seconds(visit.updated_at or visit.entered_at or None),
+    }
+    stays = [
+        {**stay, **{n: utc_seconds(stay[n]) for n in ("started_at", "completed_at")}}
+        for stay in visit.went[-_PAST:]
+    ]
+    if stays:
+        own["history"] = [_with_error(stay["status"], stay) for stay in stays]
+    known = {name for kind in machine.definition.events.values() for name in kind.data}
+    theirs = {key: value for key, value in found.items() if key in own or key not in known}
+    return {**theirs, **own}
+
+
+def _with_error(status: str | None, data: Document) -> Document:
+    notes = data.get("notes")
+    if status != "FAILED" or not isinstance(notes, str) or notes.startswith("ERROR: "):
+        return data
+    return {**data, "notes": f"ERROR: {notes}"}
+
+
+#: Fields of a machine's document that do not belong in ``phase.json``.
+_OTHERS = frozenset({"tasks", "execution"})
+
+
+def build_phase_document(machine: Machine) -> Document:
+    """Return the document of ``phase.json``.
+
+    ``interruption_safe`` is true, because the file is replaced atomically.
+    """
+    is_cancelled, moves = machine.cancelled_at is not None, machine.moves
+    # The last phase that belongs to the protocol.
+    current = machine.visits[moves[-1].source] if machine.is_final and moves else machine.visit
+    status = "complete" if machine.is_final else current.status
+    # Phases that were left normally, or that are complete but not left.
+    done = [
+        visit
+        for visit in machine.visits.values()
+        if not machine.definition.is_final(visit.phase)
+        and (
+            visit.status == "complete"
+            or (visit.left_at and not (is_cancelled and visit is current))
+        )
+    ]
+    last = {one.approval: one for one in machine.given if _is_approval_valid(machine, one)}
+    found = {
+        "workflow_id": machine.id,
+        "started_at": utc_seconds(machine.created),
+        "last_updated": utc_seconds(machine.updated),
+        "current_phase": current.phase,
+        "phase_status": "failed" if is_cancelled else status,
+        "completed_phases": [
+            {
+                "phase": visit.phase,
+                "completed_at": utc_seconds(visit.completed_at or visit.left_at),
+                "output": visit.data.get("output") or machine.definition.phases[visit.phase].output,
+            }
+            for visit in done
+        ],
+        "user_checkpoints": [
+            {"phase": one.phase, "approved_at": utc_seconds(one.at)} for one in last.values()
+        ],
+        "interruption_safe": True,
+        **{key: value for key, value in machine.document.items() if key not in _OTHERS},
+    }
+    if is_cancelled:
+        found["cancelled_at"] = utc_seconds(machine.cancelled_at)
+    return found
+
+
+def _build_execution(machine: Machine) -> Document:
+    extra, tasks = machine.document.get("execution"), machine.document.get("tasks")
+    return {"tasks": [], **_ensure_object(extra)} | {"tasks": tasks or []}
+
+
+def _is_approval_valid(machine: Machine, given: Given) -> bool:
+    """Return whether the approval is still valid and allows the machine to leave its phase.
+
+    A claim in an imported file is not a valid approval, because nobody gave it here. This function
+    does not check files; see `Machine.stands`.
+    """
+    visit = machine.visits.get(given.phase)
+    if given.approval is None or not machine.definition.ways_of(given.approval) or visit is None:
+        return False
+    if given.phase != machine.phase:
+        return given.at >= visit.entered_at
+    return given.approval in machine.approvals and not machine.fields_departed(given.approval)
+
+
+#: These fields exist even without a value, because readers expect them.
+_ALWAYS: Document = {"artifacts": {}, "tasks": [], "worktrees": {}, "reviews": {}, "synthesis": {}}
+
+
+def _build_state(machine: Machine) -> Document:
+    """Return the document of the state file; fields that start with ``_`` belong to wfctl."""
+    known = {key: value for key, value in _ALWAYS.items() if key in machine.definition.fields}
+    found = {
+        "version": "1.1",
+        "featureId": machine.id,
+        "workflowType": machine.definition.id,
+        "createdAt": utc_seconds(machine.created),
+        "updatedAt": utc_seconds(machine.updated),
+        "phase": machine.phase,
+        **merge_deep(known, merge_deep(machine.definition.defaults, machine.document)),
+        "_version": machine.head,
+        "_loops": dict(machine.counts),
+    }
+    if machine.handoff is not None:
+        found["_checkpoint"] = {
+            "timestamp": utc_seconds(machine.handoff.at),
+            "phase": machine.handoff.phase,
+            "summary": machine.handoff.summary,
+            "nextSteps": machine.handoff.next,
+        }
+    counts: Document = {}
+    for name, loop in machine.definition.loops.items():
+        # Other programs continue from the count in the field that they wrote.
+        steps = parse_path(loop.count_from) if loop.count_from is not None else None
+        if steps is not None and get_value(machine.document, steps) is not None:
+            set_value(counts, steps, machine.counts.get(name, 0))
+    return merge_deep(found, counts)  # type: ignore[no-any-return]
+
+
+def build_documents(machine: Machine) -> dict[str, Document]:
+    """Return the document of each file of the machine, by role."""
+    protocol = machine.definition.protocol
+    if protocol == "dotagent":
+        return {"phase": build_phase_document(machine), "execution": _build_execution(machine)}
+    if protocol == "conductor":
+        return {"metadata": build_metadata(machine)}
+    return {"state": _build_state(machine)}
+
+
+def list_file_paths(machine: Machine) -> dict[str, str]:
+    """Return the path of each file relative to the root, by role."""
+    return {
+        role: path.replace("{id}", machine.id) for role, path in machine.definition.files.items()
+    }
+
+
+def render_files(machine: Machine) -> dict[str, bytes]:
+    """Return the content of each file (UTF-8 JSON with a final newline), by path."""
+    places = list_file_paths(machine)
+    return {
+        places[role]: (json.dumps(document, indent=2, ensure_ascii=False) + "\n").encode()
+        for role, document in build_documents(machine).items()
+    }

@@ -1,0 +1,1 @@
+"""Send notices of decisions, failures and the end to a program or web address."""

@@ -1,0 +1,93 @@
+"""Notices about the autonomous runner, which arrive also if the runner is killed.
+
+A process of its own waits at a pipe that only the runner holds open. It hands over what the runner
+writes to the pipe. If the pipe closes without a last notice, the runner was killed, and the process
+says so. The process uses nothing of the root: a full disk, an unmounted root, a locked log and the
+end of the runner's tmux session do not stop it.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Any
+
+from extensions.notices.receiver import hand_over
+from reconciler.host.program import command_of_module
+
+
+class RunnerNotices:
+    """Sends notices about a runner through a process that outlives the runner."""
+
+    def __init__(self, receiver: str, workflow: str, root: Path, pid: int) -> None:
+        self._common = {"workflow": workflow, "root": str(root), "stage": None}
+        process = subprocess.Popen(
+            command_of_module(__name__),
+            # The root must stay free to be unmounted.
+            cwd="/",
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            # A signal to the runner's group or terminal must not end this process too.
+            start_new_session=True,
+        )
+        self._pipe: IO[str] | None = process.stdin
+        killed = self._build_notice(
+            "end",
+            f"the autonomous runner (process {pid}) was killed by a user or the system, so no "
+            "new session starts; running jobs continue",
+            ["wfctl status", "wfctl run --autonomous"],
+            is_last=True,
+        )
+        # A command line is public, and an address may hold a secret.
+        self._write({"receiver": receiver, "if_killed": killed})
+
+    def tell_waiting(self, why: str) -> None:
+        """Send a notice that the runner waits for a problem to end, such as a full disk."""
+        self._write(
+            self._build_notice("failure", f"the autonomous runner is waiting: {why}", _LOOK)
+        )
+
+    def tell_end(self, why: str) -> None:
+        """Send a notice of why the runner ended. No notice follows it."""
+        text = f"the autonomous runner ended: {why}; this is its last notice"
+        self._write(self._build_notice("end", text, _LOOK, is_last=True))
+        with suppress(OSError):
+            if self._pipe is not None:
+                self._pipe.close()
+
+    def _build_notice(
+        self, kind: str, text: str, commands: list[str], *, is_last: bool = False
+    ) -> dict[str, Any]:
+        given = {"kind": kind, "text": text, "commands": commands, "last": is_last}
+        return {**self._common, **given, "waits": []}
+
+    def _write(self, entry: dict[str, Any]) -> None:
+        # The runner works without that process, and `wfctl status` shows its end too.
+        with suppress(OSError, ValueError):
+            if self._pipe is not None:
+                self._pipe.write(json.dumps(entry) + "\n")
+                self._pipe.flush()
+
+
+_LOOK = ["wfctl status"]
+
+
+def relay_notices(pipe: IO[str]) -> None:
+    """Send each notice from the pipe; send a notice of the kill if the last one is missing."""
+    first = json.loads(pipe.readline())
+    receiver, root = first["receiver"], Path(first["if_killed"]["root"])
+    for line in pipe:
+        notice = json.loads(line)
+        hand_over(receiver, notice, root)
+        if notice["last"]:
+            return
+    hand_over(receiver, first["if_killed"], root)
+
+
+if __name__ == "__main__":
+    relay_notices(sys.stdin)

@@ -1,0 +1,1 @@
+"""Show workflows in the browser."""

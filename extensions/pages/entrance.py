@@ -1,0 +1,189 @@
+"""Restrict access to the user who runs the server, by a socket or a one-time address."""
+
+from __future__ import annotations
+
+import hmac
+import os
+import secrets
+import socket
+import stat
+import struct
+from collections.abc import Callable
+from hashlib import sha256
+from http.cookies import CookieError, SimpleCookie
+from pathlib import Path
+from threading import Lock
+
+from service.errors import InvalidOption
+
+COOKIE = "wfctl"
+_NAMES = frozenset({"127.0.0.1", "localhost", "[::1]"})
+#: Maximum length of a Unix socket path in bytes on Linux: see `man 7 unix`.
+_LONGEST = 107
+
+
+def _runtime_folder() -> Path:
+    """Return the private folder of this user for sockets. Raise `InvalidOption` without one."""
+    base = Path(os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.geteuid()}")
+    folder = base / "wfctl" if _is_own(base) else Path(f"/tmp/wfctl-{os.geteuid()}")  # noqa: S108
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise InvalidOption(
+            f"the folder {folder} cannot be created: {error}. Choose another path with --socket "
+            "PATH."
+        ) from error
+    if not _is_own(folder):
+        raise InvalidOption(
+            f"the folder {folder} must belong to your user account and be closed to other users. "
+            "Choose another path with --socket PATH."
+        )
+    return folder
+
+
+def _is_own(folder: Path) -> bool:
+    try:
+        found = folder.lstat()
+    except OSError:
+        return False
+    closed = not found.st_mode & 0o077
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and closed
+
+
+def usual_socket(what: str) -> Path:
+    """Return the socket path for the served workflows, the same at each start."""
+    return _runtime_folder() / f"serve-{sha256(what.encode()).hexdigest()[:8]}.sock"
+
+
+def open_socket(path: Path) -> socket.socket:
+    """Return a new socket at the path, for this user only. Raise `InvalidOption` on failure."""
+    if len(os.fsencode(path)) > _LONGEST:
+        raise InvalidOption(
+            f"the option --socket accepts a path of at most {_LONGEST} bytes, but the path {path} "
+            "is longer. Choose a shorter path."
+        )
+    _free_path(path)
+    made = socket.socket(socket.AF_UNIX)
+    before = os.umask(0o177)
+    try:
+        made.bind(str(path))
+    except OSError as error:
+        made.close()
+        raise InvalidOption(f"wfctl cannot listen on the socket {path}: {error}") from error
+    finally:
+        os.umask(before)
+    made.listen(64)
+    return made
+
+
+def _free_path(path: Path) -> None:
+    try:
+        found = path.lstat()
+    except FileNotFoundError:
+        return
+    if not stat.S_ISSOCK(found.st_mode) or found.st_uid != os.geteuid():
+        raise InvalidOption(
+            f"the option --socket names the path {path}, but a file already exists at this path. "
+            "Choose another path."
+        )
+    with socket.socket(socket.AF_UNIX) as asked:
+        try:
+            asked.connect(str(path))
+        except ConnectionRefusedError:
+            path.unlink(missing_ok=True)
+            return
+        except OSError as error:
+            raise InvalidOption(
+                f"wfctl cannot use the socket {path}: {error}. Choose another path with --socket "
+                "PATH."
+            ) from error
+    raise InvalidOption(
+        f"another server already uses the socket {path}. Choose another path with --socket PATH."
+    )
+
+
+def owner_of(connection: socket.socket) -> int | None:
+    """Return the user at the other end of a loopback connection, None if unknown.
+
+    Reads the kernel's table of sockets (proc(5)): both addresses, and the user of the socket.
+    """
+    try:
+        here, there = (_in_table(one()) for one in (connection.getsockname, connection.getpeername))
+        with Path("/proc/net/tcp").open(encoding="ascii") as table:
+            for words in map(str.split, table):
+                if words[1:3] == [there, here]:
+                    return int(words[7])
+    except (OSError, ValueError, IndexError):
+        pass
+    return None
+
+
+def _in_table(address: tuple[str, int]) -> str:
+    host, port = address
+    (number,) = struct.unpack("=I", socket.inet_aton(host))
+    return f"{number:08X}:{port:04X}"
+
+
+def is_host_known(host: str | None) -> bool:
+    """Return whether a request names this machine, as a local or tunnelled browser does.
+
+    Another name may come from a foreign page whose domain resolves to this machine.
+    """
+    if host is None:
+        return False
+    name, colon, port = host.rpartition(":")
+    name = name if colon and port.isdecimal() else host
+    return name.lower() in _NAMES
+
+
+class Door:
+    """Access over a port: an address that works once gives a cookie that lasts.
+
+    ``tell`` is called with each new address. The key of the cookie is in the user's runtime folder,
+    so that a page can reconnect after a restart of the server.
+    """
+
+    def __init__(self, port: int, tell: Callable[[str], None]) -> None:
+        self.port, self._tell, self._lock = port, tell, Lock()
+        key = _kept_key(_runtime_folder() / f"port-{port}.key")
+        self._cookie = hmac.new(key, b"wfctl pages", "sha256").hexdigest()
+        self._renew_token()
+
+    def lets_in(self, header: str | None) -> bool:
+        """Return whether a ``Cookie`` header contains the key of this door."""
+        try:
+            found = SimpleCookie(header or "").get(f"{COOKIE}{self.port}")
+        except CookieError:
+            return False
+        shown = found.value if found is not None else ""
+        return hmac.compare_digest(shown.encode(), self._cookie.encode())
+
+    def opens(self, token: str) -> bool:
+        """Return whether the token is the current one, and invalidate the token if so."""
+        with self._lock:
+            if not hmac.compare_digest(token.encode(), self._token.encode()):
+                return False
+            self._renew_token()
+            return True
+
+    def set_cookie(self) -> str:
+        """Return the header that sets the cookie, which is hidden from scripts and other sites."""
+        return f"{COOKIE}{self.port}={self._cookie}; Path=/; HttpOnly; SameSite=Strict"
+
+    def _renew_token(self) -> None:
+        self._token = secrets.token_urlsafe(24)
+        self._tell(f"http://127.0.0.1:{self.port}/?token={self._token}")
+
+
+def _kept_key(path: Path) -> bytes:
+    """Return the key kept at a path, creating it if needed."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    with os.fdopen(os.open(path, flags, 0o600), "r+b") as file:
+        found = file.read(64)
+        if len(found) == 32:
+            return found
+        made = secrets.token_bytes(32)
+        file.seek(0)
+        file.truncate()
+        file.write(made)
+        return made

@@ -1,0 +1,202 @@
+"""The pages of a stage, of its tasks and attempts, and of comparisons."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Any
+
+from markupsafe import Markup
+
+from eventstore.event import RecordedEvent
+from extensions.exports.markup import show_controls
+from extensions.pages import render
+from extensions.pages.looking import PageLook, commands_of, format_known_duration, next_of, seen_of
+from extensions.pages.render import build_previews, tail_of
+from extensions.pages.shelf import find_newest_events, make_value_needle
+from lifecycle.fold.evolve import parameters_then
+from lifecycle.state.workflow import Attempt, Stage, Workflow
+from lifecycle.words.metrics import metrics_of
+from projections.drawing.plots import draw_plot as plot_drawing
+from projections.drawing.plots import plot_of_attempts, plot_of_tasks
+from projections.files.comparison import (
+    ComparedSide,
+    build_rows,
+    get_sortable_value,
+    heads_of,
+    of_runs,
+    order_of,
+)
+from projections.words.account import list_items
+from projections.words.answers import told_all
+from projections.words.text import told_used
+from service.errors import NotFound
+from service.questions.sides import build_side, list_side_names
+
+#: Maximum attempts on a page, tasks in a grid, listed failures, plots, and columns of runs.
+_ATTEMPTS, _GRID, _FAILED, _PLOTS, _COLUMNS = 20, 5000, 50, 6, 12
+#: Kinds of rows that are shown even if equal, and the maximum number of differences.
+_ALWAYS, _DIFFERENCES = ("metric", "output"), 100
+
+
+def render_stage(look: PageLook) -> bytes:
+    """Return the page of a stage: attempts, evidence, parameters and who set them, files."""
+    found = look.then.stage(look.request.parts[3])
+    listed = found.attempts[-_ATTEMPTS:][::-1]
+    root = look.entry.root
+    source = found.source
+    stands = [one for one in list_items(look.then, seen_of(look)) if one.stage == found.id]
+    runs = look.is_now and found.open_attempt is not None
+    tasks = look.tasks(found)
+    tails = look.running(len(look.then.stages)) if runs else {}
+    return render.render_page(
+        "stage.html.j2",
+        **look.common,
+        stage=found,
+        attempts=listed,
+        older=len(found.attempts) - len(listed),
+        judged=_find_judgements(look, found, listed),
+        ran_with={one.id: _ran_with(look.now, found, one) for one in listed},
+        numbers=told_all(found, found.metrics),
+        numbers_of=partial(told_all, found),
+        took=format_known_duration,
+        used=told_used,
+        bar_of=look.counts(found),
+        tasks=tasks[:_GRID],
+        more_tasks=len(tasks) - _GRID,
+        failed=[one for one in tasks if one["state"] in ("failed", "lost")][:_FAILED],
+        plots=list(_iterate_plots(found, tasks)),
+        setters=_find_setters(look.then, found),
+        others=[one for one in stands if not one.person],
+        tail=tails.get(found.id, ""),
+        results=build_previews(root, found.results),
+        inputs=build_previews(root, source.inputs if source else ()),
+        dependents=[one for one in look.then.stages.values() if found.id in one.depends_on],
+        next=[one for one in next_of(look) if found.id in str(one).split()],
+        waits=[(one, commands_of(look.entry, one)) for one in stands if one.person],
+    )
+
+
+def _ran_with(state: Workflow, stage: Stage, attempt: Attempt) -> dict[str, tuple[Any, Any]]:
+    """Return the parameters of an attempt that changed since, with their current values."""
+    then, now = parameters_then(state, stage, attempt.plan), stage.parameters
+    names = dict.fromkeys((*then, *now))
+    return {n: (then.get(n), now.get(n)) for n in names if then.get(n) != now.get(n)}
+
+
+def _iterate_plots(stage: Stage, tasks: list[dict[str, Any]]) -> Iterator[str]:
+    """Yield a small plot of each number of a stage, over its points or its attempts."""
+    done = [one for one in tasks if one["state"] == "done"]
+    for name, metric in list(metrics_of(stage.parameters).items())[:_PLOTS]:
+        of_tasks = plot_of_tasks(done, name, unit=metric.unit) if done else None
+        plot = of_tasks if done else plot_of_attempts(stage.attempts, name)
+        if plot is not None:
+            yield Markup(show_controls(plot_drawing(plot)))
+
+
+def render_task(look: PageLook) -> bytes:
+    """Return the page of a task: its result, its numbers, and its output."""
+    found = look.then.stage(look.request.parts[3])
+    key = look.request.text("key") or ""
+    one = next((row for row in look.tasks(found) if row["key"] == key), None)
+    if one is None:
+        raise NotFound(
+            f"the stage {found.id} has no task {key!r:.200}. The page of the stage lists its tasks"
+        )
+    root = look.entry.root
+    names = ("log", "err") if one["folder"] and root is not None else ()
+    printed = {name: tail_of(root, f"{one['folder']}/{name}") for name in names if root is not None}
+    outputs = [{**file, "path": f"{one['folder']}/{file['path']}"} for file in one["outputs"]]
+    return render.render_page(
+        "task.html.j2", **look.common, stage=found, task=one, printed=printed,
+        left=build_previews(root, outputs), used=_format_usage,
+    )  # fmt: skip
+
+
+def _format_usage(task: Mapping[str, Any]) -> str:
+    found = {"cpu_seconds": task["cpu_seconds"], "peak_memory_bytes": task["memory"]}
+    return told_used({name: value for name, value in found.items() if value is not None})
+
+
+def render_comparison(look: PageLook) -> bytes:
+    """Return the page that compares versions or runs of the workflow."""
+    given = [look.request.text(name) for name in ("a", "b")]
+    asked = [one for one in given if one is not None]
+    names = list_side_names(asked[0], look.then) if len(asked) == 1 else asked
+    found = build_rows([_build_side(look, name) for name in names]) if len(names) > 1 else []
+    told = of_runs(found)
+    columns = dict(zip(heads_of(told), told, strict=True))
+    sort = look.request.text("sort") or ""
+    by = columns.get(sort.removeprefix("-"))
+    values = list(map(get_sortable_value, by.values)) if by is not None else [None] * len(names)
+    return render.render_page(
+        "compare.html.j2", **look.common, a=given[0] or "", b=given[1] or "", names=names,
+        rows=[row for row in found if row.kind in _ALWAYS or not row.is_same][:_DIFFERENCES],
+        columns=[*columns.items()][:_COLUMNS], sort=sort, is_runs=len(asked) == 1,
+        order=order_of(values, down=sort.startswith("-")),
+    )  # fmt: skip
+
+
+def _build_side(look: PageLook, name: str) -> ComparedSide:
+    def tasks(stage: Stage) -> list[dict[str, Any]]:
+        return [one for one in look.tasks(stage) if one["state"] == "done"]
+
+    return build_side(name, name, look.log, look.then, tasks)
+
+
+def render_printed(look: PageLook) -> bytes:
+    """Return the page with the output of an attempt, running or ended."""
+    found = look.then.stage(look.request.parts[3])
+    id_ = look.request.text("attempt") or ""
+    attempt = next((one for one in found.attempts if one.id == id_), None)
+    if attempt is None or look.entry.root is None:
+        raise NotFound(
+            f"the stage {found.id} has no attempt {id_!r:.80}. The page of the stage lists its "
+            "attempts"
+        )
+    sight = look.shelf.sight.printed
+    said = {
+        name: sight(look.entry.root, look.log, look.then, found, id_, name == "stderr")
+        for name in ("stdout", "stderr")
+    }
+    return render.render_page(
+        "printed.html.j2", **look.common, stage=found, attempt=attempt, said=said
+    )
+
+
+#: Number of searches for the verdicts of a stage, each as far as `find_newest_events` goes.
+_LOOKS = 2
+_JUDGED = ("stage.completed", "stage.failed")
+
+
+def _find_judgements(
+    look: PageLook, stage: Stage, listed: list[Attempt]
+) -> dict[str, dict[str, Any]]:
+    """Return, by attempt, the checks and reasons of its verdict, for the listed attempts."""
+    ended = {attempt.id for attempt in listed if attempt.outcome in ("completed", "failed")}
+    needles = [[make_value_needle(type_) for type_ in _JUDGED], [make_value_needle(stage.id)]]
+    last = listed[0].id if listed else ""
+    found: dict[str, dict[str, Any]] = {}
+    before: int | None = look.then.head + 1
+
+    def fits(event: RecordedEvent) -> bool:
+        return event.type in _JUDGED and event.data.get("stage") == stage.id
+
+    for _ in range(_LOOKS):
+        if before is None or ended <= set(found):
+            break
+        events, before = find_newest_events(look.log, before, _ATTEMPTS, fits, needles)
+        for event in events:
+            found.setdefault(str(event.data.get("attempt") or last), event.data)
+    return found
+
+
+def _find_setters(state: Workflow, stage: Stage) -> dict[str, str]:
+    """Return, by parameter, its origin: the plan, or the last amendment that changed it."""
+    found = dict.fromkeys(map(str, stage.parameters), "the plan")
+    for amendment in state.amendments.values():
+        changed = amendment.changes.get("parameters") if amendment.status == "approved" else None
+        if stage.id in amendment.targets and isinstance(changed, dict):
+            by = f"{amendment.id}, approved by {amendment.approved_by or 'a person'}"
+            found.update(dict.fromkeys(map(str, changed), by))
+    return found

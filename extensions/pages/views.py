@@ -1,0 +1,256 @@
+"""Render the pages of a workflow as HTML."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from markupsafe import Markup
+
+from eventstore.event import RecordedEvent
+from extensions.exports.graph_svg import draw_graph as graph
+from extensions.exports.markup import format_flat, show_controls
+from extensions.exports.report import count_by_status, loops_shown
+from extensions.exports.timeline_svg import draw_timeline as timeline
+from extensions.exports.timeline_svg import state_spans
+from extensions.pages import render
+from extensions.pages.looking import PageLook, commands_of, format_known_duration, next_of, seen_of
+from extensions.pages.render import PageRequest
+from extensions.pages.shelf import (
+    FoundEvents,
+    Shelf,
+    build_record,
+    contains_text,
+    find_newest_events,
+    make_text_needle,
+    make_value_needle,
+)
+from extensions.pages.stage_views import (
+    render_comparison,
+    render_printed,
+    render_stage,
+    render_task,
+)
+from lifecycle.state.conditions import budget_of
+from lifecycle.state.workflow import PLAN, Stage, Workflow
+from projections.files.document_diff import find_differences
+from projections.files.state_document import build_document
+from projections.files.summary import figures_of
+from projections.words.account import list_items, list_waiting_items
+from projections.words.answers import list_answers, told_all
+from projections.words.mandates import list_mandates
+from service.errors import NotFound
+from service.reading.log import Selection
+from service.reading.moment import parse_moment
+
+#: Maximum stages and events on a page, log lines next to a workflow, and differences.
+_STAGES, _EVENTS, _LINES, _DIFFERENCES = 250, 100, 15, 100
+#: Maximum number of running stages with output lines.
+_TAILS = 8
+#: Maximum number of stages in a picture of all stages.
+_DRAWN = 400
+
+
+def render_listing(shelf: Shelf) -> bytes:
+    """Return the list of workflows: open decisions, failures, running ones, then the newest."""
+    records = []
+    for entry in shelf.refresh():
+        try:
+            with entry.open() as log:
+                records.append(build_record(entry, shelf.state(entry, log)))
+        except Exception as error:  # noqa: BLE001 - one that is broken hides no other
+            records.append(build_record(entry, None, str(getattr(error, "message", error))[:300]))
+    records.sort(key=lambda one: one["updated"], reverse=True)
+    records.sort(key=lambda one: one["urgency"])
+    return render.render_page("list.html.j2", records=records, is_live=True, commands=commands_of)
+
+
+def render_workflow(look: PageLook) -> bytes:
+    """Return the page of a workflow, now or at a moment, with the differences from now."""
+    state, first = look.then, look.request.number("stages") or 0
+    seen = seen_of(look)
+    stands = list_items(state, seen)
+    every = list(state.stages.values())
+    return render.render_page(
+        "workflow.html.j2",
+        **look.common,
+        counts=count_by_status(state),
+        answers=list_answers(state, seen),
+        figures=figures_of(state),
+        bars=_count_sweep_tasks(look),
+        numbers=told_all,
+        waits=[(one, commands_of(look.entry, one)) for one in stands if one.person],
+        others=[one for one in stands if not one.person],
+        mandates=list_mandates(state),
+        loops=loops_shown(state),
+        next=next_of(look),
+        tails=look.running(_TAILS) if look.is_now else {},
+        running=[stage for stage in every if stage.open_attempt is not None],
+        stages=every[first : first + _STAGES],
+        first=first,
+        more=first + _STAGES if first + _STAGES < len(every) else None,
+        stale={one.stage for one in stands if one.kind == "stale"},
+        budget=budget_of(state),
+        graph=_draw_if_small(lambda one: graph(one, _make_stage_address(look)), state),
+        timeline=_draw_if_small(lambda one: timeline(state_spans(one)), state),
+        took=format_known_duration,
+        lines=find_newest_events(look.log, state.head + 1, _LINES, lambda _: True).events,
+        differences=[]
+        if look.is_now
+        else find_differences(build_document(look.then), build_document(look.now))[:_DIFFERENCES],
+    )
+
+
+def _make_stage_address(look: PageLook) -> Callable[[str], str]:
+    """Return a function that returns the address of a stage's page at this moment."""
+    at = look.request.text("at")
+    moment = f"?{urlencode({'at': at})}" if at is not None else ""
+    return lambda id_: f"{look.entry.address}stage/{quote(id_, safe='')}{moment}"
+
+
+def _count_sweep_tasks(look: PageLook) -> dict[str, dict[str, int]]:
+    """Return, by sweep, the number of tasks for each status."""
+    sweeps = [one for one in look.then.stages.values() if one.work.tables]
+    found = {one.id: look.counts(one) for one in sweeps[:_STAGES]}
+    return {id_: counts for id_, counts in found.items() if counts is not None}
+
+
+def _draw_if_small(draw: Callable[[Workflow], str], state: Workflow) -> str:
+    """Return a picture as markup, or an empty string if there are too many stages."""
+    return Markup(show_controls(draw(state))) if len(state.stages) <= _DRAWN else ""
+
+
+_FILTERS = ("type", "stage", "actor", "session", "status", "amendment", "since", "until", "grep")
+
+
+def render_history(look: PageLook) -> bytes:
+    """Return a page of the events that match the filters, newest first."""
+    request = look.request
+    wanted = Selection(
+        types=_split_list(request.text("type")),
+        stages=_split_list(request.text("stage")),
+        actor=request.text("actor"),
+        session=request.number("session"),
+        status=request.text("status"),
+        amendment=request.text("amendment"),
+        since=_resolve_bound(look, "since"),
+        until=_resolve_bound(look, "until"),
+    )
+    grep = request.text("grep")
+    before = look.last
+
+    def fits(event: RecordedEvent) -> bool:
+        return wanted.fits(event) and (grep is None or contains_text(event, grep))
+
+    found = find_newest_events(look.log, before, _EVENTS, fits, list(_iterate_needles(request)))
+    given = {name: request.text(name) for name in _FILTERS if request.text(name)}
+    older = {**given, "at": request.text("at"), "before": found.before} if found.before else None
+    return render.render_page(
+        "history.html.j2", **look.common, found=found.events, older=older, filters=_FILTERS,
+        before=before, is_first=before > look.then.head,
+    )  # fmt: skip
+
+
+def _iterate_needles(request: PageRequest) -> Iterator[list[str]]:
+    """Yield groups of strings; the text of every matching event contains one of each group."""
+    grep, amendment = request.text("grep"), request.text("amendment")
+    stages, types = _split_list(request.text("stage")), _split_list(request.text("type"))
+    if grep is not None:
+        yield [make_text_needle(grep)]
+    else:
+        groups = (
+            [make_value_needle(one) for one in stages],
+            [make_value_needle(amendment)] if amendment else [],
+            [make_value_needle(one)[:-1].rstrip("*") for one in types],
+        )
+        yield from filter(None, groups)
+
+
+def _split_list(text: str | None) -> tuple[str, ...]:
+    return tuple(part for part in (text or "").replace(",", " ").split() if part)
+
+
+def _resolve_bound(look: PageLook, name: str) -> Any:
+    text = look.request.text(name)
+    return look.log.resolved(parse_moment(text)) if text is not None else None
+
+
+def render_amendments(look: PageLook) -> bytes:
+    """Return the page of amendments: changes, impact of pending ones, consent of others."""
+    pending: dict[str, list[str]] = {one.id: [] for one in look.then.pending_amendments}
+    if look.entry.root is not None and look.is_now:
+        for one in look.then.pending_amendments:
+            pending[one.id] = look.shelf.sight.impact(look.entry.root, look.now, one)
+    every = list(look.then.amendments.values())[::-1]
+    return render.render_page(
+        "amendments.html.j2", **look.common, amendments=every, impact=pending,
+        decisions=_find_decisions(look), commands=commands_of,
+        waits={w.subject: w for w in list_waiting_items(look.then) if w.kind == "amendment"},
+    )  # fmt: skip
+
+
+def _find_decisions(look: PageLook) -> dict[str, dict[str, Any]]:
+    """Return, by amendment, the events that proposed and decided it, within a limit."""
+    if not look.then.amendments:
+        return {}
+    found = find_newest_events(
+        look.log, look.then.head + 1, 4 * len(look.then.amendments) + 20,
+        lambda event: event.type.startswith("amendment."), [[make_value_needle("amendment.")[:-1]]],
+    )  # fmt: skip
+    told: dict[str, dict[str, Any]] = {}
+    if look.then.plan is not None:
+        told[PLAN] = {"proposed": next(look.log.store.read(look.log.stream, upto=1))}
+    for event in reversed(found.events):
+        one = told.setdefault(str(event.data.get("amendment")), {})
+        role = "proposed" if event.type == "amendment.proposed" else "decided"
+        one.setdefault(role, event)
+    return told
+
+
+def render_search(look: PageLook) -> bytes:
+    """Return the page of the stages, amendments and events that contain a text."""
+    text = look.request.text("q")
+    stages: list[Stage] = []
+    found = FoundEvents([], None)
+    if text is not None:
+        wanted = text.casefold()
+        for one in look.then.stages.values():
+            parts = (one.id, one.name, one.success_criteria, one.last_error, one.parameters,
+                     one.inputs, one.outputs)  # fmt: skip
+            if wanted in "\n".join(format_flat(part or "") for part in parts).casefold():
+                stages.append(one)
+        found = find_newest_events(
+            look.log, look.last, _EVENTS, lambda event: contains_text(event, text),
+            [[make_text_needle(text)]],
+        )  # fmt: skip
+    older = {"q": text, "at": look.request.text("at"), "before": found.before}
+    return render.render_page(
+        "search.html.j2", **look.common, q=text or "", stages=stages[:_STAGES],
+        found=found.events, older=older if found.before else None,
+    )  # fmt: skip
+
+
+_PAGES: dict[str, Callable[[PageLook], bytes]] = {
+    "": render_workflow,
+    "history": render_history,
+    "amendments": render_amendments,
+    "compare": render_comparison,
+    "search": render_search,
+}
+
+
+def page_of(look: PageLook) -> bytes:
+    """Return the page for a path below a workflow's address. Raise `NotFound` without one."""
+    parts = look.request.parts[2:]
+    if len(parts) in (2, 3) and parts[0] == "stage":
+        pages = {"": render_stage, "task": render_task, "log": render_printed}
+        named = parts[2] if len(parts) == 3 else ""
+        if named in pages:
+            return pages[named](look)
+    if len(parts) == 1 and parts[0] in _PAGES:
+        return _PAGES[parts[0]](look)
+    raise NotFound(
+        f"the server has no page {look.request.path!r:.200}. Open a page through the list of "
+        "workflows"
+    )

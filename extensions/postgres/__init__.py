@@ -1,0 +1,1 @@
+"""Keep the log in a database on a PostgreSQL server."""

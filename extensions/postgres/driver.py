@@ -1,0 +1,16 @@
+"""The driver of PostgreSQL, which is installed with the extra `postgres`."""
+
+import logging
+
+from eventstore.errors import DriverMissing
+
+try:
+    import psycopg
+    from psycopg import conninfo, pq
+except ImportError as _error:
+    raise DriverMissing("psycopg", str(_error)) from _error
+
+__all__ = ["conninfo", "pq", "psycopg"]
+
+# The driver logs errors that it also raises; without a handler, Python would print them.
+logging.getLogger("psycopg").addHandler(logging.NullHandler())

@@ -1,0 +1,37 @@
+"""What the extension postgres adds to the core of wfctl."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from eventstore.chain import Schema
+from eventstore.event import Clock
+from eventstore.store import EventStore
+from wfctl_eventstore.extension import Extension, MigratedDatabase
+
+
+class PostgresExtension(Extension):
+    """Keep the log in a database on a PostgreSQL server."""
+
+    def open_server(
+        self, address: str, *, schema: Schema, clock: Clock, read_only: bool, as_is: bool
+    ) -> EventStore:
+        """Open the log at the URL of a database; raises as `open_server` of the store."""
+        from extensions.postgres.store import open_server
+
+        return open_server(address, schema=schema, clock=clock, read_only=read_only, as_is=as_is)
+
+    def open_server_database(self, address: str, wait: float) -> MigratedDatabase:
+        """Open the database at a URL for its migrations, as `wfctl db upgrade` needs it."""
+        from extensions.postgres.server_database import ServerDatabase
+
+        return ServerDatabase(address, wait)
+
+    def open_sql_desk(self, address: str) -> Any:
+        """Open the database at a URL for the questions of `wfctl audit sql`."""
+        from extensions.postgres.desk import PostgresDesk
+
+        return PostgresDesk(address)
+
+
+EXTENSION = PostgresExtension()

@@ -1,0 +1,427 @@
+"""The event log in a database on a PostgreSQL server."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from itertools import count
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from eventstore.chain import START, Link, Schema, Sealed, Stamp, seal_events
+from eventstore.errors import (
+    CommandConflict,
+    EventIdReused,
+    StoreClosed,
+    StoreDamaged,
+    StoreUnreachable,
+)
+from eventstore.event import Clock, NewEvent
+from eventstore.intake import build_import_statements, in_the_way
+from eventstore.private import url_without_password
+from eventstore.sql import CLAIMED, EVENT, Statements
+from eventstore.store import (
+    Appended,
+    Cargo,
+    Claim,
+    Claimed,
+    EventStore,
+    Expected,
+    require_own_rules,
+    require_same,
+    require_version,
+)
+from extensions.postgres.connection import WRITE_TURN, ServerConnection, foreign_rules
+from extensions.postgres.driver import psycopg
+
+if TYPE_CHECKING:
+    from extensions.postgres.connection import Server
+
+    Cursor = psycopg.Cursor[tuple[Any, ...]]
+    Begin = Callable[[Server], None]
+
+
+# Minimum number of events for which COPY is faster than one statement with parameters.
+_MANY = 20
+# Number of events sealed together, while the server indexes the previous ones.
+_SEALED_AT_ONCE = 50
+
+CHANNEL = "wfctl_events"
+NOTIFY = f"SELECT pg_notify('{CHANNEL}', '')"
+
+_COPY = f"COPY events ({EVENT}) FROM STDIN"
+_AT_ONCE = f"""
+WITH new (number, event_id, type, hash, body) AS (VALUES {{rows}}), recorded AS (
+  INSERT INTO events ({EVENT})
+  SELECT (SELECT coalesce(max(position), 0) FROM events) + number, %(stream)s,
+    %(head)s::bigint + number, event_id, type, %(recorded_at)s, hash, body
+  FROM new WHERE %(hash)s = coalesce(
+    (SELECT hash FROM events WHERE stream = %(stream)s ORDER BY version DESC LIMIT 1),
+    '{START.hash}')
+  RETURNING position
+), claimed AS (
+  INSERT INTO commands (command_id, stream, digest, first_version, last_version)
+  SELECT %(command_id)s, %(stream)s, %(digest)s, %(head)s::bigint + 1, %(head)s::bigint + {{last}}
+  FROM recorded LIMIT 1
+)
+SELECT min(position), pg_notify('{CHANNEL}', '') FROM recorded HAVING count(*) > 0"""
+
+
+class PostgresStatements(Statements):
+    """The SQL statements for PostgreSQL, with the parameters of its driver."""
+
+    command = """
+SELECT stream, digest, first_version, last_version FROM commands WHERE command_id = ?"""
+    #: The command ids as an array.
+    spans = """
+SELECT command_id, stream, first_version, last_version FROM commands WHERE command_id = any(?)"""
+    commands = f"""
+SELECT {CLAIMED} FROM commands WHERE command_id > ? ORDER BY command_id LIMIT ?"""
+    #: stream, command id -> all that an append must know, in one round trip: last position of the
+    #: log; version and hash of the stream's head; stream, digest, first and last version of the
+    #: command. Each is null if it does not exist.
+    before = """
+SELECT last.position, own.version, own.hash, c.stream, c.digest, c.first_version, c.last_version
+FROM (SELECT max(position) AS position FROM events) AS last
+LEFT OUTER JOIN (
+  SELECT version, hash FROM events WHERE stream = ? ORDER BY version DESC LIMIT 1
+) AS own ON true
+LEFT OUTER JOIN commands AS c ON c.command_id = ?"""
+
+    def __init__(self) -> None:
+        for name in (name for name in dir(self) if not name.startswith("_")):
+            setattr(self, name, getattr(self, name).replace("?", "%s"))
+
+
+class PendingAppend(NamedTuple):
+    """The events to record, and the head of the stream that they continue."""
+
+    events: Sequence[NewEvent]
+    claim: Claim
+    after: Link
+    marked: Stamp
+
+    def sealed(self) -> list[Sealed]:
+        """Return the events as links of the stream's chain. Raise InvalidData."""
+        return seal_events(self.events, self.after, self.marked)[0]
+
+    def sealed_by_and_by(self) -> Iterator[Sealed]:
+        """Yield the links of `sealed` one by one, as they are needed."""
+        after = self.after
+        for first in range(0, len(self.events), _SEALED_AT_ONCE):
+            events = self.events[first : first + _SEALED_AT_ONCE]
+            part, after = seal_events(events, after, self.marked)
+            yield from part
+
+
+class Committed(NamedTuple):
+    """The events as they were committed, and the position of the first."""
+
+    sealed: list[Sealed]
+    first: int
+
+
+def take_turn(
+    connection: Server, begin: Begin, sql: PostgresStatements, stream: str, claim: Claim
+) -> tuple[Any, ...] | None:
+    """Start a transaction, wait for the lock to write, and read what an append needs.
+
+    The commit releases the lock, so positions follow the order of commits without a gap.
+    """
+    with connection.pipeline():
+        begin(connection)
+        connection.execute(WRITE_TURN)
+        found = connection.execute(sql.before, (stream, claim.command_id))
+    return found.fetchone()
+
+
+def record_at_once(connection: Server, begin: Begin, entry: PendingAppend) -> Committed | None:
+    """Append a short entry after a known head, in one round trip.
+
+    Returns None and records nothing if the stream has another head or part of the entry is already
+    recorded. The caller must then take the lock and read the stream.
+    """
+    try:
+        with connection.pipeline():
+            begin(connection)
+            connection.execute(WRITE_TURN)
+            sealed, done = _insert_events(connection, entry)
+    except psycopg.errors.UniqueViolation:
+        connection.execute("ROLLBACK")
+        return None
+    row = done.fetchone()
+    return None if row is None else Committed(sealed, row[0])
+
+
+def _insert_events(connection: Server, entry: PendingAppend) -> tuple[list[Sealed], Cursor]:
+    """Insert and commit in the caller's pipeline; the server numbers the events."""
+    sealed = entry.sealed()
+    done = connection.execute(_at_once(len(sealed)).encode(), _build_parameters(entry, sealed))
+    connection.execute("COMMIT")
+    return sealed, done
+
+
+def record_in_turn(
+    connection: Server, sql: PostgresStatements, entry: PendingAppend
+) -> Committed | None:
+    """Insert and commit in the transaction that holds the lock.
+
+    Returns None if the stream has another head. Raises EventIdReused, CommandConflict, InvalidData.
+    """
+    try:
+        if not 0 < len(entry.events) < _MANY:
+            return _copy_events(connection, sql, entry)
+        with connection.pipeline():
+            sealed, done = _insert_events(connection, entry)
+        row = done.fetchone()
+        return None if row is None else Committed(sealed, row[0])
+    except psycopg.errors.UniqueViolation as error:
+        connection.execute("ROLLBACK")
+        # Another writer has claimed the command at the same time, perhaps for the same event.
+        # The reported constraint does not show which of the two conflicts came first.
+        command_id = entry.claim.command_id
+        known = connection.execute(sql.command, (command_id,)).fetchone()
+        if known is not None:
+            raise CommandConflict(command_id, known[0]) from error
+        if error.diag.constraint_name != "events_event_id":
+            raise
+        reused = [event.event_id for event in entry.events]
+        raise EventIdReused(entry.marked[0], reused) from error
+
+
+def _copy_events(connection: Server, sql: PostgresStatements, entry: PendingAppend) -> Committed:
+    """Copy the events, sealing each one while the server indexes the previous one."""
+    found = connection.execute(sql.last).fetchone()
+    recorded = Committed([], found[0] + 1 if found is not None else 1)
+    with connection.cursor().copy(_COPY) as copy:
+        for position, link in enumerate(entry.sealed_by_and_by(), recorded.first):
+            copy.write_row((position, *link))
+            recorded.sealed.append(link)
+    claim, head = entry.claim, entry.after.version
+    row = (claim.command_id, entry.marked[0], claim.digest, head + 1, head + len(entry.events))
+    with connection.pipeline():
+        connection.execute(sql.insert_command, row)
+        connection.execute(NOTIFY)
+        connection.execute("COMMIT")
+    return recorded
+
+
+@cache
+def _at_once(number: int) -> str:
+    rows = ", ".join(
+        f"({n}, %(event_id_{n})s, %(type_{n})s, %(hash_{n})s, %(body_{n})s)"
+        for n in range(1, number + 1)
+    )
+    return _AT_ONCE.format(rows=rows, last=number)
+
+
+def _build_parameters(entry: PendingAppend, sealed: Sequence[Sealed]) -> dict[str, Any]:
+    stream, command_id, recorded_at, _ = entry.marked
+    values: dict[str, Any] = {
+        "stream": stream,
+        "head": entry.after.version,
+        "hash": entry.after.hash,
+        "recorded_at": recorded_at,
+        "command_id": command_id,
+        "digest": entry.claim.digest,
+    }
+    for n, (_, _, *told, _, hash_, text) in enumerate(sealed, 1):
+        names = (f"event_id_{n}", f"type_{n}", f"hash_{n}", f"body_{n}")
+        values.update(zip(names, (*told, hash_, text), strict=True))
+    return values
+
+
+_WAIT = 30.0
+
+
+def open_server(
+    address: str,
+    *,
+    schema: Schema,
+    clock: Clock,
+    read_only: bool = False,
+    as_is: bool = False,
+    wait: float = _WAIT,
+) -> PostgresStore:
+    """Open the database at a URL `postgresql+psycopg://…`, which a migration has created.
+
+    `clock` returns the recording time of an event. With `as_is`, rows are read without checks.
+    `wait` limits the seconds to wait for other writers and for an unreachable server. Raises
+    DatabaseMissing, NotOurs, NewerDatabase, OlderDatabase, StoreUnreachable, DriverMissing.
+    """
+    connection = ServerConnection(address, wait, read_only=read_only)
+    return PostgresStore(connection, schema, clock, read_only=read_only, as_is=as_is)
+
+
+class PostgresStore(EventStore):
+    """An EventStore in a PostgreSQL database, for the thread that opened it.
+
+    A lost connection is replaced within the wait, and the operation is repeated. An append is
+    repeated under the same claim, so that it is recorded once.
+    """
+
+    def __init__(
+        self,
+        connection: ServerConnection,
+        schema: Schema,
+        clock: Clock,
+        *,
+        read_only: bool,
+        as_is: bool = False,
+    ) -> None:
+        self.address = url_without_password(connection.address)
+        super().__init__(self.address, PostgresStatements(), schema, clock, as_is)
+        self._server = connection
+        self._read_only = read_only
+        self._rules_are_ours = False
+        self._sql: PostgresStatements
+        self._head: tuple[str, Link] | None = None
+
+    def append(
+        self, stream: str, events: Sequence[NewEvent], *, expected: int | Expected, claim: Claim
+    ) -> Appended:
+        """See EventStore."""
+        self._require_new(stream, events)
+        self._require_writable()
+        tries = count()
+        lost, done = self._server.lasting(
+            lambda c: (next(tries), self._append(c, stream, events, expected, claim))
+        )
+        return self._answer(done, events if lost else ()) if isinstance(done, Claimed) else done
+
+    def _require_writable(self) -> None:
+        if self._read_only or self._closed:
+            raise StoreClosed("closed" if self._closed else "open for reading only")
+        if not self._rules_are_ours:
+            require_own_rules(self._foreign_rules(), self.address)
+            self._rules_are_ours = True
+
+    def _append(
+        self,
+        connection: Server,
+        stream: str,
+        events: Sequence[NewEvent],
+        expected: int | Expected,
+        claim: Claim,
+    ) -> Appended | Claimed:
+        """Append directly if the stream's head is known, otherwise under the lock to write.
+
+        A store that found events of others takes the lock the next time as well.
+        """
+
+        def entry(after: Link) -> PendingAppend:
+            return PendingAppend(events, claim, after, (stream, claim.command_id, *self._clock()))
+
+        known = self._known_head(stream, len(events), expected)
+        if known is not None:
+            recorded = record_at_once(connection, self._server.begin, entry(known))
+            if recorded is not None:
+                return self._build_appended(stream, recorded, uncontested=True)
+        row = take_turn(connection, self._server.begin, self._sql, stream, claim) or (None,) * 7
+        _, version, hash_, *command = row
+        if command[0] is not None:
+            first = Claimed(claim.command_id, *command)
+            require_same(claim, first, stream)
+            return first
+        after = Link(version, hash_) if version else START
+        require_version(stream, expected, after.version)
+        recorded = record_in_turn(connection, self._sql, entry(after))
+        if recorded is None:
+            raise StoreDamaged(
+                self.address,
+                f"the last event of the log {stream} does not match the index of this log",
+            )
+        return self._build_appended(stream, recorded, uncontested=known is None)
+
+    def _known_head(self, stream: str, number: int, expected: int | Expected) -> Link | None:
+        """Return the head that this store wrote last, if it may append after it directly."""
+        known, self._head = self._head, None
+        if known is None or known[0] != stream or not 0 < number < _MANY:
+            return None
+        link = known[1]
+        return link if expected in (link.version, Expected.ANY, Expected.STREAM_EXISTS) else None
+
+    def _build_appended(self, stream: str, recorded: Committed, *, uncontested: bool) -> Appended:
+        if recorded.sealed and uncontested:
+            _, version, *_, hash_, _ = recorded.sealed[-1]
+            self._head = (stream, Link(version, hash_))
+        numbered = enumerate(recorded.sealed, recorded.first)
+        decode = self._schema.decode
+        return Appended((decode(n, hash_, text) for n, (*_, hash_, text) in numbered), False)
+
+    def _answer(self, known: Claimed, lost: Sequence[NewEvent] = ()) -> Appended:
+        """Return the recorded events, as a repetition unless this call's answer was ``lost``."""
+        found = self.read(known.stream, after=known.first_version - 1, upto=known.last_version)
+        events = tuple(found)
+        ours = bool(events) and [e.event_id for e in events] == [e.event_id for e in lost]
+        return Appended(events, not ours)
+
+    def _fetch(self, statement: str, parameters: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+        if self._closed:
+            raise StoreClosed("closed")
+        return self._server.fetch(statement, parameters)
+
+    def wait(self, after: int, timeout: float) -> int:
+        """See EventStore; the server notifies about new events."""
+        end = time.monotonic() + timeout
+        while True:
+            ((last,),) = self._fetch(self._sql.last)
+            left = end - time.monotonic()
+            if last > after or left <= 0:
+                return int(last)
+            self._server.await_notice(CHANNEL, left)
+
+    def take_in(self, cargo: Cargo) -> None:
+        """See EventStore. If the connection is lost, the caller must check what was recorded."""
+        self._require_writable()
+        self._server.once(lambda connection: self._take_in(connection, cargo))
+
+    def _take_in(self, connection: Server, cargo: Cargo) -> None:
+        try:
+            with connection.pipeline():
+                self._server.begin(connection)
+                connection.execute(WRITE_TURN)
+                found = connection.execute(self._sql.last).fetchone()
+            with connection.pipeline():
+                for statement, rows in build_import_statements(
+                    cargo, self._sql, found[0] if found else 0
+                ):
+                    connection.cursor().executemany(statement, rows)
+                connection.execute(NOTIFY)
+                connection.execute("COMMIT")
+        except psycopg.errors.UniqueViolation as error:
+            raise in_the_way(cargo, error) from error
+
+    def _foreign_rules(self) -> Iterator[str]:
+        return foreign_rules(self._fetch)
+
+    def _write(self, *statements: tuple[str, tuple[Any, ...]]) -> None:
+        self._require_writable()
+
+        def work(connection: Server) -> None:
+            with connection.pipeline():
+                self._server.begin(connection)
+                for statement, parameters in statements:
+                    connection.execute(statement, parameters)
+                connection.execute("COMMIT")
+
+        self._server.lasting(work)
+
+    def session_user(self) -> str | None:
+        """See EventStore."""
+        ((name,),) = self._fetch("SELECT session_user::text")
+        return str(name)
+
+    def be_patient(self, asks_again: Callable[[StoreUnreachable, float], bool]) -> None:
+        """See EventStore."""
+        self._server.asks_again = asks_again
+
+    def release_connection(self) -> None:
+        """See EventStore."""
+        self._server.release()
+
+    def close(self) -> None:
+        """See EventStore."""
+        if not self._closed:
+            self._closed = True
+            self._server.close()

@@ -1,0 +1,1 @@
+"""Sign checkpoints of a log, have them witnessed, and prove results."""

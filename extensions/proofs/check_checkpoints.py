@@ -1,0 +1,74 @@
+"""Sign a checkpoint, and compare existing checkpoints with the log, for several commands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cli.frame.workspace import Reading
+
+if TYPE_CHECKING:
+    from extensions.proofs.checkpoint import KeptNote, SignedCheckpoint
+    from extensions.proofs.judging import JudgedNotes
+    from service.reading.stream_log import StreamLog
+
+
+def signed_now(workflow: Reading, log: StreamLog[Any], upto: int | None = None) -> SignedCheckpoint:
+    """Return a new checkpoint of a log. Raise `CheckpointDenied` or `UnsoundLog`."""
+    from extensions.proofs.checkpoint import first_hash, origin_of, sign_checkpoint
+    from extensions.proofs.judging import require_same_log
+    from service.questions.audit import require_sound
+
+    require_sound(workflow.root, log)
+    first = first_hash(log.store, log.stream)
+    if first is not None:
+        require_same_log(workflow.root, log.stream, origin_of(log.stream, first))
+    return sign_checkpoint(log.store, log.stream, workflow.root.path, upto)
+
+
+def judge_checkpoints(
+    workflow: Reading,
+    machines: Iterable[str] = (),
+    files: Sequence[Path] = (),
+    witnesses: Sequence[str] = (),
+    keys: Sequence[str] = (),
+) -> JudgedNotes:
+    """Compare the logs of the root with every checkpoint. Raise `NotWitnessed`."""
+    from extensions.proofs.checkpoint import is_of_stream
+    from extensions.proofs.judging import JudgedNotes, judge_notes
+    from extensions.proofs.witness import keys_named
+    from service.root.root import MACHINE
+
+    streams = [workflow.log.stream] if workflow.config.workflow is not None else []
+    known, total = keys_named(keys), JudgedNotes(0, (), ())
+    streams += [f"{MACHINE}{id_}" for id_ in machines]
+    for stream in streams:
+        found = list(_iterate_kept_notes(workflow, stream, files, witnesses))
+        one = judge_notes(workflow.log.store, stream, found, known)
+        others = [
+            f"{place}: a checkpoint of another log, {origin}"
+            for place, origin in one.others
+            if not any(is_of_stream(origin, stream) for stream in streams)
+        ]
+        passed = dict.fromkeys((*total.passed_over, *one.passed_over, *others))
+        total = JudgedNotes(
+            total.agree + one.agree, (*total.findings, *one.findings), tuple(passed)
+        )
+    return total
+
+
+def _iterate_kept_notes(
+    workflow: Reading, stream: str, files: Sequence[Path], witnesses: Sequence[str]
+) -> Iterator[KeptNote]:
+    """Yield the checkpoints in the named files, in the root, and of the witnesses."""
+    from extensions.proofs.checkpoint import KeptNote, first_hash, origin_of
+    from extensions.proofs.judging import found_in
+    from extensions.proofs.witness import last_seen
+
+    for path in files:
+        yield KeptNote(str(path), path.read_bytes())
+    origin = origin_of(stream, first_hash(workflow.log.store, stream) or "")
+    yield from found_in(workflow.root, origin)
+    for url in witnesses:
+        yield last_seen(url, origin)

@@ -1,0 +1,49 @@
+"""What the extension proofs adds to the core of wfctl."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from cli.frame.workspace import Reading
+from wfctl_eventstore.extension import CheckedCheckpoints, Extension
+
+
+class ProofsExtension(Extension):
+    """Sign checkpoints of a log, have them witnessed, and prove results."""
+
+    commands = {
+        "pin": "extensions.proofs.command",
+        "checkpoint": "extensions.proofs.command",
+        "witness watch": "extensions.proofs.command",
+        "witness serve": "extensions.proofs.command",
+        "witness cosign": "extensions.proofs.command",
+        "witness show": "extensions.proofs.command",
+        "prove": "extensions.proofs.command",
+    }
+    help_sections = {
+        "Share and prove": {
+            "checkpoint": "Sign the current state of the log",
+            "witness": "Confirm that nobody changed or deleted events of other logs",
+            "prove": "Write a proof that a result was recorded",
+            "pin": "Show the pinned logs, which nobody can replace unnoticed",
+        },
+    }
+    groups = {"witness": None}
+
+    def check_checkpoints(
+        self,
+        workflow: Reading,
+        machines: Iterable[str] = (),
+        files: Sequence[Path] = (),
+        witnesses: Sequence[str] = (),
+        keys: Sequence[str] = (),
+    ) -> CheckedCheckpoints:
+        """Compare the logs of the root with every checkpoint; raises `NotWitnessed`."""
+        from extensions.proofs.check_checkpoints import judge_checkpoints
+
+        found = judge_checkpoints(workflow, machines, files, witnesses, keys)
+        return CheckedCheckpoints(found.agree, found.findings, found.passed_over)
+
+
+EXTENSION = ProofsExtension()

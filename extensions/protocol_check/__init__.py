@@ -1,0 +1,1 @@
+"""Check a log against the promises of the protocol, independently of the rules."""

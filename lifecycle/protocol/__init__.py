@@ -1,1 +1,0 @@
-"""The protocol as its promises say it, beside the rules that keep it and apart from them."""

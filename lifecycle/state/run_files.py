@@ -1,0 +1,122 @@
+"""The files that the commands of a definition run, and the files that jobs wrote themselves."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from lifecycle.state.workflow import Attempt, Stage, Workflow
+from lifecycle.words.commands import find_named_scripts, find_program_files
+from lifecycle.words.scripts import has_script_ending
+
+#: Patterns of the root and of an input in a command, with optional quotes.
+_ROOT = re.compile(r"[\"']?\$(?:WFCTL_ROOT\b|\{WFCTL_ROOT\})[\"']?", re.ASCII)
+_INPUT = re.compile(r"\$(?:WFCTL_INPUT_(\d+)|\{WFCTL_INPUT_(\d+)\})", re.ASCII)
+#: Characters of a word that the shell expands before the program starts.
+_EXPANDED = re.compile(r"[$`*?\[\]{}~]")
+
+
+@dataclass(frozen=True, slots=True)
+class RunFile:
+    """A file that a command names as a script, relative to the root or absolute.
+
+    ``runs`` is False for an argument of an interpreter. A module has a dotted name below ``path``,
+    and is looked for in the folders ``search`` too.
+    """
+
+    path: str
+    runs: bool
+    module: str | None = None
+    search: tuple[str, ...] = ()
+
+
+def find_run_files(stage: Stage, name: str, folder: str) -> Iterator[RunFile]:
+    """Yield the files that the interpreters in a stage's command run, if it runs in ``folder``."""
+    command = stage.parameters.get(name)
+    if not isinstance(command, str):
+        return
+    for one in find_named_scripts(command):
+        place = join(folder, fill_in(stage, folder, one.folder))
+        word = fill_in(stage, folder, one.name)
+        if one.is_module:
+            paths = (fill_in(stage, folder, path) for path in one.search)
+            search = tuple(join(place, path) for path in paths if path)
+            yield RunFile(place, runs=True, module=word, search=search)
+        elif word and "\0" not in word:
+            yield RunFile(join(place, word), runs=one.runs and not _EXPANDED.search(word))
+    for one in find_program_files(command):
+        word = fill_in(stage, folder, one.name)
+        if not word.startswith("/") and not _EXPANDED.search(word):
+            place = join(folder, fill_in(stage, folder, one.folder))
+            yield RunFile(join(place, word), runs=True)
+
+
+def fill_in(stage: Stage, folder: str, text: str) -> str:
+    """Replace the variables of the root and of the inputs with paths relative to a folder."""
+    up = "/".join(".." for _ in folder.split("/")) if folder else "."
+
+    def path(found: re.Match[str]) -> str:
+        number = int(found[1] or found[2])
+        there = 0 < number <= len(stage.inputs)
+        return f"{up}/{stage.inputs[number - 1]}" if there else found[0]
+
+    return _INPUT.sub(path, _ROOT.sub(up, text))
+
+
+def join(folder: str, word: str) -> str:
+    """Return a path in a folder with all ``..`` between names resolved."""
+    return posixpath.normpath(posixpath.join(folder, word))
+
+
+def commands_of(stage: Stage) -> dict[str, str]:
+    """Return the parameters of a stage that hold commands, each with the folder it runs in."""
+    return {"command": stage.work.command_folder, **stage.work.verify_folders}
+
+
+def runs_file_found_by_name(stage: Stage) -> bool:
+    """Return whether a command of a stage runs a file if one of a certain name exists.
+
+    Examples are ``python -m NAME``, which may be a library, and ``make``.
+    """
+    return any(
+        one.module is not None or (not one.runs and has_script_ending(one.path))
+        for name, folder in commands_of(stage).items()
+        for one in find_run_files(stage, name, folder)
+    )
+
+
+def find_files_of_jobs(state: Workflow) -> set[tuple[str, str]]:
+    """Return path and digest of each file that a job wrote into the folder of its own stage.
+
+    The content of such a file needs no approval, because only the job wrote it. Files that a
+    definition runs are omitted, because a job could write the script of another stage.
+    """
+    run = {path for stage in state.stages.values() for path in _run_paths(state, stage)}
+    return {
+        (path, sha256)
+        for stage in state.stages.values()
+        for attempt in stage.attempts
+        for path, sha256 in _left_in(stage, attempt)
+        if path not in run
+    }
+
+
+def _run_paths(state: Workflow, stage: Stage) -> Iterator[str]:
+    for name, folder in commands_of(stage).items():
+        yield from (one.path for one in find_run_files(stage, name, folder) if one.runs)
+    yield from stage.work.points_files
+    machine = state.profile(stage).get("config_path")
+    if isinstance(machine, str):
+        yield posixpath.normpath(machine)
+
+
+def _left_in(stage: Stage, attempt: Attempt) -> Iterator[tuple[str, str]]:
+    """Yield the files that an attempt left in its stage's folder, except scripts."""
+    for file in attempt.left:
+        path = file["path"]
+        is_own = posixpath.normpath(path).startswith(f"{stage.id}/")
+        is_data = path not in attempt.exchanged and not has_script_ending(path)
+        if is_own and is_data and file.get("sha256"):
+            yield path, file["sha256"]

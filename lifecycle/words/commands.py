@@ -1,0 +1,500 @@
+"""The programs and scripts that a shell command names. Nothing is run, and no file is read."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+import shlex
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import NamedTuple
+
+from lifecycle.words.inline_code import find_imports
+
+#: A variable that is set before a program starts.
+_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*(?:\[[^\]]*\])?\+?=", re.ASCII)
+#: Words before a program that belong to the shell.
+_KEYWORDS = frozenset(
+    {"!", "coproc", "{", "do", "elif", "else", "if", "then", "time", "until", "while"}
+)
+#: Words after which a simple command names no program.
+_NO_PROGRAM = frozenset(
+    {".", ":", "[", "[[", "}", "alias", "case", "cd", "declare", "done", "echo", "enable", "esac"}
+    | {"eval", "exit", "export", "false", "fi", "for", "hash", "local", "ml", "module", "popd"}
+    | {"printf", "pushd", "read", "readonly", "return", "select", "set", "shift", "shopt"}
+    | {"source", "test", "trap", "true", "typeset", "ulimit", "umask", "unset", "wait"}
+)
+#: Words that open a block of commands.
+_BLOCKS = frozenset({"case", "for", "if", "select", "until", "while"})
+#: Programs that start another one: their options with a value, and their number of operands.
+_LAUNCHERS = {
+    "builtin": ("", 0),
+    "command": ("", 0),
+    "env": ("uCS", 0),
+    "exec": ("a", 0),
+    "function": ("", 1),
+    "ionice": ("cnpPu", 0),
+    "nice": ("n", 0),
+    "nohup": ("", 0),
+    "setsid": ("", 0),
+    "stdbuf": ("ioe", 0),
+    "taskset": ("", 1),
+    "timeout": ("ks", 1),
+}
+#: ``python -m NAME``, also ``-mNAME`` and after options without a value in the same word.
+_MODULE_OPTION = re.compile(r"-[bBdEhiIOPqRsSuvVx?]*m(.*)", re.DOTALL)
+_MAKEFILES = ("GNUmakefile", "makefile", "Makefile")
+#: Programs that run commands from a file in the current folder, which no word has to name.
+_DEFAULT_FILES = {
+    "bmake": _MAKEFILES,
+    "doit": ("dodo.py",),
+    "gmake": _MAKEFILES,
+    "invoke": ("tasks.py",),
+    "just": ("justfile", "Justfile", ".justfile"),
+    "make": _MAKEFILES,
+    "ninja": ("build.ninja",),
+    "npm": ("package.json",),
+    "rake": ("Rakefile", "rakefile"),
+    "snakemake": ("Snakefile", "workflow/Snakefile"),
+}
+#: Options of these programs that name a folder to change to, and a file to read instead.
+_FOLDER_OPTIONS = frozenset({"-C", "--directory", "--prefix", "--working-directory"})
+_FILE_OPTIONS = frozenset({"-f", "--file", "--makefile", "--snakefile", "--justfile", "--rakefile"})
+#: Maximum depth of commands inside commands that are read.
+MAXIMUM_DEPTH = 5
+
+
+@dataclass(frozen=True, slots=True)
+class SimpleCommand:
+    """One program with its arguments.
+
+    ``sources`` are the files that it reads as its standard input, ``inline`` is the text of a
+    here-document, ``is_piped`` means that the input comes from another program. ``folder`` is the
+    folder that ``cd`` changed to, ``search`` the value of PYTHONPATH that the command sets.
+    ``is_test`` means that the words continue ``[[ … ]]``, so they start no program in bash.
+    """
+
+    words: tuple[str, ...]
+    sources: tuple[str, ...] = ()
+    inline: tuple[str, ...] = ()
+    is_piped: bool = False
+    folder: str = ""
+    search: str = ""
+    is_test: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class NamedScript:
+    """A word after an interpreter: the name of a file, or of a Python module.
+
+    ``runs`` is False for an argument, which is a script only if a file of that name exists.
+    """
+
+    name: str
+    folder: str
+    runs: bool = True
+    is_module: bool = False
+    search: tuple[str, ...] = ()
+
+
+class Interpreter(NamedTuple):
+    """How an interpreter reads its words.
+
+    ``valued`` are the options with a value, ``code`` those with code, ``files`` those with a
+    script; ``joined`` have a value only in the same word. ``has_code_first``: without such an
+    option the first word is code. ``reads_data``: its other words are data, never scripts.
+    ``runs_all``: each word is a script, unless an option names the script.
+    """
+
+    names: re.Pattern[str]
+    valued: Collection[str] = ()
+    code: Collection[str] = ()
+    files: Collection[str] = ()
+    joined: str = ""
+    module: re.Pattern[str] | None = None
+    is_shell: bool = False
+    has_code_first: bool = False
+    reads_data: bool = False
+    runs_all: bool = False
+
+
+@dataclass(slots=True)
+class Invocation:
+    """An interpreter with its scripts and its code, as one simple command starts it.
+
+    ``is_program`` is False if another program such as ``xargs`` starts the interpreter.
+    ``reads_input``: neither a script nor code is given, so it runs its standard input.
+    """
+
+    kind: Interpreter
+    is_program: bool
+    scripts: list[NamedScript] = field(default_factory=list)
+    code: list[str] = field(default_factory=list)
+    reads_input: bool = False
+
+
+_INTERPRETERS = (
+    Interpreter(re.compile(r"(python|pypy)[\d.]*"), "WX", "c", module=_MODULE_OPTION),
+    Interpreter(
+        re.compile(r"((r?ba|da|mk|pdk|r?k|r?z|a|t?c|ya)?sh[\d.]*)|source|\."),
+        valued="oO",
+        code="c",
+        is_shell=True,
+    ),
+    Interpreter(re.compile(r"fish"), "dDfop", "cC", is_shell=True),
+    Interpreter(re.compile(r"gnuplot[\w-]*"), "", "e", "c", runs_all=True),
+    Interpreter(
+        re.compile(r"[gmn]?awk"), "vF", ("e", "--source"), ("f", "--file"), has_code_first=True
+    ),
+    Interpreter(
+        names=re.compile(r"g?sed"),
+        valued="l",
+        code=("e", "--expression"),
+        files=("f", "--file"),
+        joined="i",
+        has_code_first=True,
+        reads_data=True,
+    ),
+    Interpreter(re.compile(r"(perl|ruby)[\d.]*"), "IMm", "eE", joined="i0"),
+    Interpreter(
+        re.compile(r"julia|node(js)?|Rscript|octave(-cli)?|lua(jit)?[\d.]*|tclsh[\d.]*|wish"),
+        "ptrl",
+        ("e", "E", "--eval"),
+        ("L",),
+    ),
+)
+#: Options after which an interpreter ends without reading a script.
+_ENDS = frozenset({"-V", "-VV", "-h", "--version", "--help"})
+#: Words that print or find the names of programs and files and start none of them.
+_STARTS_NOTHING = (_NO_PROGRAM - {".", "eval", "source"}) | {
+    *("cat", "chmod", "cp", "grep", "head", "ls", "mkdir", "mv", "rm", "tail", "touch"),
+    *("type", "which"),
+}
+_HERE_DOCUMENT = re.compile(r"(?<!<)<<-?[ \t]*(?P<quote>['\"]?)(?P<end>\w+)(?P=quote)")
+#: ``$((…))``, which names no program.
+_ARITHMETIC = re.compile(r"\$\(\((?:[^()`$]|\$(?!\()|\([^()`$]*\))*\)\)")
+#: ``$(which NAME)``, which is the program NAME.
+_WHICH = re.compile(r"\$\((?:which|command -v|type -P)[ \t]+([\w.+-]+)\)")
+_READ_PROCESS, _WRITE_PROCESS = ("<(",), (">(",)
+_OPERATORS = re.compile(r"[();<>|&\n]+")
+#: An operator of the shell inside a run of such characters.
+_OPERATOR = re.compile(r"(?:\n|[<>]\(|[<>]+[&|]?|&>+|[()]|[;&|]+)")
+_SUBSTITUTION = re.compile(r"\$\(([^()]*(?:\([^()]*\)[^()]*)*)\)|`([^`]*)`")
+
+
+def find_programs(text: str) -> list[str]:
+    """Return the program of each simple command of a shell command, without builtins."""
+    found = (split_program(one.words)[0] for one in split_commands(text))
+    return list(dict.fromkeys(name for name in found if name))
+
+
+def find_program_files(text: str) -> Iterator[NamedScript]:
+    """Yield the programs that a shell command names by a path, such as ``./run.sh``."""
+    for one in split_commands(text):
+        name = split_program(one.words)[0]
+        if "/" in name:
+            yield NamedScript(name, one.folder)
+
+
+def find_named_scripts(text: str, depth: int = 0) -> Iterator[NamedScript]:
+    """Yield the files and modules that the interpreters in a shell command read."""
+    for one in split_commands(text):
+        yield from find_default_files(one)
+        invocation = read_invocation(one)
+        yield from invocation.scripts if invocation is not None else ()
+        for inner in inner_texts(one) if depth < MAXIMUM_DEPTH else ():
+            yield from _read_inner(one, inner, depth)
+
+
+def read_invocation(command: SimpleCommand) -> Invocation | None:
+    """Return what the first interpreter in a simple command reads, None without interpreter."""
+    words = find_started_words(command.words)
+    if words[:1] and words[0] in _STARTS_NOTHING:
+        return None
+    for number, word in enumerate(words):
+        kind = _find_interpreter(word) if number == 0 or word not in (".", "source") else None
+        if kind is not None:
+            found = Invocation(kind, is_program=number == 0)
+            _read_arguments(command, list(words[number + 1 :]), found)
+            return found
+    return None
+
+
+def without_keywords(words: Sequence[str]) -> Sequence[str]:
+    """Return the words of a simple command after ``do``, ``then`` and the like."""
+    return words[next((n for n, one in enumerate(words) if one not in _KEYWORDS), len(words)) :]
+
+
+def inner_texts(command: SimpleCommand) -> list[str]:
+    """Return the shell commands inside the words of a simple command."""
+    words = find_started_words(command.words)
+    found = [
+        inner or ticks for word in command.words for inner, ticks in _SUBSTITUTION.findall(word)
+    ]
+    if words[:1] == ["eval"]:
+        found.append(" ".join(words[1:]))
+    elif words[:1] == ["trap"]:
+        found += words[1:2]
+    invocation = read_invocation(command)
+    if invocation is not None and invocation.kind.is_shell:
+        found += invocation.code
+    return list(dict.fromkeys(filter(None, found)))
+
+
+def find_default_files(command: SimpleCommand) -> Iterator[NamedScript]:
+    """Yield the files from which ``make`` or a similar program takes its commands."""
+    program, words = split_program(command.words)
+    names = _DEFAULT_FILES.get(posixpath.basename(program))
+    if names is None:
+        return
+    folder, files = command.folder, list[str]()
+    for option, value in _find_options_with_values(words):
+        if option in _FOLDER_OPTIONS:
+            folder = posixpath.join(folder, value)
+        elif option in _FILE_OPTIONS or (program == "snakemake" and option == "-s"):
+            files.append(value)
+    yield from (NamedScript(name, folder) for name in files)
+    yield from (NamedScript(name, folder, runs=False) for name in names if not files)
+
+
+def _find_options_with_values(words: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield each option with its value: ``-C DIR``, ``-CDIR``, ``-kC DIR``, ``--directory=DIR``."""
+    for word, following in pairwise([*words, ""]):
+        name, is_joined, value = word.partition("=")
+        if word.startswith("--"):
+            yield name, value if is_joined else following
+        elif word[:2] in _FOLDER_OPTIONS | _FILE_OPTIONS and word[2:]:
+            yield word[:2], word[2:]
+        elif word.startswith("-"):
+            yield f"-{word[-1]}", following
+
+
+def _find_interpreter(word: str) -> Interpreter | None:
+    name = posixpath.basename(word)
+    return next((one for one in _INTERPRETERS if one.names.fullmatch(name)), None)
+
+
+def _read_arguments(command: SimpleCommand, rest: list[str], found: Invocation) -> None:
+    """Read the words after an interpreter: its options, its script and the arguments."""
+    kind = found.kind
+    ends = bool(_ENDS.intersection(rest[:1]))
+    has_script, reads_input = _read_options(command, rest, found)
+    rest = rest[1:] if rest[:1] == ["--"] else rest
+    if kind.has_code_first and not has_script:
+        found.code += rest[:1]
+    has_script = has_script or kind.has_code_first
+    runs_all = kind.runs_all and not found.scripts
+    for number, word in enumerate([] if kind.reads_data else rest):
+        if word != "-":
+            runs = (number == 0 and not has_script and not reads_input) or runs_all
+            found.scripts.append(NamedScript(word, command.folder, runs=runs))
+    reads_input = not ends and not has_script and (reads_input or rest[:1] in ([], ["-"]))
+    for word in () if kind.reads_data else command.sources:
+        found.scripts.append(NamedScript(word, command.folder, runs=reads_input))
+    found.code += command.inline if reads_input else ()
+    found.reads_input = reads_input and not command.sources and not command.inline
+    if kind.module is not None:
+        found.scripts += _imported_modules(command, found.code)
+
+
+def _imported_modules(command: SimpleCommand, code: Sequence[str]) -> Iterator[NamedScript]:
+    """Yield the modules that Python code on the command line imports."""
+    search = tuple(command.search.split(":"))
+    for name in (one for text in code for one in find_imports(text)):
+        for module in (name, f"{name}.__init__"):
+            yield NamedScript(module, command.folder, False, is_module=True, search=search)
+
+
+def _read_options(command: SimpleCommand, rest: list[str], found: Invocation) -> tuple[bool, bool]:
+    """Remove the options from the words, and add their scripts and code to the invocation.
+
+    Return whether an option gives a script or code, and whether one demands the standard input.
+    """
+    kind, has_script, reads_input = found.kind, False, False
+    while rest and rest[0][:1] in ("-", "+") and rest[0] not in ("-", "--"):
+        option = rest.pop(0)
+        module = kind.module.fullmatch(option) if kind.module else None
+        if module is not None:
+            name = module[1] or "".join(rest[:1])
+            del rest[: not module[1]]
+            search = tuple(command.search.split(":"))
+            found.scripts.append(NamedScript(name, command.folder, is_module=True, search=search))
+            return True, False
+        letter, value = _split_option(option, kind)
+        if letter in kind.code:
+            found.code.append(value or (rest.pop(0) if rest else ""))
+            has_script = True
+        elif letter in kind.files:
+            name = value or (rest.pop(0) if rest else "")
+            found.scripts.append(NamedScript(name, command.folder))
+            has_script = True
+        elif letter in kind.valued and not value:
+            del rest[:1]
+        is_input = kind.is_shell and re.fullmatch("-[a-z]*s", option)
+        reads_input = reads_input or bool(is_input)
+        if has_script and not kind.has_code_first and letter in kind.code:
+            break
+    return has_script, reads_input
+
+
+def _split_option(option: str, kind: Interpreter) -> tuple[str, str]:
+    """Return the option that takes a value (``-``: none), and the value in the same word."""
+    if option.startswith("--"):
+        name, _, value = option.partition("=")
+        return name, value
+    if kind.is_shell:  # its value is always a separate word
+        return next((one for one in option[1:] if one in kind.code or one in kind.valued), "-"), ""
+    for number, letter in enumerate(option[1:], 2):
+        if letter in kind.joined:
+            break
+        if letter in (*kind.valued, *kind.code, *kind.files):
+            return letter, option[number:]
+    return "-", ""
+
+
+def _read_inner(command: SimpleCommand, text: str, depth: int) -> Iterator[NamedScript]:
+    """Yield the scripts of a command inside a word of another command."""
+    for one in find_named_scripts(text, depth + 1):
+        folder = posixpath.join(command.folder, one.folder)
+        search = (*one.search, *command.search.split(":"))
+        yield replace(one, folder=folder, search=search)
+
+
+def split_program(words: Sequence[str]) -> tuple[str, list[str]]:
+    """Return the first word that names a program, and the words after it."""
+    rest = find_started_words(words)
+    if not rest or rest[0] in _NO_PROGRAM:
+        return "", []
+    return rest[0], rest[1:]
+
+
+def find_started_words(words: Sequence[str]) -> list[str]:
+    """Return a program or builtin with its arguments, without launchers such as ``nice``."""
+    rest = list(words)
+    while rest:
+        word = rest[0]
+        launcher = _LAUNCHERS.get(re.sub(r"^(?:/usr)?/bin/", "", word))
+        if launcher is None and not is_assignment(word) and word not in (*_KEYWORDS, "-p"):
+            break
+        del rest[0]
+        valued, operands = launcher or ("", 0)
+        while launcher and rest and rest[0].startswith("-"):
+            option = rest.pop(0)
+            if len(option) == 2 and option[1] in valued:
+                del rest[:1]
+        del rest[:operands]
+    return rest
+
+
+def split_commands(text: str) -> list[SimpleCommand]:
+    """Return the simple commands of a shell command in their order.
+
+    ``cd`` and variables in parentheses apply inside only. A folder that depends on a condition is
+    unknown, which the variable ``$PWD`` in the folder expresses.
+    """
+    found, folder, search, is_test = list[SimpleCommand](), "", "", False
+    groups, blocks = list[tuple[str, str, int]](), 0
+    for one in _split_words(text):
+        if isinstance(one, str):
+            if one == "(":
+                groups.append((folder, search, blocks))
+            elif one == ")" and groups and groups[-1][2] == blocks:
+                folder, search, _ = groups.pop()
+            continue
+        words = one.words
+        started = find_started_words(words)
+        paths = [one.partition("=")[2] for one in words if one.startswith("PYTHONPATH=")]
+        own = paths[-1] if paths else search
+        search = own if all(map(is_assignment, words)) or words[:1] == ("export",) else search
+        is_test = is_test or started[:1] == ["[["]
+        found.append(replace(one, folder=folder, search=own, is_test=is_test))
+        is_test = is_test and "]]" not in words
+        blocks += _count_blocks(words)
+        folder = _change_folder(started, folder, is_known=blocks == 0 and not one.is_piped)
+    return found
+
+
+def _count_blocks(words: Sequence[str]) -> int:
+    """Return by how many the open ``if``, ``case``, ``for`` and ``while`` change."""
+    leading = list(words[: len(words) - len(without_keywords(words)) + 1])
+    closing = sum(one in ("fi", "done", "esac") for one in leading)
+    return sum(one in _BLOCKS for one in leading) - closing
+
+
+def _change_folder(words: Sequence[str], folder: str, is_known: bool) -> str:
+    """Return the folder after a command, which may be ``cd``."""
+    if words[:1] not in (["cd"], ["pushd"], ["popd"]):
+        return folder
+    target = words[-1]
+    if len(words) == 1 or not is_known or words[0] == "popd" or target.startswith(("-", "+")):
+        target = "$PWD"
+    return posixpath.join(folder, target)
+
+
+def is_assignment(word: str) -> bool:
+    """Return whether a word sets a variable."""
+    return _ASSIGNMENT.match(word) is not None
+
+
+def _split_words(text: str) -> Iterator[SimpleCommand | str]:
+    """Yield each simple command with its words and its standard input, and each parenthesis."""
+    words, redirects, is_comment = list[str](), "", False
+    inputs: dict[str, list[str]] = {"<": [], "<<<": []}
+    is_piped, has_comments = False, re.search(r"[\"'\\]#", text) is None
+    for token in [*_tokenize(text), "\n"]:
+        starts_comment = has_comments and token.startswith("#")
+        is_comment = (is_comment and "\n" not in token) or starts_comment
+        if is_comment:
+            continue
+        if set(token) <= set("<>&|") and set(token) & set("<>"):
+            redirects = token
+        elif token in _READ_PROCESS and not redirects:
+            words.append(token)
+        elif set(token) <= set("();&|\n") or token in (*_READ_PROCESS, *_WRITE_PROCESS):
+            inputs["<"] += _READ_PROCESS if token in _READ_PROCESS else ()
+            if words:
+                sources, inline = map(tuple, inputs.values())
+                yield SimpleCommand(tuple(words), sources, inline, is_piped)
+            words, redirects, inputs = [], "", {"<": [], "<<<": []}
+            is_piped = token in ("|", "|&", *_WRITE_PROCESS) or (is_piped and token in ("(", "\n"))
+            yield from token[-1:] if token[-1:] in ("(", ")") else ()
+        elif redirects:
+            inputs.get(redirects, []).append(token)
+            redirects = ""
+        else:
+            words.append(token)
+
+
+def _join_here_documents(text: str) -> str:
+    """Replace each here-document by its text as one word after ``<<<``."""
+    lines = text.split("\n")
+    last = {line.strip(): number for number, line in enumerate(lines)}
+    joined, rest = list[str](), iter(enumerate(lines))
+    for number, line in rest:
+        start = _HERE_DOCUMENT.search(line)
+        if start is None or last.get(start["end"], 0) <= number:
+            joined.append(line)
+            continue
+        body = ""
+        while (one := next(rest)[1]).strip() != start["end"]:
+            body += f"{one}\n"
+        joined.append(f"{line[: start.start()]}<<< {shlex.quote(body)}{line[start.end() :]}")
+    return "\n".join(joined)
+
+
+def _tokenize(text: str) -> list[str]:
+    """Return the words and operators of a shell command. A word may contain an unclosed quote.
+
+    A here-document becomes one word after ``<<<``.
+    """
+    text = _join_here_documents(text.replace("\\\n", " "))
+    text = _WHICH.sub(r"\1", _ARITHMETIC.sub("0", text))
+    lexer = shlex.shlex(text, posix=True, punctuation_chars="();<>|&\n")
+    lexer.commenters, lexer.whitespace, lexer.whitespace_split = "", " \t\r", True
+    try:
+        found = list(lexer)
+    except ValueError:
+        found = re.findall(r"[();<>|&\n]+|[^\s();<>|&]+", text)
+    runs = (_OPERATOR.findall(one) if _OPERATORS.fullmatch(one) else [one] for one in found)
+    return [part for run in runs for part in run]

@@ -1,0 +1,53 @@
+"""The first version of the rule for values within a mandate. Pure.
+
+Approvals whose proof records no version of the rules are checked by this version, so that an old
+log stays valid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from lifecycle.words.mandates import MISSING, Bounds, canonical_text, is_within_bounds
+
+
+def _find_uncovered_parts(
+    path: str, before: Any, after: Any, values: Mapping[str, Bounds]
+) -> Iterator[str]:
+    """Yield a sentence for each part of a changed value that the bounds of ``values`` do not cover.
+
+    Each entry of a list is compared with the first entry of the previous list.
+    """
+    bounds = values.get(path)
+    if canonical_text(before) == canonical_text(after) or (
+        bounds is not None and is_within_bounds(bounds, after)
+    ):
+        return
+    if isinstance(after, list) and isinstance(before, list) and before and after:
+        for one in after:
+            yield from _find_uncovered_parts(path, before[0], one, values)
+    elif isinstance(after, dict) and isinstance(before, dict) and bounds is None:
+        for key in sorted({*before, *after}):
+            was, new = before.get(key, MISSING), after.get(key, MISSING)
+            yield from find_uncovered_at_key(path, key, was, new, values)
+    elif bounds is None:
+        yield f"{path}: no bounds are given for it"
+    else:
+        yield f"{path}: {canonical_text(after):.60} is not within {canonical_text(bounds):.80}"
+
+
+def find_uncovered_at_key(
+    path: str, key: str, before: Any, after: Any, values: Mapping[str, Bounds]
+) -> Iterator[str]:
+    """Yield as `_find_uncovered_parts` does, for the value at a key of an object.
+
+    A value is `MISSING` if the object does not have the key.
+    """
+    place = f"{path}.{key}"
+    if after is MISSING:
+        yield f"{place}: no bounds allow to take it away"
+    elif "." in key:  # the path would be ambiguous
+        yield f"{place}: no bounds are given for it"
+    else:
+        yield from _find_uncovered_parts(place, before, after, values)

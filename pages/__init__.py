@@ -1,1 +1,0 @@
-"""The live pages: what a person looks at in a browser. They read, and never write."""

@@ -1,0 +1,19 @@
+"""The model of the data of any event type: of workflows and of extensions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lifecycle.payload.event_types import STAGED
+from lifecycle.rules.decide import model_of
+from wfctl_eventstore.extension import require_extension
+
+if TYPE_CHECKING:
+    from lifecycle.payload.base import Payload
+
+
+def find_event_model(type_: str) -> type[Payload]:
+    """Return the model of a known event type. Raises `MissingExtensionError`."""
+    if type_ in STAGED:
+        return model_of(type_)
+    return require_extension("machines", f"the event type {type_}").find_event_model(type_)

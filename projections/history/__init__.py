@@ -1,1 +1,0 @@
-"""The history as rows of tables."""

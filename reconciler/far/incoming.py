@@ -1,0 +1,207 @@
+"""Decide by its name whether a file of another machine may be written on this one.
+
+Files of another machine are as untrusted as an unknown archive. DPDispatcher's process imports this
+module too, so it imports only the standard library.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import unicodedata
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
+
+from lifecycle.words.scripts import is_importable
+from service.root.entries import exists
+
+#: Folders whose files are read as settings or run as programs.
+_FORBIDDEN_FOLDERS = frozenset({".wfctl", ".git"})
+#: Name of the folder of attempts, and names of files that wfctl writes into a stage's folder.
+_ATTEMPTS = ".attempts"
+_WFCTL_FILES = frozenset(
+    {".monitor.lock", ".dispatch.lock", ".kept-as", "submission.json", "dpdisp-run.sh"}
+    | {"dpdisp_exit_code", "dpdisp_done"}
+)
+_MAX_PATH_LENGTH = 4096
+#: Name of the file, in the folder of an attempt, that lists files which its machine may not write.
+PROTECTED_RECORD = "protected.json"
+_CONTROL_CATEGORIES = frozenset({"Cc", "Zl", "Zp"})
+
+
+def is_plain(path: str) -> bool:
+    """Return whether a path stays in its base folder and names no settings.
+
+    A name that is not UTF-8 is allowed, a control character is not.
+    """
+    steps = path.split("/")
+    return (
+        len(path) <= _MAX_PATH_LENGTH
+        and all(step not in ("", ".", "..") for step in steps)
+        and not any(step.lower() in _FORBIDDEN_FOLDERS for step in steps)
+        and not any(unicodedata.category(letter) in _CONTROL_CATEGORIES for letter in path)
+    )
+
+
+def is_own_file(path: str) -> bool:
+    """Return whether wfctl itself writes a file of this path, relative to the root or a stage."""
+    steps = path.lower().split("/")
+    return _ATTEMPTS in steps or (len(steps) <= 2 and steps[-1] in _WFCTL_FILES)
+
+
+class ProtectedFiles(NamedTuple):
+    """The files of a root that another machine may not write, relative to the root.
+
+    ``written_here`` are files in the root, and tables, that wfctl writes itself. ``named`` are the
+    scripts of every definition, the inputs of every stage and the outputs of the other stages: a
+    pattern of the results may bring such a file only if the pattern is its exact name. The same is
+    true of files, anywhere, with one of the ``names``, in small letters: settings and instructions
+    that programs read without being asked to.
+    """
+
+    root: Path
+    written_here: frozenset[str] = frozenset()
+    named: frozenset[str] = frozenset()
+    names: frozenset[str] = frozenset()
+
+    def is_written_here(self, path: Path) -> bool:
+        """Return whether wfctl writes this file itself."""
+        return self._is_among(path, self.written_here)
+
+    def is_named(self, path: Path) -> bool:
+        """Return whether a definition names the file, or a program reads it automatically.
+
+        The same is true of a file in such a folder.
+        """
+        steps = os.path.relpath(path, self.root).lower().split("/")
+        return self._is_among(path, self.named) or not self.names.isdisjoint(steps)
+
+    def has(self, path: Path) -> bool:
+        """Return whether the file is protected in any way."""
+        return self.is_written_here(path) or self.is_named(path)
+
+    def _is_among(self, path: Path, known: Collection[str]) -> bool:
+        steps = os.path.relpath(path, self.root).split("/")
+        return any("/".join(steps[:number]) in known for number in range(1, len(steps) + 1))
+
+
+def read_protected_files(folder: Path) -> ProtectedFiles:
+    """Return the protected files recorded in an attempt's folder, or no files without a record.
+
+    Raises ValueError or TypeError if the record cannot be read.
+    """
+    root, record = folder.parents[2], folder / PROTECTED_RECORD
+    if not record.exists():
+        return ProtectedFiles(root)
+    known = {name: frozenset(paths) for name, paths in json.loads(record.read_bytes()).items()}
+    return ProtectedFiles(root, **known)
+
+
+def is_result(
+    base: Path,
+    path: str,
+    patterns: Iterable[str],
+    sent: Iterable[str],
+    protected: ProtectedFiles | None = None,
+) -> bool:
+    """Return whether a path, relative to ``base``, is a result that the jobs should return.
+
+    ``patterns`` are those of the submission; a folder that matches a pattern includes all its
+    content. A local file that matches a pattern of the files ``sent`` to the jobs, such as an input
+    or a script, is replaced only if a pattern of the results is its exact name. The same is true of
+    ``protected`` files, even if they do not exist. No pattern includes a file that wfctl writes,
+    except a pattern with `.attempts` in it, which wfctl itself uses for the results of tasks. No
+    wildcard includes a file that Python imports, which would change a check on this machine.
+    """
+    if not is_plain(path) or (protected is not None and protected.is_written_here(base / path)):
+        return False
+    matching = _find_matching(path, patterns)
+    if is_importable(path):  # a check here would import the file, for example as `json`
+        matching = [
+            pattern for pattern in matching if not _has_wildcards(pattern) and pattern != "."
+        ]
+    is_sent = exists(base / path) and any(
+        _matches_path_or_folder(path, os.path.normpath(p)) for p in sent
+    )
+    is_sent = is_sent or (protected is not None and protected.is_named(base / path))
+    return any(not is_sent or _matches_whole(path, pattern) for pattern in matching)
+
+
+def is_requested(path: str, patterns: Iterable[str]) -> bool:
+    """Return whether a pattern of the submission matches a path, even if the file must not come.
+
+    `is_result` refuses some of the requested files. Such files are normal: a job may write them.
+    """
+    return is_plain(path) and bool(_find_matching(path, patterns))
+
+
+def _find_matching(path: str, patterns: Iterable[str]) -> list[str]:
+    """Return the patterns that match a path.
+
+    For wfctl's own files, only a path of attempts matches.
+    """
+    if is_own_file(path):
+        patterns = [pattern for pattern in patterns if _ATTEMPTS in pattern.split("/")]
+    normal = [os.path.normpath(pattern) for pattern in patterns]
+    return [pattern for pattern in normal if _matches_path_or_folder(path, pattern)]
+
+
+def _matches_path_or_folder(path: str, pattern: str) -> bool:
+    """Return whether a pattern matches a path, or a folder above it, name by name."""
+    names, patterns = path.split("/"), pattern.split("/")
+    if patterns == ["."]:
+        return True
+    for place, own in enumerate(patterns):
+        if own == "**":
+            rest = "/".join(patterns[place + 1 :])
+            ends = range(place, len(names))
+            return not rest or any(
+                _matches_path_or_folder("/".join(names[end:]), rest) for end in ends
+            )
+        if place == len(names) or not fnmatchcase(names[place], own):
+            return False
+    return True
+
+
+def _matches_whole(path: str, pattern: str) -> bool:
+    """Return whether a pattern without wildcards equals a path."""
+    return not _has_wildcards(pattern) and fnmatchcase(path, pattern)
+
+
+def _has_wildcards(pattern: str) -> bool:
+    """Return whether a pattern has wildcards that are not escaped, as in ``[*]``."""
+    for escaped in ("[*]", "[?]", "[[]"):
+        pattern = pattern.replace(escaped, "")
+    return any(letter in pattern for letter in "*?[")
+
+
+def find_refused_leftovers(paths: Sequence[str], links: Mapping[str, str], stage: str) -> set[str]:
+    """Return the leftovers of a stage's attempt that must not be downloaded.
+
+    ``links`` contains the targets of the paths that are symbolic links. A link is refused if it
+    leads out of the stage's folder. A path below a file or a link is refused, and so are wfctl's
+    own files.
+    """
+    files = set(paths)
+    return {
+        path
+        for path in paths
+        if is_own_file(path)
+        or any(str(above) in files for above in PurePosixPath(path).parents)
+        or (path in links and not _stays_in(stage, path, links[path]))
+    }
+
+
+def _stays_in(stage: str, path: str, target: str) -> bool:
+    """Return whether a link leads to a target in the stage's folder, with all links resolved.
+
+    Only the folders above a link are known not to be links, so ``..`` may occur only at the start.
+    """
+    steps = [step for step in target.split("/") if step not in ("", ".")]
+    upwards = next((n for n, step in enumerate(steps) if step != ".."), len(steps))
+    if not target or target.startswith("/") or ".." in steps[upwards:]:
+        return False
+    place = os.path.normpath(f"{os.path.dirname(path)}/{target}")  # noqa: PTH120 - of a path of bytes
+    return place.startswith(f"{stage}/") and is_plain(place)

@@ -1,0 +1,55 @@
+"""Scripts of a definition whose content now differs from the recorded one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
+from pathlib import Path
+
+from lifecycle.state.run_files import find_files_of_jobs
+from lifecycle.state.status import Status
+from lifecycle.state.workflow import Workflow
+from projections.words.came_about import Item, entry_of_file, entry_of_folder
+from service.consent.scripts import find_changed_digests
+
+
+def find_changed_scripts(root: Path, state: Workflow) -> Iterator[Item]:
+    """Yield the scripts that differ from their last approval, and from a completed attempt."""
+    # An approval covers the current scripts. Before it, the initial scripts are valid.
+    approved = any(one.version and one.record is None for one in state.amendments.values())
+    when = "a person last approved a change" if approved else "the workflow was created"
+    made = find_files_of_jobs(state)
+    for one in _find_differences(root, state.scripts, when, made):
+        yield _add_folder_entry(state, one)
+    for stage in state.stages.values():
+        if stage.source is not None and stage.status is Status.COMPLETED:
+            when = f"{stage.id} {stage.source.id} started"
+            agreed = made | {*state.scripts.items()}  # a person approved the file as it is now
+            for one in _find_differences(root, stage.source.scripts, when, agreed, stage.id):
+                yield _add_folder_entry(state, one)
+
+
+def _add_folder_entry(state: Workflow, item: Item) -> Item:
+    """Return the item with the id of the input folder with which an attempt computed, if any."""
+    for stage in state.stages.values():
+        if stage.source is not None:
+            known = {**(stage.source.beside or {}), **stage.source.scripts}
+            entry = entry_of_folder(stage.source, item.subject)
+            if entry and item.file_entry == entry_of_file(item.subject, known.get(item.subject)):
+                return item._replace(entry=entry)
+    return item
+
+
+def _find_differences(
+    root: Path,
+    recorded: dict[str, str],
+    when: str,
+    made: AbstractSet[tuple[str, str | None]],
+    stage: str | None = None,
+) -> Iterator[Item]:
+    """Yield the recorded scripts whose content has changed, and those that are missing."""
+    for path, now in find_changed_digests(root, recorded).items():
+        if (path, now) not in made:
+            text = f"changed since {when}" if now else f"missing, but it existed when {when}"
+            entry = entry_of_file(path, now)
+            yield Item("script", path, text, stage, False, entry, file_entry=entry)

@@ -1,0 +1,37 @@
+"""The files of a root that the machine of an attempt may not write."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+from lifecycle.state.workflow import Stage, Workflow
+from lifecycle.words.scripts import INIT, READ_UNASKED
+from projections.files import progress_log, state_document
+from reconciler.attempt.paths import AttemptPaths
+from reconciler.far.incoming import PROTECTED_RECORD
+from service.consent.scripts import agreed_scripts
+from service.root.disk import write_whole
+
+#: Files that wfctl writes or runs in the root.
+_IN_ROOT = (state_document.FILE_NAME, progress_log.FILE_NAME, INIT)
+
+
+def record_protected_files(
+    root: Path, state: Workflow, stage: Stage, attempt: AttemptPaths
+) -> None:
+    """Write the list of files that no result of an attempt of the stage may replace.
+
+    Files that wfctl writes into the folder of a stage are not listed, because no result replaces
+    them.
+    """
+    written_here, named = {*_IN_ROOT}, {*agreed_scripts(root, state)}
+    for one in state.stages.values():
+        written_here |= {*one.work.tables}
+        named |= {os.path.normpath(path) for path in one.inputs}
+        named |= {os.path.normpath(path) for path in one.outputs if one.id != stage.id}
+    named -= {os.path.normpath(path) for path in stage.outputs}
+    known = {"written_here": written_here, "named": named, "names": READ_UNASKED}
+    listed = {name: sorted(paths) for name, paths in known.items()}
+    write_whole(attempt.folder / PROTECTED_RECORD, json.dumps(listed, indent=1).encode() + b"\n")

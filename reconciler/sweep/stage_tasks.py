@@ -1,0 +1,164 @@
+"""The tasks of a stage's attempts on disk. A stage without a map has no tasks.
+
+`NoTasks` and `StageTasks` have the same methods, so a caller need not know which of them a stage
+has. The modules that read tasks are imported only for a stage with tasks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from lifecycle.state.workflow import Stage, Workflow
+from lifecycle.sweeps.definition import is_sweep
+
+if TYPE_CHECKING:
+    from lifecycle.payload import models as p
+    from reconciler.attempt.paths import AttemptPaths
+    from reconciler.sweep.tasks import Task
+    from reconciler.verdict.diagnosis import Diagnosis
+    from reconciler.verdict.table import Verdict
+
+Record: TypeAlias = "Callable[[p.TasksObserved], Workflow]"
+"""Records a command in the log, and returns the resulting state."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoTasks:
+    """The tasks of a plain stage: its attempts are submitted and judged as a whole."""
+
+    root: Path
+    state: Workflow
+    stage: Stage
+
+    def read(self) -> Sequence[Task]:
+        """Return the tasks, in the order in which they start. Raises any error of `points_of`."""
+        return ()
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return the rows of the table of tasks. Raises any error of `points_of`."""
+        return []
+
+    def count(self, *, live: bool) -> dict[str, int] | None:
+        """Return the number of tasks by status, or None if no task is known.
+
+        With ``live`` the numbers are those on disk, otherwise those in the log.
+        """
+        return None
+
+    def check_points(self) -> None:
+        """Raise any error that would prevent a new attempt from reading its points."""
+
+    def assign(
+        self,
+        attempt: AttemptPaths,
+        given: dict[str, Any],
+        inputs: Sequence[p.FileDigest],
+        recovers: str | None,
+    ) -> tuple[dict[str, Any], int | None]:
+        """Write the tasks of a new attempt.
+
+        Return its submission and the number of its tasks.
+        """
+        return given, None
+
+    def close_ended(self, record: Record) -> Workflow:
+        """Record the tasks of attempts that a person ended, and return the resulting state."""
+        return self.state
+
+    def progress(self, attempt: AttemptPaths) -> Sequence[p.TasksObserved]:
+        """Return the command that records how many tasks have ended, if it is worth an event."""
+        return ()
+
+    def judge(self, attempt: AttemptPaths, found: Verdict) -> Verdict:
+        """Return the verdict on an attempt, given the verdict on its jobs."""
+        return found
+
+    def diagnose(self, found: Diagnosis) -> Diagnosis:
+        """Return the diagnosis of an attempt, given the diagnosis of its jobs."""
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class StageTasks:
+    """The tasks of a stage with a map. `NoTasks` describes the methods."""
+
+    root: Path
+    state: Workflow
+    stage: Stage
+
+    def read(self) -> Sequence[Task]:
+        """Return the tasks, in the order in which they start."""
+        from reconciler.sweep.tasks import tasks_of
+
+        return tasks_of(self.root, self.state, self.stage)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return the rows of the table of tasks."""
+        from reconciler.sweep.table import rows_of
+
+        return rows_of(self.read())
+
+    def count(self, *, live: bool) -> dict[str, int] | None:
+        """Return the number of tasks by status."""
+        from reconciler.sweep.tasks import count_tasks
+
+        return count_tasks(self.root, self.state, self.stage, live=live)
+
+    def check_points(self) -> None:
+        """Raise any error that would prevent a new attempt from reading its points."""
+        from reconciler.sweep.map_points import points_of
+
+        points_of(self.root, self.state, self.stage, anew=True)
+
+    def assign(
+        self,
+        attempt: AttemptPaths,
+        given: dict[str, Any],
+        inputs: Sequence[p.FileDigest],
+        recovers: str | None,
+    ) -> tuple[dict[str, Any], int | None]:
+        """Write the tasks of a new attempt.
+
+        Return its submission and the number of its tasks.
+        """
+        from reconciler.sweep.assignment import count_tasks_to_compute, write_task_assignment
+
+        given = write_task_assignment(
+            self.root, self.state, self.stage, attempt, given, inputs, recovers
+        )
+        return given, count_tasks_to_compute(attempt)
+
+    def close_ended(self, record: Record) -> Workflow:
+        """Record the tasks of attempts that a person ended."""
+        from reconciler.sweep.judging import close_tasks, find_unclosed_attempts
+
+        state = self.state
+        for ended in find_unclosed_attempts(self.root, state, self.stage):
+            state = record(close_tasks(state, state.stage(self.stage.id), ended, stopped=True))
+        return state
+
+    def progress(self, attempt: AttemptPaths) -> Sequence[p.TasksObserved]:
+        """Return the command that records how many tasks have ended."""
+        from reconciler.sweep.judging import observe_progress
+
+        return observe_progress(self.state, self.stage, attempt)
+
+    def judge(self, attempt: AttemptPaths, found: Verdict) -> Verdict:
+        """Return the verdict of the tasks when no process of the attempt runs any more."""
+        from reconciler.sweep.judging import judge_tasks
+
+        return judge_tasks(self.state, self.stage, attempt, found)
+
+    def diagnose(self, found: Diagnosis) -> Diagnosis:
+        """Return the diagnosis of the failed tasks."""
+        from reconciler.sweep.judging import diagnosis_of
+
+        return diagnosis_of(found, self.root, self.state, self.stage)
+
+
+def get_stage_tasks(root: Path, state: Workflow, stage: Stage) -> NoTasks | StageTasks:
+    """Return the tasks of a stage."""
+    return (StageTasks if is_sweep(stage.parameters) else NoTasks)(root, state, stage)

@@ -1,0 +1,99 @@
+"""Python files that the check of a stage runs or imports from the root."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path, PurePosixPath
+
+from lifecycle.state.run_files import find_files_of_jobs
+from lifecycle.state.workflow import Stage, Workflow
+from lifecycle.words.scripts import IMPORTED, MISSING, has_script_ending
+from service.consent.packages import find_imported_names, find_names_in, find_unused_names
+from service.consent.scripts import (
+    digest_of,
+    find_importable_modules,
+    find_verify_paths,
+    scripts_of,
+)
+
+#: The module that a command starts with ``-m``.
+_MODULE = re.compile(r"(?<!\S)-m[ \t]*([A-Za-z_]\w*)")
+
+
+def find_check_files(root: Path, state: Workflow, stage: Stage) -> dict[str, str]:
+    """Return the files that the check of a stage runs or may import: path → SHA-256 in hex.
+
+    These are the scripts that its commands name, and the modules and packages next to them, in the
+    stage's folder and in the root that these scripts import, also through each other. A file with
+    the name of a module of Python's own is one of them if a library may import it.
+    """
+    named_by_it = find_verify_paths(root, stage)
+    scripts = scripts_of(root, state, stage).items()
+    own = {path: digest for path, digest in scripts if path in named_by_it}
+    found = find_importable_modules(root, state, stage)
+    folders = {".", stage.id, *(str(PurePosixPath(path).parent) for path in own)}
+    named = {path: {*_names_of(path, folders)} for path in found}
+    imported = _collect_imported_names(root, own, named, _commands_of(stage))
+    return {**{path: found[path] for path, names in named.items() if names & imported}, **own}
+
+
+def find_loaded_files(root: Path, state: Workflow, stage: Stage) -> set[str]:
+    """Return the files of the check, and the scripts and inputs of its stage, which it may import.
+
+    Python reads a compiled copy in place of such a file.
+    """
+    return {*find_check_files(root, state, stage), *scripts_of(root, state, stage), *stage.inputs}
+
+
+def find_changed_check_files(
+    root: Path, state: Workflow, stage: Stage, recorded: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the files of the check that differ from the recorded ones: path → SHA-256 in hex.
+
+    A recorded file that the check names and that no longer exists has the value `MISSING`. A file
+    that a job wrote is left out, and a new file that is no script, such as the log of a job.
+    """
+    made = find_files_of_jobs(state)
+    found = find_check_files(root, state, stage).items()
+    now = {path: sha for path, sha in found if path in recorded or _is_code(path)}
+    now = {path: sha for path, sha in now.items() if (path, sha) not in made}
+    named = find_verify_paths(root, stage) & recorded.keys()
+    gone = {path for path in named if digest_of(root, path) is None}
+    differ = {path: digest for path, digest in now.items() if recorded.get(path) != digest}
+    return {**differ, **dict.fromkeys(gone, MISSING)}
+
+
+def _is_code(path: str) -> bool:
+    return has_script_ending(path) or path.endswith(IMPORTED)
+
+
+def _commands_of(stage: Stage) -> list[str]:
+    found = (stage.parameters.get(name) for name in stage.work.verify_folders)
+    return [text for text in found if isinstance(text, str)]
+
+
+def _names_of(path: str, folders: Collection[str]) -> Iterator[str]:
+    """Yield the names under which scripts in one of the folders import a file or its package."""
+    parts = PurePosixPath(path).parts
+    for folder in folders:
+        above = PurePosixPath(folder).parts
+        if parts[: len(above)] == above and len(parts) > len(above):
+            yield parts[len(above)].partition(".")[0]
+
+
+def _collect_imported_names(
+    root: Path, own: Collection[str], named: Mapping[str, set[str]], commands: list[str]
+) -> set[str]:
+    """Return the names that the scripts and commands import, also through other files."""
+    read, todo = set[str](), {*own}
+    names = {name for text in commands for name in (*find_names_in(text), *_MODULE.findall(text))}
+    while todo:
+        read |= todo
+        names |= {name for path in todo for name in find_imported_names(root / path)}
+        todo = {path for path, known in named.items() if known & names} - read
+    unused = find_unused_names(root, [path for path in read if path.endswith(".py")], commands)
+    return names | (
+        {name for one in named.values() for name in one} & sys.stdlib_module_names - unused
+    )

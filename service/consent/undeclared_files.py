@@ -1,0 +1,66 @@
+"""Data files of the root that a script names and that no field of its stage declares."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from eventstore.private import read_regular
+from lifecycle.state.workflow import Stage, Workflow
+from service.consent.scripts import find_importable_modules, find_verify_paths, scripts_of
+from service.root.entries import is_file
+
+#: Pattern of words that may name a file. Names without a dot or a slash are left out.
+_NAMES = re.compile(r"[^\s'\"`()\[\]{}=,:;|&<>#$*?\\]*[./][^\s'\"`()\[\]{}=,:;|&<>#$*?\\]*")
+#: Maximum size in bytes of a script that is searched for names.
+_LONGEST_SCRIPT = 10**6
+
+
+class UndeclaredFile(NamedTuple):
+    """A file that a script names. Both paths are relative to the root."""
+
+    script: str
+    path: str
+
+
+def find_undeclared_files(root: Path, state: Workflow, stage: Stage) -> list[UndeclaredFile]:
+    """Return the files below the root that a stage's scripts name and the stage does not declare.
+
+    A check reads such a file where it lies, and nobody notices when the file changes. Declared
+    files are the inputs and outputs of any stage, the scripts, and the modules next to a script. A
+    name is tried as a path from the root, from the stage's folder and from the script's folder.
+    """
+    scripts = scripts_of(root, state, stage)
+    read_in_place = {*find_verify_paths(root, stage)} & scripts.keys()
+    declared = {*scripts, *find_importable_modules(root, state, stage)}
+    for one in state.stages.values():
+        declared |= {os.path.normpath(path) for path in (*one.inputs, *one.outputs)}
+    found = []
+    for script in sorted(read_in_place):
+        folders = (".", stage.id, os.path.dirname(script))  # noqa: PTH120 - a name
+        for path in _named_files(root, script, folders):
+            if path not in declared and not _is_below(path, declared):
+                declared.add(path)
+                found.append(UndeclaredFile(script, path))
+    return found
+
+
+def _named_files(root: Path, script: str, folders: Collection[str]) -> Iterator[str]:
+    try:
+        text = read_regular(root / script, _LONGEST_SCRIPT).decode("utf-8", "replace")
+    except OSError:
+        return
+    for name in dict.fromkeys(_NAMES.findall(text)):
+        for folder in folders:
+            path = os.path.normpath(os.path.join(folder, name))  # noqa: PTH118 - a name
+            if not path.startswith(("/", "..", ".wfctl")) and is_file(root / path):
+                yield path
+
+
+def _is_below(path: str, folders: Collection[str]) -> bool:
+    """Return whether a declared folder contains the path."""
+    parts = path.split("/")
+    return any("/".join(parts[:number]) in folders for number in range(1, len(parts)))

@@ -1,0 +1,85 @@
+"""Questions about the entries of folders that users and jobs write.
+
+`Path.is_dir` and `os.DirEntry.is_dir` raise an error for links in a circle or for the target of a
+link in a closed folder, depending on the version of Python. These functions do not.
+"""
+
+from __future__ import annotations
+
+import os
+from errno import EACCES, ELOOP, ENAMETOOLONG, ENOENT, ENOTDIR, EPERM
+from itertools import chain
+from pathlib import Path
+from stat import S_ISDIR, S_ISREG
+
+#: Errors that the path itself causes. Any other error is a fault of the disk.
+_UNRESOLVABLE = frozenset({EACCES, ELOOP, ENAMETOOLONG, ENOENT, ENOTDIR, EPERM})
+
+#: Maximum number of entries that a description names.
+_NAMED = 5
+
+Place = str | os.PathLike[str]
+
+
+def stat_of(place: Place) -> os.stat_result | None:
+    """Return the status of a path, links followed, or None if the path cannot be inspected.
+
+    Raises OSError if the disk fails.
+    """
+    try:
+        return os.stat(place)  # noqa: PTH116 - a string is fast
+    except ValueError:  # a NUL byte
+        return None
+    except OSError as error:
+        if error.errno in _UNRESOLVABLE:
+            return None
+        raise
+
+
+def is_file(place: Place) -> bool:
+    """Return whether a path leads to a file, or False if the path cannot be inspected."""
+    found = stat_of(place)
+    return found is not None and S_ISREG(found.st_mode)
+
+
+def is_folder(place: Place) -> bool:
+    """Return whether a path leads to a folder, or False if the path cannot be inspected."""
+    found = stat_of(place)
+    return found is not None and S_ISDIR(found.st_mode)
+
+
+def exists(place: Place) -> bool:
+    """Return whether a path leads to something, or False if the path cannot be inspected."""
+    return stat_of(place) is not None
+
+
+def find_files(folder: Path) -> list[Path]:
+    """Return the files below a folder, including links to files.
+
+    Links to folders are not followed.
+    """
+    found = (Path(at, name) for at, _, names in os.walk(folder) for name in names)
+    return sorted(path for path in found if is_file(path))
+
+
+def describe_inspection_error(place: Place) -> str | None:
+    """Return why a path cannot be inspected, or None if it can be, or leads to nothing."""
+    try:
+        os.stat(place)  # noqa: PTH116 - see `stat_of`
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        return error.strerror or "unknown error"
+    return None
+
+
+def describe_unreadable_entries(folder: Path) -> str | None:
+    """Return the entries below a folder that cannot be inspected, with reasons, or None.
+
+    Links to nothing are ignored. The answer names the first entries only.
+    """
+    entries = (Path(at, name) for at, *names in os.walk(folder) for name in chain(*names))
+    reasons = sorted((path, why) for path in entries if (why := describe_inspection_error(path)))
+    found = [f"{path.relative_to(folder)} ({why})" for path, why in reasons[:_NAMED]]
+    more = f" and {len(reasons) - _NAMED} more" if len(reasons) > _NAMED else ""
+    return f"cannot be read: {', '.join(found)}{more}" if found else None

@@ -1,1 +1,0 @@
-"""The history as tables, and questions to them in SQL."""

@@ -1,0 +1,59 @@
+"""The example outputs in the help match the actual outputs of the commands."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from cli.program.examples import read_examples
+from tests.cli.help_examples import BEFORE, UNENDING, WORLDS, Worlds, run_example, worlds
+from tests.need import need_programs
+
+EXAMPLES = read_examples()
+#: Examples whose workflow is created without a job.
+QUICK = ("plan check", "amend propose", "machine task")
+#: Programs that the examples need.
+_PROGRAMS = ("bash", "tmux", "ssh-keygen")
+
+
+@pytest.fixture(scope="module")
+def place() -> Iterator[Worlds]:
+    """Yield the workflows of the examples."""
+    need_programs(*_PROGRAMS)
+    with worlds() as found:
+        yield found
+
+
+def without_columns(text: str) -> list[str]:
+    """Return the lines with single spaces, because the width of a column varies."""
+    return [re.sub(r"\s+", " ", line) for line in text.splitlines()]
+
+
+def check(place: Worlds, name: str) -> None:
+    """Run an example and compare it with the help."""
+    assert without_columns(run_example(place, name, EXAMPLES[name])) == without_columns(
+        EXAMPLES[name]
+    )
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_quick_example_prints_what_the_help_shows(place: Worlds, name: str) -> None:
+    """`python -m tests.cli.help_examples` writes the outputs."""
+    check(place, name)
+
+
+@pytest.mark.slow
+@pytest.mark.long
+@pytest.mark.parametrize("name", [name for name in EXAMPLES if name not in QUICK])
+def test_example_prints_what_the_help_shows(place: Worlds, name: str) -> None:
+    """`python -m tests.cli.help_examples` writes the outputs."""
+    check(place, name)
+
+
+def test_setups_belong_to_examples() -> None:
+    """Every table of setups names only existing examples."""
+    assert set(BEFORE) <= set(EXAMPLES)
+    assert set(UNENDING) <= set(EXAMPLES)
+    assert {world for world, _ in BEFORE.values()} <= set(WORLDS)

@@ -1,0 +1,1 @@
+"""Tests of the interface between the core and the extensions."""

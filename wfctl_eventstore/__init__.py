@@ -1,0 +1,140 @@
+"""Read workflows of wfctl from Python, for example in a notebook.
+
+``open(root)`` returns a `WorkflowReader`. Its methods run ``wfctl`` and return the JSON that the
+program prints, as dictionaries and lists, or as data frames of pandas. They write nothing and take
+no lock, and each call reads the log as it is at that time. Only the standard library is imported,
+so wfctl may be installed in another environment than the notebook.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+__all__ = ["WfctlError", "WorkflowReader", "open"]
+
+
+class WfctlError(Exception):
+    """A command of wfctl failed.
+
+    ``code`` is the stable code of the error, ``data`` its values, and ``exit_code`` the exit code
+    of the program. The message says the cause first, then what to do.
+    """
+
+    def __init__(self, code: str, message: str, data: Mapping[str, Any], exit_code: int) -> None:
+        super().__init__(message)
+        self.code = code
+        self.data = dict(data)
+        self.exit_code = exit_code
+
+
+class WorkflowReader:
+    """A workflow on disk, or in the database that its folder names.
+
+    ``program`` is the command line that starts wfctl, such as ``["/opt/wfctl/bin/wfctl"]``.
+    """
+
+    def __init__(self, root: str | os.PathLike[str], program: Sequence[str]) -> None:
+        self.root = os.path.abspath(os.path.expanduser(root))  # noqa: PTH100, PTH111
+        self._program = list(program)
+
+    def status(self, *, at: str | None = None, frame: bool = False) -> Any:
+        """Return the data of ``wfctl status``, also ``at`` an earlier version or time.
+
+        A data frame has one row for each stage.
+        """
+        data = self._read("status", *_repeat("--at", at))
+        return _make_frame(data["stages"]) if frame else data
+
+    def results(self, *, frame: bool = False) -> Any:
+        """Return the results that the plan names, one dictionary for each, as ``wfctl results``."""
+        rows = self._read("results")["results"]
+        return _make_frame(rows) if frame else rows
+
+    def metrics(
+        self, stage: str | None = None, *, where: str | Iterable[str] = (), frame: bool = False
+    ) -> Any:
+        """Return the rows of ``wfctl metrics``: one for each number, or for each task of a sweep.
+
+        ``where`` holds conditions on parameters, such as ``T>2``.
+        """
+        stages = () if stage is None else (stage,)
+        rows = self._read("metrics", *stages, *_repeat("--where", where))["metrics"]
+        return _make_frame(rows) if frame else rows
+
+    def tasks(self, stage: str, *, where: str | Iterable[str] = (), frame: bool = False) -> Any:
+        """Return all tasks of a sweep, as ``wfctl tasks STAGE -n 0``.
+
+        A data frame has one column for each parameter and number of a task.
+        """
+        rows = self._read("tasks", stage, "-n", "0", *_repeat("--where", where))["tasks"]
+        return _make_frame(map(_flatten_task, rows)) if frame else rows
+
+    def events(
+        self,
+        *,
+        types: str | Iterable[str] = (),
+        stages: str | Iterable[str] = (),
+        frame: bool = False,
+    ) -> Any:
+        """Return the events of the log, as ``wfctl events``; a type may end in ``*``."""
+        rows = self._read("events", *_repeat("--type", types), *_repeat("--stage", stages))
+        return _make_frame(rows) if frame else rows
+
+    def _read(self, *words: str) -> Any:
+        """Run a command of wfctl and return its data; raise `WfctlError` if the command fails."""
+        line = [*self._program, "--root", self.root, "-o", "json", "--log-level", "error", *words]
+        done = subprocess.run(line, check=False, stdin=subprocess.DEVNULL, capture_output=True)
+        try:
+            answer = json.loads(done.stdout)
+        except ValueError:
+            text = done.stderr.decode(errors="replace").strip() or "no output"
+            raise WfctlError("no_answer", text, {"command": line}, done.returncode) from None
+        if not answer["success"]:
+            error = answer["error"]
+            data = error.get("data", {})
+            raise WfctlError(error["code"], error["message"], data, done.returncode)
+        return answer["data"]
+
+
+def open(  # noqa: A001 - read as `wfctl_eventstore.open(root)`
+    root: str | os.PathLike[str] = ".", *, program: str | Sequence[str] | None = None
+) -> WorkflowReader:
+    """Open the workflow at a folder, or at the nearest folder above it, for reading.
+
+    ``program`` is the wfctl to run, by default the wfctl of this installation. Raises `WfctlError`
+    if the folder has no workflow, and `OSError` if the program cannot be started.
+    """
+    workflow = WorkflowReader(root, _own_program() if program is None else _make_list(program))
+    workflow.status()
+    return workflow
+
+
+def _own_program() -> list[str]:
+    here = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120
+    return [sys.executable, "-P", os.path.join(here, "__main__.py")]  # noqa: PTH118
+
+
+def _make_list(words: str | Iterable[str]) -> list[str]:
+    return [words] if isinstance(words, str) else [*words]
+
+
+def _repeat(option: str, values: str | Iterable[str] | None) -> list[str]:
+    return [f"{option}={value}" for value in _make_list(() if values is None else values)]
+
+
+def _flatten_task(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a task with each of its parameters and numbers under a key of its own."""
+    merged = {**row, **row.get("values", {}), **row.get("metrics", {})}
+    return {key: one for key, one in merged.items() if key not in ("values", "metrics", "outputs")}
+
+
+def _make_frame(rows: Iterable[Mapping[str, Any]]) -> Any:
+    """Return a data frame; raise `ModuleNotFoundError` if pandas is not installed."""
+    from pandas import DataFrame  # slow to import, and only a frame needs it
+
+    return DataFrame([*rows])
