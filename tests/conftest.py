@@ -20,7 +20,7 @@ from tests.crash import table
 from tests.memory import stay_in_memory
 from tests.need import is_strict, need_root, unmet
 from tests.order import slow_first
-from tests.rounds import DAY, mark_further, shorten, today, tries_all
+from tests.rounds import DAY, SHARES, mark_further, share_of_today, shorten, today, tries_all
 from tests.server import Server, started
 from tests.times import dearest, lines, memory_line, memory_peak, spent, totals
 
@@ -111,12 +111,17 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
-    """Select the examples and cases of this run, and put slow tests first."""
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> Generator[None]:
+    """Select the examples, cases and share of this run, and put slow tests first."""
     shorten(items)
     mark_further(items)
     yield
     # The marks on the command line have been applied by now.
+    selected = set(share_of_today(items))
+    config.hook.pytest_deselected(items=[item for item in items if item not in selected])
+    items[:] = [item for item in items if item in selected]
     if os.environ.get("PYTEST_XDIST_WORKER"):
         items[:] = slow_first(items)
 
@@ -128,8 +133,8 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_report_header() -> str:
-    """Print the day whose share of the long tests is run."""
-    return f"{DAY}={today()}"
+    """Print the day and the number of shares, which select the tests of a run."""
+    return f"{DAY}={today()} {SHARES}={os.environ.get(SHARES, '1')}"
 
 
 @pytest.hookimpl(wrapper=True)

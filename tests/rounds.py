@@ -14,6 +14,8 @@ from hypothesis import is_hypothesis_test, settings
 VARIABLE = "WFCTL_EXAMPLES"
 #: The date whose share of tests is run, by default today. Workers get the same date.
 DAY = "WFCTL_DAY"
+#: In how many shares the tests of a run are divided; one share is run each day. By default 1.
+SHARES = "WFCTL_SHARES"
 _FEWEST, _PART = 5, 10
 
 
@@ -54,6 +56,15 @@ def of_the_day(values: Sequence[Any], daily: int) -> Sequence[Any]:
 def today() -> str:
     """Return the day whose share is run; all workers of a run have the same day."""
     return os.environ.setdefault(DAY, datetime.now(UTC).date().isoformat())
+
+
+def share_of_today(items: Sequence[pytest.Item]) -> Sequence[pytest.Item]:
+    """Return today's share of the tests; the shares of successive days cover all tests.
+
+    Neighbouring cases of a test go to different shares, so each share holds some cases of it.
+    """
+    shares = int(os.environ.get(SHARES, "1"))
+    return of_the_day(items, -(-len(items) // shares))
 
 
 def first(values: Sequence[Any], now: int = 1) -> list[Any]:

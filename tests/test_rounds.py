@@ -5,7 +5,16 @@ from __future__ import annotations
 import pytest
 
 from tests.order import slow_first
-from tests.rounds import DAY, VARIABLE, mark_further, of_the_day, rounds, some
+from tests.rounds import (
+    DAY,
+    SHARES,
+    VARIABLE,
+    mark_further,
+    of_the_day,
+    rounds,
+    share_of_today,
+    some,
+)
 
 pytest_plugins = ["pytester"]
 
@@ -129,3 +138,27 @@ def test_daily_shares_cover_all_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
     marked = [one.marks[0].name for one in rounds(range(162), few=22, daily=8)]
     assert marked[:22] == ["long"] * 22
     assert 29 <= marked.count("long") <= 30
+
+
+def test_shares_of_successive_days_cover_all_tests(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each test is in the share of one of two days, and both shares hold cases of each test."""
+    pytester.makeini("[pytest]\nmarkers = slow")
+    items = pytester.getitems(SLOW)
+    monkeypatch.setenv(SHARES, "2")
+    shares = []
+    for day in ("2026-11-30", "2026-12-01"):
+        monkeypatch.setenv(DAY, day)
+        shares.append([item.name for item in share_of_today(items)])
+    assert sorted(shares[0] + shares[1]) == sorted(item.name for item in items)
+    assert all({name[:8] for name in share} == {"test_sho", "test_lon"} for share in shares)
+
+
+def test_one_share_holds_all_tests(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without shares, each day runs all tests."""
+    monkeypatch.delenv(SHARES, raising=False)
+    items = pytester.getitems("def test_one(): pass\ndef test_other(): pass")
+    assert list(share_of_today(items)) == items
