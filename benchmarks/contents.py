@@ -12,7 +12,7 @@ from eventstore.sqlite.store import SqliteStore, open_store
 from eventstore.store import Claim, Expected
 from lifecycle.rules.decide import payload_of
 from migrations.upgrade import upgrade_database
-from service.root.disk import system_instant
+from service.root.atomic_files import system_instant
 
 SCHEMA = Schema({"note.logged": 1})
 STREAM = "workflow-bench"

@@ -18,7 +18,7 @@ from pathlib import Path
 from benchmarks.running_stages import jobs_of, make_root, record
 from lifecycle.payload import models as p
 from lifecycle.plan.document import build_creation_payload as command_of
-from service.root.disk import system_clock, utc_text
+from service.root.atomic_files import system_clock, utc_text
 from service.root.root import read_identity
 
 _OUTPUTS, _ROUNDS = 10, 5

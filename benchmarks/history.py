@@ -19,7 +19,7 @@ from lifecycle.plan.document import build_creation_payload
 from migrations.upgrade import upgrade_database
 from service.reading.log import WorkflowLog
 from service.reading.stream_log import FOLD_EVERY
-from service.root.disk import new_id, system_instant
+from service.root.atomic_files import new_id, system_instant
 
 STREAM = "workflow-w"
 LENGTHS = (1_000, 10_000, 100_000)

@@ -19,11 +19,11 @@ from benchmarks.measurement import interleaved, table
 from benchmarks.processes import PLAN
 from benchmarks.server import Server
 from cli.main import run
-from eventstore.private import libpq_url
+from eventstore.private_files import libpq_url
 from eventstore.store import Expected
 from extensions.postgres.store import PostgresStore, open_server
 from migrations.upgrade import upgrade_database
-from service.root.disk import system_instant
+from service.root.atomic_files import system_instant
 
 SINGLES = 300
 BATCH, BATCHES = 1000, 10

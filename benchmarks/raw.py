@@ -11,7 +11,7 @@ from typing import Any
 from benchmarks.contents import STREAM, data, fresh_id
 from eventstore.chain import START, seal_events
 from eventstore.event import Actor, NewEvent
-from service.root.disk import system_instant
+from service.root.atomic_files import system_instant
 
 _TABLE = """CREATE TABLE events (position INTEGER PRIMARY KEY, stream TEXT NOT NULL,
 version INTEGER NOT NULL, event_id TEXT NOT NULL UNIQUE, type TEXT NOT NULL,

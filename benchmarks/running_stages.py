@@ -26,7 +26,7 @@ from reconciler.host import processes
 from reconciler.submission import build as submission
 from reconciler.submission.build import StageJob
 from service.reading.log import WorkflowLog
-from service.root.disk import new_id, system_clock, utc_text
+from service.root.atomic_files import new_id, system_clock, utc_text
 from service.root.root import read_identity
 from service.writing.initialise import initialise, root_at
 from service.writing.stream_writer import Planned, WriteOptions

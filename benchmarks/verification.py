@@ -17,7 +17,7 @@ from lifecycle.state.workflow import Workflow
 from migrations.upgrade import upgrade_database
 from service.reading import stream_log
 from service.reading.log import WorkflowLog
-from service.root.disk import system_instant
+from service.root.atomic_files import system_instant
 
 LENGTH = 20_000
 #: Events behind the kept state.

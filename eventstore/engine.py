@@ -4,7 +4,7 @@ from pathlib import Path
 
 from eventstore.chain import Schema
 from eventstore.event import Clock
-from eventstore.private import is_server
+from eventstore.private_files import is_server
 from eventstore.sqlite.store import open_store
 from eventstore.store import EventStore
 from wfctl_eventstore.extension import require_extension

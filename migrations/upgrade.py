@@ -12,8 +12,8 @@ from sqlalchemy import Connection
 
 from eventstore.errors import NewerDatabase
 from eventstore.event import HEAD
-from eventstore.private import is_server
-from migrations.file import DatabaseFile
+from eventstore.private_files import is_server
+from migrations.sqlite_file import DatabaseFile
 from wfctl_eventstore.extension import MigratedDatabase, require_extension
 
 Database: TypeAlias = DatabaseFile | MigratedDatabase

@@ -14,7 +14,7 @@ from reconciler.attempt.paths import AttemptPaths
 from reconciler.errors import AlreadyDriven
 from reconciler.host.program import hold_free_stages, hold_stage, is_held
 from service.errors import RootBusy
-from service.root.disk import hold_lock, utc_text
+from service.root.atomic_files import hold_lock, utc_text
 from service.writing.stream_writer import WriteOptions
 from service.writing.workflow_service import Outcome, Service
 

@@ -9,16 +9,17 @@ ReconcilerError
 ├── of a loop, a runner AlreadyDriven, AlreadyAutonomous, NoRunner, RunnerFailed, AgentMissing,
 │                       AgentNotStarted, EnvironmentNotReady
 ├── of a round          UnreadablePoints (control/rounds.py)
-└── KeptFolderTaken     beside the code that raises it, as those that follow (files/clearing.py)
+└── KeptFolderTaken     beside the code that raises it, as those that follow (files/clear_folder.py)
 
 Refused, by the rules of the job side
-├── NoStageCommand, TooMuchBeside (files/described.py), NothingToReuse (verification/reuse.py)
+├── NoStageCommand, TooMuchBeside (files/described_submission.py)
+├── NothingToReuse (verification/reuse.py)
 ├── ChangedMap, UnfitMap (sweep/map_points.py), NoDiagnosticRun (control/dispatch.py)
-└── ClaimDenied, NotStopped (control/stopping.py), StrangerAtWork (control/strangers.py)
+└── ClaimDenied, NotStopped (control/stop_jobs.py), StrangerAtWork (control/judge_attempts.py)
 
 NeedsConsent, of the rules
-├── SubmissionDrift, SubmissionChanged (submission/agreed.py)
-├── ScriptsChanged, ScriptsUnknown, VerdictChanged (files/described.py)
+├── SubmissionDrift, SubmissionChanged (submission/compare_submission.py)
+├── ScriptsChanged, ScriptsUnknown, VerdictChanged (files/described_submission.py)
 └── ChangedResult, InputsChanged, StaleStages (files/freshness.py)
 
 Each carries a stable ``code``, its ``message``, and its values in ``data``.

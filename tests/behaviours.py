@@ -10,7 +10,7 @@ from eventstore.engine import open_log
 from eventstore.errors import EventStoreError
 from eventstore.store import EventStore
 from extensions.protocol_check.behaviour import first_breach
-from service.root.disk import system_instant
+from service.root.atomic_files import system_instant
 
 
 def breaches(folder: Path) -> Iterator[str]:

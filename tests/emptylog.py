@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 
 from eventstore.event import HEAD
-from eventstore.private import is_server, make_file
+from eventstore.private_files import is_server, make_file
 from migrations.upgrade import upgrade_database
 
 

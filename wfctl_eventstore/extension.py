@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from service.files.inspection import Difference
     from service.questions.blame import Blame
     from service.reading.log import WorkflowLog
-    from service.reading.moment import Moment
+    from service.reading.point_in_history import Moment
     from service.reading.stream_log import StreamLog
     from service.root.root import Root
 

@@ -12,7 +12,7 @@ from cli.frame import proposal
 from cli.frame.consent import PersonConsent, consenter_of
 from cli.frame.options import AgreeingKey, AsOf, File, Text, Texts, Why, Writes, argument, option
 from cli.frame.workspace import open_for_writing, open_job_runner
-from cli.frame.writes import events_of, list_planned_files, print_outcome, write_commands
+from cli.frame.write_command import events_of, list_planned_files, print_outcome, write_commands
 from cli.terminal.output import Output, print_message, print_statement
 from lifecycle.errors import LifecycleError, NeedsConsent, UnknownAmendment
 from lifecycle.payload import models as p
@@ -27,12 +27,12 @@ from projections.words.account import find_stale_stages
 from projections.words.amendments import format_changes, format_targets, summarise_changes
 from projections.words.text import name_approver, spell_unseen
 from reconciler.context import Jobs
-from reconciler.control.stopping import stop_all
+from reconciler.control.stop_jobs import stop_all
 from reconciler.files.freshness import find_deviations
 from service.consent.proof import agreed_content, shown_digest
 from service.consent.scripts import scripts_after
 from service.errors import InvalidOption
-from service.root.disk import utc_text
+from service.root.atomic_files import utc_text
 from service.root.root import Root, read_config
 from service.writing import amendments as decisions
 from service.writing import mandates

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO, get_args
 import typer
 
 from cli.frame.options import Text, Texts, Writes, argument, option
-from cli.frame.writes import issue_command, write_claims
+from cli.frame.write_command import issue_command, write_claims
 from lifecycle.errors import InvalidPayload, NoCommand
 from lifecycle.payload.event_types import OBSERVED_TYPES, PERSON_TYPES, STAGED
 from lifecycle.rules.decide import model_of, payload_of

@@ -12,7 +12,7 @@ from cli.settings import actor_of
 from cli.terminal.output import Output
 from eventstore.errors import WrongExpectedVersion
 from eventstore.event import HEAD
-from eventstore.private import url_without_password
+from eventstore.private_files import url_without_password
 from lifecycle.errors import NeedsConsent
 from lifecycle.words.values import parse_span
 from service.errors import InvalidOption
@@ -20,7 +20,7 @@ from service.root.root import find_root, open_root, read_config
 
 if TYPE_CHECKING:
     from reconciler.context import Jobs
-    from reconciler.files.clearing import Clearing
+    from reconciler.files.clear_folder import Clearing
 
 
 Stages = Annotated[
@@ -51,7 +51,7 @@ def clean(
     wfctl lists the files and asks before it deletes them. It keeps the files of the last good
     attempt of each stage.
     """
-    from reconciler.files.clearing import build_clearing_command, find_clearings, remove_files
+    from reconciler.files.clear_folder import build_clearing_command, find_clearings, remove_files
     from reconciler.files.leftovers import parse_size
 
     age = None if older is None else parse_span(older)

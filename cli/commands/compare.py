@@ -40,8 +40,8 @@ from projections.files.comparison import (
 from projections.files.document_diff import FieldDifference, find_differences
 from projections.files.state_document import build_document
 from service.errors import InvalidOption, NotFound
-from service.questions.sides import build_side, list_side_names
-from service.reading.moment import Moment
+from service.questions.comparison_sides import build_side, list_side_names
+from service.reading.point_in_history import Moment
 from wfctl_eventstore.extension import require_extension
 
 #: Values that are shown even if they are equal.
@@ -267,7 +267,7 @@ def _print_file_diff(
     output: Output, where: _Finding, names: list[str], found: Sequence[ComparedRow], file: str
 ) -> None:
     """Print how the text of a file on each side differs from that on the first."""
-    from service.questions.contents import find_content, format_difference
+    from service.questions.recorded_content import find_content, format_difference
 
     # One side may have made a file that another read.
     kinds = [one.values for one in found if one.kind in OF_FILES and one.name == file]

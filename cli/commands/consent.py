@@ -18,7 +18,7 @@ from cli.terminal.output import Output, print_message
 from lifecycle.errors import NeedsConsent
 from service.consent import signature
 from service.errors import NoRoot
-from service.root.disk import config_folder
+from service.root.atomic_files import config_folder
 from service.writing import amendments as decisions
 from service.writing.amendments import check_person
 from service.writing.stream_writer import WriteOptions

@@ -9,7 +9,7 @@ import typer
 
 from cli.frame.options import DryRun, Stage, Writes, argument, option
 from cli.frame.workspace import open_job_runner, require_work_tree_of_root
-from cli.frame.writes import write_through_jobs
+from cli.frame.write_command import write_through_jobs
 from cli.terminal.output import print_message
 from lifecycle.state.conditions import find_what_waits, has_results_kept
 from service.errors import InvalidOption, NotFound
@@ -66,8 +66,8 @@ def wait(
 
     wfctl then records the result of each job.
     """
+    from reconciler.control.judge_attempts import find_stages_in_flight
     from reconciler.control.reconcile import wait_all
-    from reconciler.control.strangers import find_stages_in_flight
 
     with open_job_runner(context) as (jobs, output):
         wait_all(jobs, stages, timeout)
@@ -197,7 +197,7 @@ def diagnose(
     """
     from reconciler.control.dispatch import dispatch_stage as launch
     from reconciler.control.reconcile import dispatch_sync
-    from reconciler.control.stopping import diagnose_newest_attempt
+    from reconciler.control.stop_jobs import diagnose_newest_attempt
 
     def act(jobs: Jobs) -> Outcome:
         if sync:

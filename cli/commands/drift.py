@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli.frame.deciding import Decision, DecisionKey, dismissal_of, record_decisions
+from cli.frame.ask_decision import Decision, DecisionKey, dismissal_of, record_decisions
 from cli.frame.options import FINDINGS, KeyedWrites, Text, Texts, Writes, argument, option
 from cli.frame.workspace import open_for_reading, open_for_writing
-from cli.frame.writes import print_outcome
+from cli.frame.write_command import print_outcome
 from cli.terminal.output import Output
 from lifecycle.payload import models as p
 from lifecycle.state.status import Status
@@ -108,7 +108,7 @@ def adopt(
     wfctl records the edit in the log. If the edit changes the definition of a stage, wfctl only
     proposes the change.
     """
-    from reconciler.files.by_hand import find_proven_commands
+    from reconciler.files.hand_launched_jobs import find_proven_commands
 
     with open_for_writing(context, options.dry_run) as (service, output):
 
@@ -310,7 +310,7 @@ def _adopt_results(
     reason: str | None,
     key: Path | None,
 ) -> None:
-    from cli.frame.writes import print_outcome
+    from cli.frame.write_command import print_outcome
     from reconciler.attempt.markers import digests
     from reconciler.files.freshness import find_changed_results
     from reconciler.verification.numbers import measure_numbers

@@ -42,9 +42,9 @@ from lifecycle.errors import UnknownEventType
 from service.errors import InvalidOption
 from service.reading.log import Selection, WorkflowLog
 from service.reading.machine_streams import list_machines
-from service.reading.moment import Moment
+from service.reading.point_in_history import Moment
 from service.reading.stream_log import StreamLog
-from service.root.disk import system_clock, utc_text
+from service.root.atomic_files import system_clock, utc_text
 from wfctl_eventstore.extension import (
     CheckedCheckpoints,
     MissingExtensionError,

@@ -9,8 +9,8 @@ import typer
 
 from cli.frame.options import Texts, argument, option
 from cli.frame.workspace import settings_of
+from cli.program.command_help import TOPICS, render_manual
 from cli.program.commands import find_top_words
-from cli.program.helping import TOPICS, render_manual
 from cli.terminal.output import Output
 from lifecycle.plan.fields import describe_field
 from lifecycle.sweeps.parameters import WORDS_OF_PARAMETER

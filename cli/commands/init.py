@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli.frame.beginning import approve_new_plan
+from cli.frame.approve_plan import approve_new_plan
 from cli.frame.impact import begun_with, with_pins
 from cli.frame.options import FINDINGS, AgreeingKey, File, Text, Why, Writes, argument, option
 from cli.frame.workspace import (
@@ -21,10 +21,10 @@ from cli.frame.workspace import (
     settings_of,
     tell_of_password,
 )
-from cli.frame.writes import print_outcome
+from cli.frame.write_command import print_outcome
 from cli.settings import Settings, actor_of
 from cli.terminal.output import Output, print_message
-from eventstore.private import is_server
+from eventstore.private_files import is_server
 from lifecycle.plan.advice import group_parameters
 from lifecycle.rules.amendable import build_plan_change
 from lifecycle.rules.amendments import signer_problems
@@ -33,14 +33,14 @@ from lifecycle.words.mandates import format_count
 from service.errors import InvalidOption, NotFound
 from service.files.workflow_files import STATE
 from service.questions.causes import collect_advice
-from service.root.disk import content_of, system_clock, utc_text
+from service.root.atomic_files import content_of, system_clock, utc_text
 from service.root.root import Root, read_identity
 from service.writing.stream_writer import WriteOptions
 from service.writing.workflow_service import Outcome
 
 if TYPE_CHECKING:
     from lifecycle.state.workflow import Workflow
-    from reconciler.control.trial import Trial
+    from reconciler.control.try_machines import Trial
 
 
 class ExampleMachine(StrEnum):
@@ -123,7 +123,7 @@ def init(
         raise InvalidOption(
             "no plan file was given. To create an example plan, run `wfctl init --example`."
         )
-    from service.consent.doubts import list_pin_doubts
+    from service.consent.consent_weaknesses import list_pin_doubts
     from service.writing.initialise import root_at
 
     settings = settings_of(context)
@@ -192,7 +192,7 @@ def _write_example(context: typer.Context, name: str, source: str, told: str) ->
     """Write a file of the package under a new name, or to stdout if the name is ``-``."""
     from importlib.resources import files
 
-    from cli.frame.writes import write_new
+    from cli.frame.write_command import write_new
 
     text = files("service").joinpath(source).read_text("utf-8")
     if name == "-":
@@ -289,7 +289,7 @@ def _describe_next_step(settings: Settings, plan: str) -> str:
 
 
 def _try_plan_machines(settings: Settings, state: Workflow) -> list[Trial]:
-    from reconciler.control.trial import try_machines
+    from reconciler.control.try_machines import try_machines
 
     return try_machines(settings.start.absolute(), state)
 

@@ -18,11 +18,11 @@ from cli.frame.workspace import Reading, open_root_log, reading_of, settings_of
 from cli.settings import Settings, actor_of
 from cli.terminal.output import Output, print_message
 from cli.terminal.table import TableColumn, format_table
-from eventstore.private import is_server
+from eventstore.private_files import is_server
 from lifecycle.errors import LifecycleError
 from projections.screens.inbox import InboxItem, number_items, number_of
 from projections.words.account import list_waiting_items
-from projections.words.answers import list_answers
+from projections.words.format_results import list_answers
 from projections.words.text import utc_seconds
 from service.errors import InvalidOption, NotFound
 from service.root.root import WORKFLOW, Root, find_root, read_config, without_secrets

@@ -11,7 +11,7 @@ from cli.frame.options import AsOf
 from cli.frame.workspace import open_for_reading
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Workflow
-from projections.words.answers import list_answers, told_all
+from projections.words.format_results import list_answers, told_all
 
 
 def results(context: typer.Context, view: AsOf = None) -> None:

@@ -145,7 +145,7 @@ def propose(
                 data=_table_of(state, loop.points),
             )
             outcome = begin_round(jobs, asked, options)
-        from cli.frame.writes import print_outcome
+        from cli.frame.write_command import print_outcome
 
         print_outcome(output, outcome, options)
 
@@ -175,7 +175,7 @@ def stop(
     ],
 ) -> None:
     """Stop an optimization loop after its current round."""
-    from cli.frame.writes import write_commands
+    from cli.frame.write_command import write_commands
     from lifecycle.payload import models as p
 
     write_commands(context, options, p.LoopStopped(loop=name, reason=reason))

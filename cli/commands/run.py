@@ -39,8 +39,8 @@ def show(context: typer.Context) -> None:
 
     Also show the commands that watch, pause and stop the runner.
     """
-    from reconciler.loop.detached import find_running_runner
-    from service.files.surroundings import PAUSE
+    from reconciler.loop.background_runner import find_running_runner
+    from service.files.stage_obstacles import PAUSE
 
     with open_for_reading(context) as workflow:
         found = find_running_runner(workflow.root)
@@ -77,7 +77,7 @@ def resume(context: typer.Context) -> None:
 
 
 def _set_paused(context: typer.Context, paused: bool, text: str) -> None:
-    from service.files.surroundings import PAUSE
+    from service.files.stage_obstacles import PAUSE
 
     with open_for_reading(context) as workflow:
         file = workflow.root.path / PAUSE
@@ -90,7 +90,7 @@ def attach(context: typer.Context) -> None:
 
     To leave the terminal, press Ctrl-b, then d.
     """
-    from reconciler.loop.detached import OUTPUT, find_running_runner
+    from reconciler.loop.background_runner import OUTPUT, find_running_runner
 
     with open_for_reading(context) as workflow:
         found = find_running_runner(workflow.root)
@@ -110,7 +110,7 @@ def stop(context: typer.Context) -> None:
 
     Running jobs continue.
     """
-    from reconciler.loop.detached import stop_runner as end
+    from reconciler.loop.background_runner import stop_runner as end
 
     with open_for_reading(context) as workflow:
         found = end(workflow.root)
@@ -128,8 +128,8 @@ def serve(
     notify: Annotated[str | None, typer.Option(envvar="WFCTL_NOTIFY")] = None,
 ) -> None:
     """Be the runner: WORDs are the command line of a loop."""
-    from reconciler.loop.detached import Runner, RunnerLimits, record_runner
-    from reconciler.loop.ending import build_retry_rule, catch_stop_signals
+    from reconciler.loop.background_runner import Runner, RunnerLimits, record_runner
+    from reconciler.loop.end_loop import build_retry_rule, catch_stop_signals
 
     limits = RunnerLimits(max_sessions, session_seconds, between, rapid, rapid_seconds)
     with open_job_runner(context) as (jobs, output), catch_stop_signals() as asked:
@@ -176,9 +176,9 @@ class LoopOptions:
 
 
 def _launch_runner(context: typer.Context, given: LoopOptions, limits: Mapping[str, float]) -> None:
-    from reconciler.files.described import NoStageCommand
+    from reconciler.files.described_submission import NoStageCommand
     from reconciler.host.program import command_of_module
-    from reconciler.loop.detached import start_runner
+    from reconciler.loop.background_runner import start_runner
     from reconciler.loop.run import find_stages_without_command
     from reconciler.loop.session import check_report
     from service.writing.amendments import check_may_go_on
@@ -326,8 +326,8 @@ def _run_attended(
     context: typer.Context, given: LoopOptions, time_limit: float | None, options: WriteOptions
 ) -> None:
     from reconciler.files.freshness import inspect_results
-    from reconciler.loop.detached import forget_ended_runner
-    from reconciler.loop.ending import SessionOptions, build_retry_rule, catch_stop_signals
+    from reconciler.loop.background_runner import forget_ended_runner
+    from reconciler.loop.end_loop import SessionOptions, build_retry_rule, catch_stop_signals
     from reconciler.loop.run import run_loop as drive
 
     with open_job_runner(context) as (jobs, output), catch_stop_signals() as asked:
@@ -411,7 +411,7 @@ def _add_notices(jobs: Jobs, named: str | None) -> Iterator[Jobs]:
     if not receiver:
         yield jobs
         return
-    from cli.terminal.talk import without_secrets
+    from cli.terminal.progress_messages import without_secrets
 
     def hide(notice: dict[str, Any]) -> dict[str, Any]:
         return dict(without_secrets(None, "", notice))

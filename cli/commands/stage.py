@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from cli.frame.deciding import (
+from cli.frame.ask_decision import (
     Decision,
     DecisionKey,
     Key,
@@ -25,7 +25,7 @@ from cli.frame.workspace import (
     open_job_runner,
     require_work_tree_of_root,
 )
-from cli.frame.writes import (
+from cli.frame.write_command import (
     issue_command,
     print_outcome,
     write_claims,
@@ -176,7 +176,7 @@ def fail(
     if not stop:
         write_commands(context, options, command)
         return
-    from reconciler.control.stopping import fail_and_stop
+    from reconciler.control.stop_jobs import fail_and_stop
 
     kind = command.category
     write_through_jobs(
@@ -186,7 +186,7 @@ def fail(
 
 def cancel(context: typer.Context, options: Writes, stage: Stage, reason: Why = None) -> None:
     """Stop the running job of a stage, and set the stage to failed."""
-    from reconciler.control.stopping import fail_and_stop
+    from reconciler.control.stop_jobs import fail_and_stop
 
     error = f"cancelled: {reason}" if reason else "cancelled"
     write_through_jobs(
@@ -213,7 +213,7 @@ def retry(
     The number of retries is limited. If an input or script of a sweep changed, wfctl also computes
     finished tasks again, except with --failed-only.
     """
-    from reconciler.control.stopping import retry_stage as retry_after
+    from reconciler.control.stop_jobs import retry_stage as retry_after
 
     if key is not None and not failed_only:
         raise InvalidOption(

@@ -32,20 +32,20 @@ from projections.words.account import (
     to_dicts,
 )
 from projections.words.amendments import describe_pending_amendments
-from projections.words.answers import list_answers
-from projections.words.came_about import (
+from projections.words.format_results import list_answers
+from projections.words.mandates import list_mandates
+from projections.words.result_origin import (
     describe_missing_outputs,
     group_decisions,
     line_of,
     with_answer,
 )
-from projections.words.mandates import list_mandates
 from projections.words.text import clip_text, utc_seconds, waiting_told
-from service.consent.doubts import list_doubts
+from service.consent.consent_weaknesses import list_doubts
 from service.errors import InvalidOption
 from service.files.inspection import describe_kept_version
 from service.reading import stream_log
-from service.root.disk import system_clock
+from service.root.atomic_files import system_clock
 from service.root.root import original_of
 from wfctl_eventstore.extension import require_extension
 
@@ -55,8 +55,8 @@ if TYPE_CHECKING:
 
     from projections.screens.watch_view import View
     from projections.words.rounds import LoopTold
-    from reconciler.loop.detached import RunnerProcess
-    from service.reading.moment import Moment
+    from reconciler.loop.background_runner import RunnerProcess
+    from service.reading.point_in_history import Moment
     from service.root.root import Root
     from wfctl_eventstore.extension import Follower
 
@@ -199,7 +199,7 @@ def _last_runner(root: Root) -> RunnerProcess | None:
     """Return the newest autonomous runner, or None if an attended loop ran after it."""
     if not root.runner_record.exists():
         return None
-    from reconciler.loop.detached import read_last_runner  # only where a runner was
+    from reconciler.loop.background_runner import read_last_runner  # only where a runner was
 
     return read_last_runner(root)
 

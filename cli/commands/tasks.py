@@ -24,10 +24,10 @@ from lifecycle.sweeps.definition import is_sweep
 from lifecycle.sweeps.definition import parse_ranges as numbers_of_tasks
 from lifecycle.words.mandates import format_count
 from lifecycle.words.metrics import metrics_of
-from projections.words.answers import told_all
+from projections.words.format_results import told_all
 from projections.words.text import clip_text, compute_age, told_used, utc_seconds, waiting_told
 from service.errors import InvalidOption, NotFound
-from service.reading.moment import Moment
+from service.reading.point_in_history import Moment
 
 if TYPE_CHECKING:
     from reconciler.control.job_output import OutputPiece
@@ -262,7 +262,7 @@ def _find_task_output(
 def _format_tasks(
     workflow: Reading, stage: str, counts: dict[str, int], shown: list[dict[str, Any]], more: int
 ) -> str:
-    from projections.words.came_about import line_of
+    from projections.words.result_origin import line_of
 
     names = ("key", "state", "attempts", "exit_code", "seconds", "cpu_seconds", "memory")
     rows = [
@@ -429,7 +429,7 @@ def _find_changed_launch_fields(
     """Return the fields in which the launch of the used attempt differs from the plan."""
     if stage.source is None or not stage.source.taken_over:
         return {}
-    from reconciler.files.described import (
+    from reconciler.files.described_submission import (
         explain_launch_differences,
     )  # only of what somebody else launched
 
@@ -457,7 +457,7 @@ def _format_page(
 
 
 def _list_fields(state: Workflow, stage: StageState) -> Iterator[tuple[str, list[Any]]]:
-    from projections.words.came_about import describe_kept_tasks
+    from projections.words.result_origin import describe_kept_tasks
 
     yield "needs", [f"{i} ({state.stages[i].status.value})" for i in stage.depends_on]
     yield "inputs", stage.inputs
@@ -502,7 +502,7 @@ def _format_end(attempt: Attempt) -> str:
 
 def _format_code_and_environment(attempt: Attempt, before: Attempt) -> Iterator[str]:
     """Yield the commit of an attempt's files, and the changes of its environment."""
-    from projections.words.came_about import compare_environments, told_code
+    from projections.words.result_origin import compare_environments, told_code
 
     if attempt.code is not None:
         yield f"    commit {clip_text(told_code(attempt.code), _WIDE)}"

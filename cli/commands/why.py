@@ -23,7 +23,7 @@ from projections.words.text import name_approver, utc_seconds
 from service.errors import InvalidOption, NotFound
 from service.questions.blame import find_blame as blamed
 from service.questions.causes import find_causes
-from service.reading.moment import Moment
+from service.reading.point_in_history import Moment
 from wfctl_eventstore.extension import require_extension
 
 OfStage = Annotated[

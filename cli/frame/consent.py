@@ -17,7 +17,7 @@ from lifecycle.errors import NeedsConsent, NoAnswer
 from service.consent import signature
 from service.consent.proof import Policy, build_proof
 from service.errors import InvalidOption, NotFound
-from service.root.disk import system_clock, utc_text
+from service.root.atomic_files import system_clock, utc_text
 from service.writing.amendments import check_person
 
 _TERMINAL = "/dev/tty"

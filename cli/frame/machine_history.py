@@ -11,7 +11,7 @@ from eventstore.event import RecordedEvent
 from service.errors import InvalidOption
 from service.reading.log import Selection
 from service.reading.machine_streams import list_machines_in_store
-from service.reading.moment import Moment
+from service.reading.point_in_history import Moment
 from service.reading.stream_log import StreamLog
 from service.root.root import MACHINE
 from wfctl_eventstore.extension import require_extension

@@ -13,7 +13,7 @@ import typer
 from typer.models import OptionInfo, ParameterInfo
 
 if TYPE_CHECKING:
-    from service.reading.moment import Moment
+    from service.reading.point_in_history import Moment
     from service.writing.stream_writer import WriteOptions
 
 
@@ -140,7 +140,7 @@ def parse_moment_options(at: str | None, known_at: str | None) -> Moment | None:
     """Return the moment that the options name, None for now."""
     if at is None and known_at is None:
         return None
-    from service.reading.moment import parse_moment
+    from service.reading.point_in_history import parse_moment
 
     return parse_moment(at, known_at)
 

@@ -13,7 +13,7 @@ from cli.settings import Format
 from cli.terminal.output import Output, drop_empty_values, format_compact_json
 from service.errors import InvalidOption
 from service.reading.log import Selection
-from service.reading.moment import Moment, parse_moment
+from service.reading.point_in_history import Moment, parse_moment
 
 if TYPE_CHECKING:
     from cli.frame.workspace import Reading

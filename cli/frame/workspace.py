@@ -16,10 +16,10 @@ from cli.settings import Settings, actor_of
 from cli.terminal.output import LogStanding, Output, print_message
 from eventstore.chain import Schema
 from eventstore.errors import NOT_KNOWN, TO_DO, SchemaError
-from eventstore.private import has_password, is_server
+from eventstore.private_files import has_password, is_server
 from lifecycle.payload.event_types import UPCASTERS, VERSIONS, find_misfit
 from service.errors import InvalidOption, NoRoot
-from service.root.disk import system_instant
+from service.root.atomic_files import system_instant
 from service.root.root import WORKFLOW, Config, Root, find_root, open_root
 from wfctl_eventstore.extension import require_extension
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from reconciler.context import Jobs
     from service.files.inspection import FilesInspection
     from service.reading.log import WorkflowLog
-    from service.reading.moment import Moment
+    from service.reading.point_in_history import Moment
     from service.reading.stream_log import StreamLog
     from service.writing.workflow_service import Service
 
@@ -330,7 +330,7 @@ def tell_of_password(url: str | None) -> None:
 @contextmanager
 def open_job_runner(context: typer.Context, dry_run: bool = False) -> Iterator[tuple[Jobs, Output]]:
     """Open the workflow with its job runner."""
-    from cli.terminal.talk import Talk
+    from cli.terminal.progress_messages import Talk
     from reconciler.context import Jobs
     from reconciler.dpdispatcher.late_runner import late_runner
 

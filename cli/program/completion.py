@@ -137,8 +137,8 @@ def _list_values(param: Any, settings: Settings) -> Iterator[str]:
 
 
 def _list_topics() -> Iterable[str]:
+    from cli.program.command_help import TOPICS
     from cli.program.commands import find_top_words
-    from cli.program.helping import TOPICS
     from lifecycle.sweeps.parameters import WORDS_OF_PARAMETER
 
     commands = (name for name in find_top_words() if not name.startswith("_"))

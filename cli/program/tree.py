@@ -131,7 +131,7 @@ class _Helped:
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write arguments and options and, for a group, its commands."""
-        from cli.program.helping import write_options
+        from cli.program.command_help import write_options
 
         write_options(self, ctx, formatter)
         if isinstance(self, TyperGroup):
@@ -139,14 +139,14 @@ class _Helped:
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """Return the words of the usage line."""
-        from cli.program.helping import usage_pieces
+        from cli.program.command_help import usage_pieces
 
         pieces: list[str] = super().collect_usage_pieces(ctx)  # type: ignore[misc]
         return usage_pieces(pieces)
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
         """Write the options of every command, and an example."""
-        from cli.program.helping import path_of, write_end
+        from cli.program.command_help import path_of, write_end
 
         if ctx.parent is not None:
             write_end(path_of(ctx), formatter, is_group=isinstance(self, TyperGroup))
@@ -160,7 +160,7 @@ class PlainCommand(_Helped, TyperCommand):
         try:
             return super().parse_args(ctx, args)
         except TyperException as error:
-            from cli.program.meant import example_after
+            from cli.program.similar_commands import example_after
 
             error.example = example_after(ctx, error)  # type: ignore[attr-defined]
             raise
@@ -181,7 +181,7 @@ class Group(_Helped, TyperGroup):
 
     def print_list(self, ctx: Any) -> None:
         """Print the commands of the group."""
-        from cli.program.helping import format_list, list_lines
+        from cli.program.command_help import format_list, list_lines
         from cli.terminal.output import Output
 
         Output(ctx.obj).result({"commands": list_lines(self)}, lambda: format_list(self, ctx))
@@ -191,7 +191,7 @@ class Group(_Helped, TyperGroup):
         pair = " ".join(args[:2])
         whole = [pair, *args[2:]] if len(args) > 1 and pair in self.commands else args
         if whole[0] not in self.commands and not whole[0].startswith("-"):
-            from cli.program.meant import no_such_command
+            from cli.program.similar_commands import no_such_command
 
             above = f"{self.name} " if ctx.parent is not None else ""
             require_extension_of_command(above + whole[0])
@@ -204,7 +204,7 @@ class Group(_Helped, TyperGroup):
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 - see above
         """Write each command with the complete first sentence of its help."""
-        from cli.program.helping import list_lines
+        from cli.program.command_help import list_lines
 
         with formatter.section("Commands"):
             formatter.write_dl([*list_lines(self).items()])

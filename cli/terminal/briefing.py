@@ -10,7 +10,7 @@ from reconciler.briefing.briefing import shorten_names
 
 if TYPE_CHECKING:
     from reconciler.briefing.briefing import BriefCriteria, Briefing, BriefVerdict
-    from service.questions.meanwhile import PastEvent
+    from service.questions.recent_events import PastEvent
 
 #: Maximum lines of the briefing without a budget.
 SCREEN = 48

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from projections.words.account import Seen
     from projections.words.text import NextAction
     from service.reading.log import WorkflowLog
-    from service.reading.moment import Moment
+    from service.reading.point_in_history import Moment
     from service.root.root import Root
 
 #: Control codes that wfctl itself may print: line ends, tabs and styles.
@@ -146,7 +146,7 @@ class Output:
         from dataclasses import replace
 
         from reconciler.files.freshness import find_stages_to_correct
-        from service.files.surroundings import read_surroundings
+        from service.files.stage_obstacles import read_surroundings
 
         path = self._root.path
         found = read_surroundings(self._root, state, self._log, seen)
@@ -156,7 +156,7 @@ class Output:
             launched=self._launched_unlike(path, state),
         )
         if self._root.runner_record.exists():
-            from reconciler.loop.detached import RUN_AUTONOMOUSLY, read_last_runner
+            from reconciler.loop.background_runner import RUN_AUTONOMOUSLY, read_last_runner
 
             if (runner := read_last_runner(self._root)) is not None and runner.was_killed:
                 found = replace(found, drive_again=RUN_AUTONOMOUSLY)
@@ -177,7 +177,7 @@ class Output:
         ]
         if not taken_over:
             return {}
-        from reconciler.files.described import explain_launch_differences
+        from reconciler.files.described_submission import explain_launch_differences
 
         found = {stage.id: explain_launch_differences(root, state, stage) for stage in taken_over}
         return {id_: fields for id_, fields in found.items() if fields}
@@ -193,7 +193,7 @@ class Output:
         if state is None or state.head == found.version:
             return found
         if found.version is not None and state.head < found.version:
-            from service.reading.moment import Moment
+            from service.reading.point_in_history import Moment
 
             return self._standing(Moment(version=state.head))
         return LogStanding(state.id, state.head)

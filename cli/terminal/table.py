@@ -17,7 +17,7 @@ from cli.settings import Format
 from cli.terminal.output import Output, remove_terminal_codes
 from projections.words.text import clip_text, escape_formula, format_cell
 from service.errors import InvalidOption
-from service.reading.moment import Moment
+from service.reading.point_in_history import Moment
 
 Record = dict[str, Any]
 

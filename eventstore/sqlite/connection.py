@@ -26,9 +26,9 @@ from eventstore.errors import (
     StoreUnwritable,
 )
 from eventstore.event import APPLICATION_ID, HEAD
-from eventstore.private import open_for_reading
+from eventstore.private_files import open_for_reading
 from eventstore.sql import EVENT, Statements
-from eventstore.sqlite.queue import (
+from eventstore.sqlite.write_queue import (
     Tip,
     WriterLock,
     foreign_rules,

@@ -27,7 +27,7 @@ from eventstore.sqlite.connection import (
     open_reader,
     translate_errors,
 )
-from eventstore.sqlite.queue import Tip, foreign_rules, kind_of, tip_of
+from eventstore.sqlite.write_queue import Tip, foreign_rules, kind_of, tip_of
 from eventstore.store import (
     Appended,
     Cargo,
@@ -214,7 +214,7 @@ class SqliteStore(EventStore):
 
     def take_in(self, cargo: Cargo) -> None:
         """See EventStore."""
-        from eventstore.intake import build_import_statements, in_the_way
+        from eventstore.import_rows import build_import_statements, in_the_way
 
         with self._transaction() as cursor:
             self._tip = None

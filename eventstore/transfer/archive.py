@@ -19,7 +19,7 @@ import orjson
 
 from eventstore.chain import Schema
 from eventstore.errors import DamagedEvent, SchemaError, StoreDamaged
-from eventstore.private import open_for_reading
+from eventstore.private_files import open_for_reading
 from eventstore.store import Claimed, EventStore, Raw, Refusal
 from eventstore.transfer.copy import Chains, Copied, CopySource, check_events, claimed_of
 

@@ -43,8 +43,8 @@ from lifecycle.words.document import (
     spelling_of,
 )
 from service.errors import RootExists
-from service.root.disk import Clock, resolve_words, sync_folder, utc_text, write_whole
-from service.root.entries import exists
+from service.root.atomic_files import Clock, resolve_words, sync_folder, utc_text, write_whole
+from service.root.folder_entries import exists
 from service.root.root import Config, Root, read_identity
 from service.writing.initialise import (
     IMPORTED,

@@ -12,19 +12,19 @@ from typing import Annotated, Any
 import typer
 
 from cli.commands.init import Consent, PlanKey, Policy, Signers, signers_of
-from cli.frame.beginning import approve_new_plan
+from cli.frame.approve_plan import approve_new_plan
 from cli.frame.options import File, Text, Writes, argument, option
 from cli.frame.workspace import create_log, settings_of
-from cli.frame.writes import list_planned_files
+from cli.frame.write_command import list_planned_files
 from cli.settings import actor_of
 from cli.terminal.output import Output
 from extensions.adoption.adopt import ImportResult, adopt_workflow
 from extensions.adoption.software import FILE, read_software, stages_without_software
 from extensions.adoption.state_file import parse_offset
 from extensions.adoption.versions import ImportFinding, read_sources
-from reconciler.files.described import find_inputs_of_imported
+from reconciler.files.described_submission import find_inputs_of_imported
 from service.errors import InvalidOption
-from service.root.disk import system_clock, utc_text
+from service.root.atomic_files import system_clock, utc_text
 from service.writing.initialise import root_at
 from service.writing.stream_writer import WriteOptions
 from wfctl_eventstore.extension import require_extension

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone, tzinfo
 from typing import Any
 
-from lifecycle.plan.imported import find_import_problems
+from lifecycle.plan.imported_document import find_import_problems
 from lifecycle.words.document import escape_pointer_key, list_named_paths
 from service.documents.plan_file import decode_json
 from service.errors import UnimportableState, UnreadablePlan
-from service.root.disk import utc_text
+from service.root.atomic_files import utc_text
 
 _DECODER = json.JSONDecoder()
 _SPACE = re.compile(r"[ \t\r\n]*")

@@ -12,8 +12,8 @@ from typing import Any
 from extensions.adoption.state_file import StateFile, TypedTime, parse_time, read_state
 from lifecycle.state.status import Status
 from service.errors import NotFound, ServiceError
-from service.root.disk import common_start as start_of
-from service.root.disk import content_within, utc_text
+from service.root.atomic_files import common_start as start_of
+from service.root.atomic_files import content_within, utc_text
 from service.root.git import run_git
 
 _BRACKET = re.compile(r"\[([^\]]*)\] ?(.*)", re.DOTALL)

@@ -9,7 +9,7 @@ import subprocess
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-from service.root.disk import content_of
+from service.root.atomic_files import content_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from extensions.agents.client_settings import ServerCommands, SettingsPiece, read_settings
 from service.errors import AlreadyThere
-from service.root.disk import content_of, write_whole
+from service.root.atomic_files import content_of, write_whole
 from service.root.trust import roots_folder
 
 #: The folder of the plugin, in a checkout and in an installed wheel.

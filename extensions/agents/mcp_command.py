@@ -75,7 +75,7 @@ def mcp(
     _check_options(port, host, allow, socket)
     folder = settings.start.resolve()
     # Fork now, because this process has one thread and has loaded little.
-    from extensions.agents.warm import Warm
+    from extensions.agents.warm_process import Warm
 
     with closing(Warm(_carried_out, _import_commands)) as warm:
         from extensions.agents.server import Face, build_server

@@ -25,11 +25,11 @@ from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
 
-from extensions.agents.answers import ToolAnswer, answer_of, build_failure
+from extensions.agents.command_lines import line_of, read_arguments
 from extensions.agents.errors import OutsideFolder, ToolCallError, UnfitArguments
-from extensions.agents.lines import line_of, read_arguments
+from extensions.agents.tool_answers import ToolAnswer, answer_of, build_failure
 from extensions.agents.tools import TOOLS, Tool
-from extensions.agents.warm import CommandEnd, Running, Warm
+from extensions.agents.warm_process import CommandEnd, Running, Warm
 
 Call = ServerRequestContext[Any, Any]
 Ended = CommandEnd | None

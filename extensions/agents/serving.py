@@ -27,7 +27,7 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from service.root.peer import peer_is_own
+from service.root.socket_peer import peer_is_own
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 

@@ -22,12 +22,12 @@ from lifecycle.state.workflow import Workflow
 from projections.files import progress_log, state_document
 from reconciler.errors import MissingInput
 from service.errors import InvalidOption
-from service.reading.moment import Moment
-from service.root.disk import OutsideRoot, content_within, write_streamed
+from service.reading.point_in_history import Moment
+from service.root.atomic_files import OutsideRoot, content_within, write_streamed
 
 if TYPE_CHECKING:
     from extensions.handover.archive import Shown
-    from extensions.handover.carried import Choice
+    from extensions.handover.archive_files import Choice
     from extensions.machines.rules.machine import Machine
     from service.reading.stream_log import StreamLog
 
@@ -201,7 +201,7 @@ def _export_crate(
 ) -> None:
     """Write a complete RO-Crate: a zip file if the suffix says so, otherwise a folder."""
     from extensions.exports import ro_crate
-    from extensions.handover.carried import read_chunks
+    from extensions.handover.archive_files import read_chunks
     from extensions.handover.crate import write_folder, write_zip
 
     root = workflow.root
@@ -241,7 +241,7 @@ def _choose_files(
     workflow: Reading, state: Workflow | None, machines: Iterable[Machine], with_: str | None
 ) -> Choice:
     """Choose the files to include. Raise `InvalidOption` for an unknown kind of files."""
-    from extensions.handover.carried import KINDS, MOST_BYTES, Choice, choose_files
+    from extensions.handover.archive_files import KINDS, MOST_BYTES, Choice, choose_files
 
     if with_ == "none":
         return Choice()

@@ -26,7 +26,7 @@ from projections.files.facts import WorkflowFacts
 from projections.files.method import as_typed, describe_method
 from projections.files.summary import FIGURES, Summary, build_summary, is_figure
 from projections.screens.next_actions import next_actions
-from projections.words.came_about import describe_agreement
+from projections.words.result_origin import describe_agreement
 from projections.words.rounds import LoopTold, RoundRow, loops_told, round_rows
 from projections.words.text import format_duration, name_approver
 

@@ -31,7 +31,7 @@ from extensions.exports.provenance import (
 from lifecycle.words.metrics import metrics_of
 from projections.files.state_document import FILE_NAME
 from projections.files.summary import is_figure
-from projections.words.came_about import told_code
+from projections.words.result_origin import told_code
 from projections.words.text import percent_encode, workflow_uri
 
 FILE = "ro-crate-metadata.json"

@@ -14,13 +14,13 @@ from urllib.parse import quote
 from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile, ZipInfo
 
 from eventstore.errors import SchemaError, UnsoundLog
-from eventstore.private import open_for_reading, read_regular
+from eventstore.private_files import open_for_reading, read_regular
 from eventstore.store import EventStore, Raw
 from eventstore.transfer.archive import ArchiveSource, IntactStreams, export_line, is_archive
 from eventstore.transfer.archive import write_archive as write_log
 from eventstore.transfer.copy import Copied, CopySource, copy_log
-from extensions.handover.carried import Choice
-from extensions.handover.carried import read_chunks as content_of
+from extensions.handover.archive_files import Choice
+from extensions.handover.archive_files import read_chunks as content_of
 from extensions.handover.manifest import (
     CLAIMS,
     DRIFT,
@@ -35,7 +35,7 @@ from lifecycle.words.values import is_id
 from service.errors import AlreadyThere, InvalidOption, NotFound
 from service.reading.log import WorkflowLog
 from service.reading.machine_streams import list_machines
-from service.root.disk import open_replacement, sync_folder
+from service.root.atomic_files import open_replacement, sync_folder
 from service.root.root import MACHINE, WORKFLOW, Root
 
 _MODE = 0o644 << 16

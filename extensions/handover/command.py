@@ -27,12 +27,12 @@ from eventstore.chain import Schema
 from eventstore.engine import open_log
 from eventstore.errors import DatabaseMissing
 from eventstore.event import Clock
-from eventstore.private import is_server, url_without_password
+from eventstore.private_files import is_server, url_without_password
 from eventstore.store import EventStore
 from eventstore.transfer.copy import Chains, Copied, CopySource, check_events, require_vacant
 from eventstore.transfer.copy import copy_log as copied
 from extensions.handover import archive as archives
-from extensions.handover.carried import find_unapproved, list_brought_files, put_in_place
+from extensions.handover.archive_files import find_unapproved, list_brought_files, put_in_place
 from extensions.handover.manifest import Manifest
 from extensions.handover.restore import read_archive
 from extensions.handover.restore import restore_log as restored
@@ -42,7 +42,7 @@ from projections.words.text import NextAction
 from service.errors import InvalidOption, NoRoot, NotFound
 from service.reading.log import WorkflowLog
 from service.reading.machine_streams import list_machines_in_store
-from service.root.disk import system_clock, system_instant
+from service.root.atomic_files import system_clock, system_instant
 from service.root.root import MACHINE, Config, Root, address_of, find_root, open_root
 from service.writing.initialise import (
     apply_configuration,

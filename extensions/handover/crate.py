@@ -9,7 +9,7 @@ from pathlib import Path
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 from service.errors import AlreadyThere
-from service.root.disk import open_replacement, sync_folder, write_streamed
+from service.root.atomic_files import open_replacement, sync_folder, write_streamed
 
 _MODE = 0o644 << 16
 

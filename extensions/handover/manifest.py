@@ -33,7 +33,7 @@ from extensions.machines.rules.definition import load_trusted_definition
 from extensions.machines.rules.soundness import list_misplaced_files
 from lifecycle.payload.event_types import UPCASTERS, VERSIONS
 from lifecycle.plan import document as plan
-from lifecycle.plan import imported as imported_document
+from lifecycle.plan import imported_document
 from lifecycle.words.document import restore_key_order
 from lifecycle.words.values import explain_problem
 from projections.files.event_models import find_event_model

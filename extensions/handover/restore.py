@@ -22,9 +22,9 @@ import orjson
 
 from eventstore.chain import Schema
 from eventstore.event import Actor, Clock, Instant, NewEvent, RecordedEvent, format_instant
-from eventstore.private import open_for_reading
+from eventstore.private_files import open_for_reading
 from eventstore.store import Claim, EventStore, Refusal
-from extensions.handover.carried import check_brought
+from extensions.handover.archive_files import check_brought
 from extensions.handover.errors import UnusableArchive
 from extensions.handover.manifest import (
     CLAIMS,
@@ -39,7 +39,7 @@ from extensions.handover.manifest import (
 )
 from lifecycle.words.values import is_id
 from service.errors import RootExists
-from service.root.disk import write_streamed
+from service.root.atomic_files import write_streamed
 from service.root.root import MACHINE, Config, Root, read_config
 from service.writing.initialise import prepare_folder, write_configuration
 

@@ -15,11 +15,11 @@ from typing import Annotated, Any
 import typer
 
 from cli.commands.events import of_machine as reading_machine
-from cli.frame.beginning import Watch, exit_with_error
-from cli.frame.deciding import Decision, DecisionKey, record_decisions
+from cli.frame.approve_plan import Watch, exit_with_error
+from cli.frame.ask_decision import Decision, DecisionKey, record_decisions
 from cli.frame.options import FINDINGS, AsOf, Text, Writes, argument, option
 from cli.frame.workspace import Reading, open_for_reading, open_for_writing, settings_of
-from cli.frame.writes import print_outcome
+from cli.frame.write_command import print_outcome
 from cli.settings import Format
 from cli.terminal.table import TableColumn, print_records
 from eventstore.errors import EventStoreError
@@ -30,14 +30,14 @@ from lifecycle.state.workflow import Workflow
 from projections.words.account import Seen, list_origins
 from projections.words.decisions import AmendmentRecord
 from projections.words.text import format_cell, told_bytes, utc_seconds
-from reconciler.records.used import NAMES as USED
-from reconciler.records.used import together
+from reconciler.records.resource_use import NAMES as USED
+from reconciler.records.resource_use import together
 from service.errors import InvalidOption, NotFound, ServiceError, SqlTooLong
 from service.questions import audit as answers
 from service.questions.audit import drift_records, tampering_records
 from service.questions.causes import list_refusals
 from service.reading.machine_streams import list_machines
-from service.reading.moment import Moment
+from service.reading.point_in_history import Moment
 
 OfStage = Annotated[
     Text, option("--stage", "List only entries about this stage, for example stage-2.")
@@ -219,7 +219,7 @@ def costs(context: typer.Context, view: AsOf = None) -> None:
 
 def times(context: typer.Context, stage: OfStage = None, view: AsOf = None) -> None:
     """Show how long each stage was in each status."""
-    from service.questions.meanwhile import status_times
+    from service.questions.recent_events import status_times
 
     with open_for_reading(context) as workflow:
         _, rows = _run_query(workflow, tables.TIMES, view, stage=stage)

@@ -255,7 +255,7 @@ def open_inquiry(address: Path | str, log: WorkflowLog, at: At = None) -> Iterat
 
 def _open_desk(address: Path | str) -> Any:
     if isinstance(address, Path):
-        from extensions.history.sqlite_desk import SqliteDesk
+        from extensions.history.sqlite_query_connection import SqliteDesk
 
         return SqliteDesk(address)
     postgres = require_extension("postgres", "a log on a PostgreSQL server")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from projections.screens.inbox import InboxItem
     from service.files.inspection import Difference
     from service.questions.blame import Blame
-    from service.reading.moment import Moment
+    from service.reading.point_in_history import Moment
     from service.reading.stream_log import StreamLog
 
 
@@ -25,12 +25,12 @@ class MachinesExtension(Extension):
     """Run phase machines of agent protocols."""
 
     commands = {
-        "machine init": "extensions.machines.commands.beginning",
-        "machine import": "extensions.machines.commands.beginning",
-        "machine get": "extensions.machines.commands.reads",
-        "machine list": "extensions.machines.commands.reads",
-        "machine check": "extensions.machines.commands.reads",
-        "machine describe": "extensions.machines.commands.reads",
+        "machine init": "extensions.machines.commands.create_machine",
+        "machine import": "extensions.machines.commands.create_machine",
+        "machine get": "extensions.machines.commands.show_machines",
+        "machine list": "extensions.machines.commands.show_machines",
+        "machine check": "extensions.machines.commands.show_machines",
+        "machine describe": "extensions.machines.commands.show_machines",
         "machine update": "extensions.machines.commands.changes",
         "machine transition": "extensions.machines.commands.changes",
         "machine append": "extensions.machines.commands.changes",
@@ -41,8 +41,8 @@ class MachinesExtension(Extension):
         "machine cancel": "extensions.machines.commands.changes",
         "machine approve": "extensions.machines.commands.changes",
         "machine limit": "extensions.machines.commands.changes",
-        "machine rehydrate": "extensions.machines.commands.reads",
-        "machine drift": "extensions.machines.commands.reads",
+        "machine rehydrate": "extensions.machines.commands.show_machines",
+        "machine drift": "extensions.machines.commands.show_machines",
     }
     help_sections = {
         "Agents": {
@@ -93,7 +93,7 @@ class MachinesExtension(Extension):
         self, context: typer.Context, id_: str, view: Moment | None
     ) -> None:
         """Print the content of the state files of a machine, now or at a moment."""
-        from extensions.machines.commands.reads import print_documents
+        from extensions.machines.commands.show_machines import print_documents
 
         print_documents(context, id_, view)
 
@@ -132,7 +132,7 @@ class MachinesExtension(Extension):
 
     def open_machine_follower(self, workflow: Reading, id_: str, lines: int) -> Follower:
         """Return what a terminal shows of a machine, with the newest ``lines`` of its log."""
-        from extensions.machines.commands.reads import MachineFollower
+        from extensions.machines.commands.show_machines import MachineFollower
         from extensions.machines.service.log import MachineLog
 
         log = MachineLog(workflow.store, id_, workflow.root.path)

@@ -16,14 +16,14 @@ from typing import Any, Self
 import orjson
 
 from eventstore.event import RecordedEvent
-from eventstore.private import read_regular
+from eventstore.private_files import read_regular
 from extensions.notices.receiver import hand_over
 from lifecycle.state.workflow import Workflow
 from lifecycle.words.waiting import waits_for_person
 from projections.files.progress_log import format_message
 from projections.words.account import list_waiting_items
 from service.reading.log import WorkflowLog
-from service.root.disk import write_whole
+from service.root.atomic_files import write_whole
 
 Notice = dict[str, Any]
 #: Seconds in which the last notices are sent after the loop has ended.

@@ -18,14 +18,14 @@ from cli.frame.options import File, argument, option
 from cli.frame.workspace import open_root_log, reading_of, require_checked, settings_of, tidying_up
 from cli.settings import Format, Settings
 from cli.terminal.output import print_message
-from eventstore.private import is_server, url_without_password
+from eventstore.private_files import is_server, url_without_password
 from service.errors import InvalidOption, NoRoot
 from service.root.root import WORKFLOW, Root, find_root, read_config
 from service.root.trust import known_roots
 from wfctl_eventstore.extension import require_extension
 
 if TYPE_CHECKING:
-    from extensions.pages.shelf import ServedRoot
+    from extensions.pages.served_workflows import ServedRoot
     from service.reading.log import WorkflowLog
 
 
@@ -73,10 +73,10 @@ def serve(
 
 
 def _serve_pages(find: Finding, what: str, port: int | None, socket_: Path | None) -> None:
-    from extensions.pages.entrance import Door, open_socket, usual_socket
+    from extensions.pages.access import Door, open_socket, usual_socket
+    from extensions.pages.job_data import build_sight
+    from extensions.pages.served_workflows import Shelf
     from extensions.pages.server import serve_pages as served
-    from extensions.pages.shelf import Shelf
-    from extensions.pages.sight import build_sight
 
     shelf = Shelf(find, build_sight())
     if port is not None:
@@ -163,7 +163,7 @@ def _is_root(folder: Path) -> bool:
 
 
 def _of_root(settings: Settings, path: Path) -> ServedRoot:
-    from extensions.pages.shelf import ServedRoot
+    from extensions.pages.served_workflows import ServedRoot
 
     try:
         name = read_config(find_root(path)).workflow or path.name
@@ -179,7 +179,7 @@ def _of_root(settings: Settings, path: Path) -> ServedRoot:
 
 
 def _of_server(url: str) -> list[ServedRoot]:
-    from extensions.pages.shelf import ServedRoot
+    from extensions.pages.served_workflows import ServedRoot
     from service.reading.log import WorkflowLog
 
     @contextmanager

@@ -18,15 +18,15 @@ from socketserver import ThreadingMixIn
 from threading import BoundedSemaphore
 from typing import Any
 
-from extensions.pages import entrance, render, views
-from extensions.pages.entrance import Door
-from extensions.pages.looking import build_page_look
+from extensions.pages import access, render, views
+from extensions.pages.access import Door
+from extensions.pages.page_data import build_page_look
 from extensions.pages.render import PageRequest, parse_request, read_figure
-from extensions.pages.shelf import Pulses, ServedRoot, Shelf
+from extensions.pages.served_workflows import Pulses, ServedRoot, Shelf
 from lifecycle.errors import NoWorkflow, UnknownAmendment, UnknownStage
 from service.errors import InvalidOption, NotFound
-from service.root.disk import OutsideRoot
-from service.root.peer import peer_is_own
+from service.root.atomic_files import OutsideRoot
+from service.root.socket_peer import peer_is_own
 
 #: Error class → HTTP status; other errors give 500.
 _STATUSES: tuple[tuple[type[Exception], int], ...] = (
@@ -86,7 +86,7 @@ class Pages(ThreadingMixIn, HTTPServer):
         if self.door is None:
             return peer_is_own(request)
         # Another user could take all places with idle connections.
-        return entrance.owner_of(request) in (None, 0, os.geteuid())
+        return access.owner_of(request) in (None, 0, os.geteuid())
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         """Answer one connection, if the server has a free place."""
@@ -129,7 +129,7 @@ class Handler(BaseHTTPRequestHandler):
             )
 
     def _answer_request(self) -> None:
-        if not entrance.is_host_known(self.headers.get("Host")):
+        if not access.is_host_known(self.headers.get("Host")):
             self._send_error_page(
                 421,
                 (

@@ -11,9 +11,15 @@ from markupsafe import Markup
 from eventstore.event import RecordedEvent
 from extensions.exports.markup import show_controls
 from extensions.pages import render
-from extensions.pages.looking import PageLook, commands_of, format_known_duration, next_of, seen_of
+from extensions.pages.page_data import (
+    PageLook,
+    commands_of,
+    format_known_duration,
+    next_of,
+    seen_of,
+)
 from extensions.pages.render import build_previews, tail_of
-from extensions.pages.shelf import find_newest_events, make_value_needle
+from extensions.pages.served_workflows import find_newest_events, make_value_needle
 from lifecycle.fold.evolve import parameters_then
 from lifecycle.state.workflow import Attempt, Stage, Workflow
 from lifecycle.words.metrics import metrics_of
@@ -28,10 +34,10 @@ from projections.files.comparison import (
     order_of,
 )
 from projections.words.account import list_items
-from projections.words.answers import told_all
+from projections.words.format_results import told_all
 from projections.words.text import told_used
 from service.errors import NotFound
-from service.questions.sides import build_side, list_side_names
+from service.questions.comparison_sides import build_side, list_side_names
 
 #: Maximum attempts on a page, tasks in a grid, listed failures, plots, and columns of runs.
 _ATTEMPTS, _GRID, _FAILED, _PLOTS, _COLUMNS = 20, 5000, 50, 6, 12

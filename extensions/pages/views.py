@@ -15,9 +15,15 @@ from extensions.exports.report import count_by_status, loops_shown
 from extensions.exports.timeline_svg import draw_timeline as timeline
 from extensions.exports.timeline_svg import state_spans
 from extensions.pages import render
-from extensions.pages.looking import PageLook, commands_of, format_known_duration, next_of, seen_of
+from extensions.pages.page_data import (
+    PageLook,
+    commands_of,
+    format_known_duration,
+    next_of,
+    seen_of,
+)
 from extensions.pages.render import PageRequest
-from extensions.pages.shelf import (
+from extensions.pages.served_workflows import (
     FoundEvents,
     Shelf,
     build_record,
@@ -38,11 +44,11 @@ from projections.files.document_diff import find_differences
 from projections.files.state_document import build_document
 from projections.files.summary import figures_of
 from projections.words.account import list_items, list_waiting_items
-from projections.words.answers import list_answers, told_all
+from projections.words.format_results import list_answers, told_all
 from projections.words.mandates import list_mandates
 from service.errors import NotFound
 from service.reading.log import Selection
-from service.reading.moment import parse_moment
+from service.reading.point_in_history import parse_moment
 
 #: Maximum stages and events on a page, log lines next to a workflow, and differences.
 _STAGES, _EVENTS, _LINES, _DIFFERENCES = 250, 100, 15, 100

@@ -19,7 +19,7 @@ from eventstore.errors import (
     StoreUnwritable,
 )
 from eventstore.event import HEAD, MARK
-from eventstore.private import libpq_url, url_without_password
+from eventstore.private_files import libpq_url, url_without_password
 from extensions.postgres import driver
 from extensions.postgres.driver import psycopg
 

@@ -29,7 +29,7 @@ class PostgresExtension(Extension):
 
     def open_sql_desk(self, address: str) -> Any:
         """Open the database at a URL for the questions of `wfctl audit sql`."""
-        from extensions.postgres.desk import PostgresDesk
+        from extensions.postgres.query_connection import PostgresDesk
 
         return PostgresDesk(address)
 

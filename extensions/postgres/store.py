@@ -17,8 +17,8 @@ from eventstore.errors import (
     StoreUnreachable,
 )
 from eventstore.event import Clock, NewEvent
-from eventstore.intake import build_import_statements, in_the_way
-from eventstore.private import url_without_password
+from eventstore.import_rows import build_import_statements, in_the_way
+from eventstore.private_files import url_without_password
 from eventstore.sql import CLAIMED, EVENT, Statements
 from eventstore.store import (
     Appended,

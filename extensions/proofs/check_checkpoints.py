@@ -10,14 +10,14 @@ from cli.frame.workspace import Reading
 
 if TYPE_CHECKING:
     from extensions.proofs.checkpoint import KeptNote, SignedCheckpoint
-    from extensions.proofs.judging import JudgedNotes
+    from extensions.proofs.compare_checkpoints import JudgedNotes
     from service.reading.stream_log import StreamLog
 
 
 def signed_now(workflow: Reading, log: StreamLog[Any], upto: int | None = None) -> SignedCheckpoint:
     """Return a new checkpoint of a log. Raise `CheckpointDenied` or `UnsoundLog`."""
     from extensions.proofs.checkpoint import first_hash, origin_of, sign_checkpoint
-    from extensions.proofs.judging import require_same_log
+    from extensions.proofs.compare_checkpoints import require_same_log
     from service.questions.audit import require_sound
 
     require_sound(workflow.root, log)
@@ -36,7 +36,7 @@ def judge_checkpoints(
 ) -> JudgedNotes:
     """Compare the logs of the root with every checkpoint. Raise `NotWitnessed`."""
     from extensions.proofs.checkpoint import is_of_stream
-    from extensions.proofs.judging import JudgedNotes, judge_notes
+    from extensions.proofs.compare_checkpoints import JudgedNotes, judge_notes
     from extensions.proofs.witness import keys_named
     from service.root.root import MACHINE
 
@@ -63,7 +63,7 @@ def _iterate_kept_notes(
 ) -> Iterator[KeptNote]:
     """Yield the checkpoints in the named files, in the root, and of the witnesses."""
     from extensions.proofs.checkpoint import KeptNote, first_hash, origin_of
-    from extensions.proofs.judging import found_in
+    from extensions.proofs.compare_checkpoints import found_in
     from extensions.proofs.witness import last_seen
 
     for path in files:

@@ -14,15 +14,15 @@ from urllib.parse import quote
 
 from eventstore.chain import START, Frontier, Link, leaf_hash, sha256_hex
 from eventstore.errors import UnsoundLog
-from eventstore.private import read_regular
+from eventstore.private_files import read_regular
 from eventstore.store import EventStore
-from extensions.proofs import note as notes
+from extensions.proofs import signed_note as notes
 from extensions.proofs.errors import CheckpointDenied, UnreadableNote
-from extensions.proofs.note import Note, VerifierKey, read_note
+from extensions.proofs.signed_note import Note, VerifierKey, read_note
 from service.consent.approvals import pinned_at
 from service.errors import NotFound
 from service.reading.stream_log import get_or_create_secret, read_secret
-from service.root.disk import hold_lock, state_folder, write_whole
+from service.root.atomic_files import hold_lock, state_folder, write_whole
 from service.root.git import run_git
 from service.root.root import Root
 

@@ -14,7 +14,7 @@ import typer
 from cli.frame.consent import asked_at_terminal
 from cli.frame.options import File, Text, Texts, argument, option
 from cli.frame.workspace import Reading, open_for_reading, settings_of
-from cli.frame.writes import write_new
+from cli.frame.write_command import write_new
 from cli.settings import actor_of
 from cli.terminal.output import Output, print_message
 from extensions.proofs.check_checkpoints import signed_now
@@ -85,8 +85,8 @@ def prove(
             "KEY. The options --of and --public-key can be used only with --check"
         )
     from extensions.proofs.checkpoint import keep_checkpoint, read_checkpoint
-    from extensions.proofs.note import read_note
     from extensions.proofs.proof import build_proof as proven
+    from extensions.proofs.signed_note import read_note
     from service.questions.audit import require_sound
 
     with open_for_reading(context) as workflow:
@@ -112,7 +112,7 @@ def prove(
 
 
 def _check_proof(context: typer.Context, path: Path, of: Path | None, named: list[str]) -> None:
-    from extensions.proofs.judging import check_proof
+    from extensions.proofs.compare_checkpoints import check_proof
     from extensions.proofs.proof import read_proof
     from extensions.proofs.witness import keys_named
 

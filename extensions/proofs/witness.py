@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from eventstore.chain import EMPTY, consistency_ranges, find_nodes, is_consistent
 from eventstore.store import EventStore
-from extensions.proofs import note as notes
+from extensions.proofs import signed_note as notes
 from extensions.proofs.checkpoint import (
     Checkpoint,
     KeptNote,
@@ -23,9 +23,9 @@ from extensions.proofs.checkpoint import (
     witness_signer,
 )
 from extensions.proofs.errors import NotWitnessed, UnreadableNote, UnverifiedNote
-from extensions.proofs.note import Note, VerifierKey, read_note
+from extensions.proofs.signed_note import Note, VerifierKey, read_note
 from service.errors import InvalidOption, NotFound
-from service.root.disk import hold_lock, state_folder, write_whole
+from service.root.atomic_files import hold_lock, state_folder, write_whole
 
 #: The content type of the answer to a conflict in the protocol.
 SIZE_TYPE = "text/x.tlog.size"

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from itertools import pairwise
 
-from extensions.protocol_check.standing import (
+from extensions.protocol_check.derived_state import (
     ACTIVE,
     PLAN,
     Breach,

@@ -10,7 +10,7 @@ from collections.abc import Set as AbstractSet
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
-from lifecycle.payload.shapes import SHAPES
+from lifecycle.payload.data_shapes import SHAPES
 from lifecycle.words.values import (
     DRIFT_PATTERN,
     ID_PATTERN,

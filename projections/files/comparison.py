@@ -12,8 +12,8 @@ from lifecycle.state.effort import HOUR, core_seconds
 from lifecycle.state.loops import Round
 from lifecycle.state.workflow import Attempt, Stage, Workflow
 from lifecycle.words.metrics import is_number, metrics_of
-from projections.words.answers import Apart, measure_difference, with_error
-from projections.words.came_about import describe_uncommitted_files, variables_of
+from projections.words.format_results import Apart, measure_difference, with_error
+from projections.words.result_origin import describe_uncommitted_files, variables_of
 from projections.words.rounds import attempts_of, points_of_round
 from projections.words.text import compute_seconds, format_cell
 

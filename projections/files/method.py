@@ -10,7 +10,7 @@ from lifecycle.state.workflow import Attempt, Stage
 from lifecycle.sweeps.definition import MAP
 from lifecycle.sweeps.work import build_work
 from projections.files.facts import Fields, WorkflowFacts
-from projections.words.came_about import SET, told_code, variables_of
+from projections.words.result_origin import SET, told_code, variables_of
 
 #: Parameters that define the command of a stage, in the order of the report.
 _FIRST = ("command", MAP, "verify")

@@ -14,8 +14,12 @@ from lifecycle.state.status import Status
 from lifecycle.state.workflow import Stage, Workflow
 from projections.words.account import Seen, list_items
 from projections.words.amendments import summarise_changes as changes_of
-from projections.words.answers import list_answers
-from projections.words.came_about import describe_decision, describe_missing_outputs, is_taken_over
+from projections.words.format_results import list_answers
+from projections.words.result_origin import (
+    describe_decision,
+    describe_missing_outputs,
+    is_taken_over,
+)
 
 if TYPE_CHECKING:
     from projections.files.facts import StageResult, WorkflowFacts

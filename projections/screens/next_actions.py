@@ -34,7 +34,7 @@ from projections.words.account import (
     list_recorded_deviations,
     list_waiting_items,
 )
-from projections.words.came_about import Item
+from projections.words.result_origin import Item
 from projections.words.text import NextAction
 
 

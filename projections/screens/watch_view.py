@@ -13,7 +13,7 @@ from rich.text import Text
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Stage, Workflow
 from projections.words.account import list_waiting_items
-from projections.words.came_about import line_of
+from projections.words.result_origin import line_of
 from projections.words.text import compute_seconds, mark_unseen, told_span, waiting_told
 
 SIGNS = {

@@ -20,7 +20,7 @@ from lifecycle.state.conditions import (
 )
 from lifecycle.state.status import Status, retry_limit
 from lifecycle.state.workflow import Stage, Workflow
-from projections.words.came_about import Item, came_about, decided_edits, with_answer
+from projections.words.result_origin import Item, came_about, decided_edits, with_answer
 from projections.words.text import utc_seconds
 
 _PAST = {"changed": "has changed", "missing": "is missing", "touched": "was touched"}

@@ -11,7 +11,7 @@ from lifecycle.state.loops import LoopState, Round
 from lifecycle.state.workflow import Attempt, Workflow
 from lifecycle.sweeps.definition import table_of
 from lifecycle.words.rounds import LoopDefinition
-from projections.words.answers import with_error
+from projections.words.format_results import with_error
 from projections.words.mandates import range_told
 from projections.words.text import name_approver, spell_unseen
 

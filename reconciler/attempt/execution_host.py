@@ -16,14 +16,14 @@ from pathlib import Path
 from pwd import getpwuid
 from typing import Any
 
-from eventstore.private import read_regular
+from eventstore.private_files import read_regular
 from lifecycle.payload import models as p
 from lifecycle.words.commands import find_programs
 from reconciler.attempt import paths as genuine
 from reconciler.attempt.paths import AttemptPaths
 from reconciler.errors import DamagedAttempt, UnusableSubmission
-from service.root.disk import open_replacement, resolve_words
-from service.root.entries import is_file
+from service.root.atomic_files import open_replacement, resolve_words
+from service.root.folder_entries import is_file
 
 #: Batch types that wfctl passes through, including types whose scheduler is queried by job name.
 _SHELL, _SLURM = "shell", "slurm"

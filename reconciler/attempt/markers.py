@@ -15,7 +15,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from eventstore.private import make_folder
+from eventstore.private_files import make_folder
 from lifecycle.payload import models as p
 from reconciler.attempt.paths import (
     ATTEMPTS,
@@ -26,7 +26,7 @@ from reconciler.attempt.paths import (
 )
 from reconciler.errors import EmptyInput, MissingInput
 from reconciler.host import small_files as plain
-from service.root.entries import find_files, is_file, is_folder
+from service.root.folder_entries import find_files, is_file, is_folder
 from service.root.root import MARKER
 
 MARKERS = (EXIT_CODE, DONE)

@@ -16,11 +16,11 @@ from glob import has_magic
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from eventstore.private import read_regular
+from eventstore.private_files import read_regular
 from lifecycle.words.values import is_id
 from reconciler.errors import DamagedAttempt, MissingInput, UnusableName
-from service.root.disk import write_whole
-from service.root.entries import exists, is_file
+from service.root.atomic_files import write_whole
+from service.root.folder_entries import exists, is_file
 
 if TYPE_CHECKING:
     from lifecycle.state.workflow import Attempt as Recorded

@@ -14,7 +14,7 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, TypeVar, cast
 
 from projections.words.text import NextAction
-from service.questions.meanwhile import PastEvent
+from service.questions.recent_events import PastEvent
 
 _NUMBERED = re.compile(r"(.*-)([1-9][0-9]*)")
 

@@ -15,9 +15,9 @@ from lifecycle.state.workflow import Workflow
 from projections.screens.next_actions import GO_ON, Surroundings, is_due, next_actions, session_bar
 from projections.words.account import list_items
 from projections.words.amendments import summarise_changes
-from projections.words.answers import list_answers
-from projections.words.came_about import Item, count_tasks_by_state, line_of
+from projections.words.format_results import list_answers
 from projections.words.mandates import list_mandates
+from projections.words.result_origin import Item, count_tasks_by_state, line_of
 from projections.words.text import NextAction
 from reconciler.briefing.briefing import BriefCriteria, Briefing, BriefItem, BriefVerdict, Repair
 from reconciler.files.freshness import (
@@ -26,12 +26,12 @@ from reconciler.files.freshness import (
     find_stages_to_correct,
     inspect_results,
 )
-from service.files.surroundings import read_surroundings
-from service.questions.meanwhile import PastEvent, last_note, list_events_since_last_act
+from service.files.stage_obstacles import read_surroundings
+from service.questions.recent_events import PastEvent, last_note, list_events_since_last_act
 
 if TYPE_CHECKING:
     from reconciler.context import Jobs
-    from reconciler.control.strangers import AttemptFinding
+    from reconciler.control.judge_attempts import AttemptFinding
 
 _WAITS = (Status.READY, Status.PREPARING)
 #: Value of `reconciler.verdict.table.Action.WAIT`. That module is imported only for findings.
@@ -91,11 +91,11 @@ def briefing_of(
     items, session, stages = list_items(state, around.seen), state.session, state.stages.values()
     found, denied, repaired = list[BriefVerdict](), list[BriefItem](), list[Repair]()
     if findings:
-        from reconciler.briefing import findings_told
+        from reconciler.briefing import format_findings
 
-        found = [findings_told.found_of(one) for one in findings]
-        denied = [item for one in findings for item in findings_told.find_contradictions(one)]
-        repaired = [done for one in findings for done in findings_told.list_repairs(one)]
+        found = [format_findings.found_of(one) for one in findings]
+        denied = [item for one in findings for item in format_findings.find_contradictions(one)]
+        repaired = [done for one in findings for done in format_findings.list_repairs(one)]
     denied += (BriefItem(one.kind, (one.subject,), one.text) for one in items if _is_unfit(one))
     waits = (one for one in items if one.person and not _is_unfit(one))
     return Briefing(
@@ -195,7 +195,7 @@ def _has_died(root: Path, state: Workflow, id_: str) -> bool:
     stage = state.stages[id_]
     if stage.status is not Status.PREPARING or stage.open_attempt is not None:
         return False
-    from reconciler.files.by_hand import has_foreign_wrapper
+    from reconciler.files.hand_launched_jobs import has_foreign_wrapper
 
     return not has_foreign_wrapper(root / id_)
 

@@ -23,15 +23,15 @@ from reconciler.attempt import execution_host
 from reconciler.attempt.markers import check_inputs, clear_stale, digests, set_aside
 from reconciler.attempt.paths import ATTEMPTS, PREPARED, AttemptPaths
 from reconciler.context import Jobs, Mode, SubmissionFacts
+from reconciler.control.judge_attempts import build_start_command, check_strangers, record_found_job
 from reconciler.control.recomputation import warn_of_recomputation
 from reconciler.control.rounds import keep_round
-from reconciler.control.stopping import stop_all, stop_earlier
-from reconciler.control.strangers import build_start_command, check_strangers, record_found_job
+from reconciler.control.stop_jobs import stop_all, stop_earlier
 from reconciler.errors import AlreadyMonitored, LinkedStageFolder, UnusablePath
-from reconciler.files import clearing
-from reconciler.files.clearing import move_stage_to_kept_folder
+from reconciler.files import clear_folder
+from reconciler.files.clear_folder import move_stage_to_kept_folder
 from reconciler.files.compiled_modules import remove_compiled_modules
-from reconciler.files.described import (
+from reconciler.files.described_submission import (
     build_attempt_submission,
     check_agreed,
     find_attempt_inputs,
@@ -41,15 +41,15 @@ from reconciler.files.freshness import check_inputs_unchanged, check_results
 from reconciler.files.protected import record_protected_files
 from reconciler.host import processes
 from reconciler.records.traces import forward
-from reconciler.submission.agreed import check_recorded
-from reconciler.submission.away import list_read_results
 from reconciler.submission.build import (
     build_diagnostic,
     write_diagnostic,
 )
+from reconciler.submission.compare_submission import check_recorded
+from reconciler.submission.transferred_files import list_read_results
 from reconciler.sweep.stage_tasks import get_stage_tasks
 from service.consent.scripts import agreed_scripts, find_importable_modules
-from service.root.disk import OutsideRoot, resolve_below
+from service.root.atomic_files import OutsideRoot, resolve_below
 from service.writing.amendments import check_edits
 from service.writing.stream_writer import WriteOptions
 from service.writing.workflow_service import Outcome
@@ -225,7 +225,7 @@ def prepare_attempt(
     needed = needed_by(state, stage)
     inputs = check_inputs(jobs.root, needed)
     given = submission_of(jobs.root, state, stage)
-    carried = None if diagnostic else clearing.find_files_to_carry(jobs, stage)
+    carried = None if diagnostic else clear_folder.find_files_to_carry(jobs, stage)
     if diagnostic:
         given = write_diagnostic(attempt, given)
     given = build_attempt_submission(jobs.root, state, stage, given)
@@ -233,7 +233,7 @@ def prepare_attempt(
         tasks = get_stage_tasks(jobs.root, state, stage)
         given, count = tasks.assign(attempt, given, inputs, recovers)
         if carried is not None:
-            given = clearing.add_carried_files(given, attempt, carried)
+            given = clear_folder.add_carried_files(given, attempt, carried)
         # The file with the points was read and is small, so all digests can be computed.
         modules = find_importable_modules(jobs.root, state, stage)
         remove_compiled_modules(jobs.root, modules)

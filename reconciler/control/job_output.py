@@ -19,9 +19,9 @@ from reconciler.attempt import execution_host as machine
 from reconciler.attempt import paths as genuine
 from reconciler.attempt.paths import ATTEMPTS, LAUNCH_RECORD, AttemptPaths
 from reconciler.context import Jobs
-from reconciler.control.strangers import inspect_attempt, may_compute
+from reconciler.control.judge_attempts import inspect_attempt, may_compute
 from reconciler.errors import MachineUnreachable, ReconcilerError
-from reconciler.far import ask
+from reconciler.far import query_machine
 from reconciler.records import traces
 from reconciler.submission import build as submission
 from reconciler.verdict.table import Action
@@ -87,7 +87,7 @@ class JobOutput:
         there: dict[str, tuple[bytes, int]] = {}
         if self.is_far:
             wanted = {mouth.path: mouth.offset for mouth in self.mouths}
-            there, self.ended_there = ask.read_new_output(self.attempt, wanted, lines)
+            there, self.ended_there = query_machine.read_new_output(self.attempt, wanted, lines)
         for mouth in self.mouths:
             if mouth.path in there:
                 content, mouth.offset = there[mouth.path]
@@ -275,7 +275,7 @@ class Progress:
 def _query_waiting_jobs() -> list[str]:
     """Return the ids of pending jobs in start order, or no ids if Slurm does not answer."""
     with suppress(OSError, subprocess.SubprocessError):
-        command = ["bash", "-c", f"{ask.UNFILTERED}; exec {_WAITING_JOBS_COMMAND}"]
+        command = ["bash", "-c", f"{query_machine.UNFILTERED}; exec {_WAITING_JOBS_COMMAND}"]
         return subprocess.run(
             command, capture_output=True, text=True, timeout=_QUEUE_TIMEOUT, check=True
         ).stdout.split()

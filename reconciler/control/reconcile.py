@@ -29,8 +29,7 @@ from reconciler.control.dispatch import (
     plan_next_attempt,
     prepare_attempt,
 )
-from reconciler.control.stopping import diagnose_attempt, stop_all, stop_attempt
-from reconciler.control.strangers import (
+from reconciler.control.judge_attempts import (
     AttemptFinding,
     find_stages_in_flight,
     inspect_attempt,
@@ -40,13 +39,14 @@ from reconciler.control.strangers import (
     newest_attempt,
     record_found_jobs,
 )
+from reconciler.control.stop_jobs import diagnose_attempt, stop_all, stop_attempt
 from reconciler.errors import MachineUnreachable, ReconcilerError, words_of
 from reconciler.evidence.collect import note_alone, with_digests
 from reconciler.evidence.evidence import Evidence
-from reconciler.evidence.foreign import marker_paths
-from reconciler.files import by_hand
+from reconciler.evidence.foreign_attempts import marker_paths
+from reconciler.files import hand_launched_jobs
 from reconciler.files.leftovers import collect_leftovers, restore_results
-from reconciler.records.used import together
+from reconciler.records.resource_use import together
 from reconciler.submission.fields import read_versions
 from reconciler.sweep.stage_tasks import get_stage_tasks
 from reconciler.verdict.diagnosis import Diagnosis, full_disk_of
@@ -162,7 +162,7 @@ def _settle_attempt(jobs: Jobs, finding: AttemptFinding) -> AttemptFinding | Non
                 restore_results(attempt)
                 now = inspect_attempt(jobs, state, stage)
             if now.verdict.is_of_tasks:
-                from reconciler.sweep.judging import close_tasks  # only if a stage has tasks
+                from reconciler.sweep.judge_tasks import close_tasks  # only if a stage has tasks
 
                 state = jobs.record(close_tasks(state, stage, attempt)).state
                 stage = state.stage(stage.id)
@@ -221,7 +221,7 @@ def _carry_out(jobs: Jobs, state: Workflow, stage: Stage, finding: AttemptFindin
     if found.action not in (Action.ATTACH, Action.LAUNCH):
         return
     if recorded.taken_over:
-        session = by_hand.session_name(recorded.session or f"dpdisp_{stage.id}")
+        session = hand_launched_jobs.session_name(recorded.session or f"dpdisp_{stage.id}")
         jobs.record(
             p.AttemptRelaunched(
                 stage=stage.id,
@@ -232,7 +232,9 @@ def _carry_out(jobs: Jobs, state: Workflow, stage: Stage, finding: AttemptFindin
             )
         )
         old_markers = [jobs.root / name for name in marker_paths(stage)]
-        by_hand.restart_wrapper(jobs.root, stage.id, session, recorded.wrapper, old_markers)
+        hand_launched_jobs.restart_wrapper(
+            jobs.root, stage.id, session, recorded.wrapper, old_markers
+        )
         return
     mode = Mode(recorded.mode)
     jobs.record(

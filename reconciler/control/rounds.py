@@ -8,13 +8,13 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from eventstore.private import read_regular
+from eventstore.private_files import read_regular
 from lifecycle.payload import models as p
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.words.rounds import LoopDefinition, folder_of
 from reconciler.context import Jobs
 from reconciler.errors import ReconcilerError
-from service.root.disk import sync_folder
+from service.root.atomic_files import sync_folder
 from service.writing.stream_writer import WriteOptions
 from service.writing.workflow_service import Outcome
 

@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from eventstore.disk_space import is_no_room
-from eventstore.private import make_folder, open_lock
+from eventstore.private_files import make_folder, open_lock
 from reconciler.attempt import execution_host as machine
 from reconciler.attempt import paths as genuine
 from reconciler.attempt.markers import make_folders
@@ -29,14 +29,14 @@ from reconciler.errors import (
     MachineFileMissing,
     RejectedSubmission,
 )
-from reconciler.far import ask
+from reconciler.far import query_machine
 from reconciler.host import processes, program
 from reconciler.host import small_files as plain
 from reconciler.host.program import is_held
 from reconciler.records import traces
 from reconciler.submission import build as submission
 from reconciler.submission.forwarded_links import check_forwarded_links
-from service.root.disk import is_inside, write_whole
+from service.root.atomic_files import is_inside, write_whole
 from service.root.root import MARKER
 
 _CHECKED_AS = "dpdispatcher.entrypoints.submit.submission_args"
@@ -125,7 +125,7 @@ class DPDispatcherRunner:
             raise MachineFileMissing(attempt.stage, source)
         if source is not None and isinstance(named, dict):
             # A separate process reads that file.
-            described = ask.describe_machine(named, attempt)
+            described = query_machine.describe_machine(named, attempt)
         own, where = submission.build_attempt_copy(given, attempt, described)
         text = json.dumps(own, indent=2, ensure_ascii=False) + "\n"
         check_forwarded_links(attempt.root, forwarded(own), Path(where.scratch))

@@ -22,10 +22,10 @@ from reconciler.attempt.paths import AttemptPaths, OfJob, Watched, parse_attempt
 from reconciler.errors import ReconcilerError
 from reconciler.evidence.collect import collect_evidence, note_alone
 from reconciler.evidence.evidence import Evidence
-from reconciler.far import ask
+from reconciler.far import query_machine
 from reconciler.records import traces
 from reconciler.verdict.table import Action, Name, Verdict, verdict
-from service.root.disk import system_clock, utc_text, write_whole
+from service.root.atomic_files import system_clock, utc_text, write_whole
 
 #: Seconds between two checks, short for short jobs and later as long as those of DPDispatcher.
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 30.0
@@ -149,11 +149,11 @@ def main(arguments: list[str]) -> int:
     try:
         # DPDispatcher needs this file to submit the jobs or to collect their results.
         if found is Watched.OVER:
-            ask.tag_jobs(attempt)
+            query_machine.tag_jobs(attempt)
             if machine_of(attempt).is_far:
-                ask.keep_written_files(attempt)
+                query_machine.keep_written_files(attempt)
         elif found is Watched.NOTHING and machine_of(attempt).is_far:
-            place = ask.make_scratch_folder(attempt)
+            place = query_machine.make_scratch_folder(attempt)
             write_whole(attempt.place_record, json.dumps(place).encode() + b"\n")
     except ReconcilerError as error:
         print(error.message)

@@ -12,17 +12,17 @@ from typing import Any
 from reconciler.attempt import execution_host as machine
 from reconciler.attempt import markers
 from reconciler.attempt.execution_host import ExecutionHost
-from reconciler.attempt.observed import ObservedAttempt, ObservedJob
+from reconciler.attempt.observations import ObservedAttempt, ObservedJob
 from reconciler.attempt.paths import UNTOLD, AttemptPaths, OfJob
 from reconciler.errors import ReconcilerError
 from reconciler.evidence.evidence import Evidence, OutputEvidence, Presence
-from reconciler.far import ask
+from reconciler.far import query_machine
 from reconciler.host import processes
 from reconciler.host import small_files as plain
 from reconciler.host.processes import Host, Process, Tenant
 from reconciler.host.program import EXCEEDED, TAKEN, Queue, find_printed_end, is_held
 from reconciler.records import traces
-from service.root.entries import exists, stat_of
+from service.root.folder_entries import exists, stat_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +51,10 @@ def survey_attempts(attempts: Sequence[AttemptPaths]) -> Survey:
     places = {os.path.realpath(scratch) for scratch in queued}
     return Survey(
         machines=machines,
-        queues=ask.query_local_queue(sorted(queued)).split(places) if queued else {},
-        answers=ask.observe_far_attempts([one for one in attempts if machines[one.tag].is_far]),
+        queues=query_machine.query_local_queue(sorted(queued)).split(places) if queued else {},
+        answers=query_machine.observe_far_attempts(
+            [one for one in attempts if machines[one.tag].is_far]
+        ),
         census=processes.list_tenants() if attempts else (),
     )
 

@@ -12,7 +12,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from reconciler.attempt.markers import Marker, SeenMarker
-from reconciler.attempt.observed import Far, ObservedJob
+from reconciler.attempt.observations import Far, ObservedJob
 from reconciler.host.processes import Tenant
 from reconciler.host.program import Queue
 

@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from lifecycle.words.scripts import is_importable
-from service.root.entries import exists
+from service.root.folder_entries import exists
 
 #: Folders whose files are read as settings or run as programs.
 _FORBIDDEN_FOLDERS = frozenset({".wfctl", ".git"})

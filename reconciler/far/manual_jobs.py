@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from reconciler.attempt import execution_host as machine
-from reconciler.attempt.observed import ObservedAttempt, ObservedJob
+from reconciler.attempt.observations import ObservedAttempt, ObservedJob
 from reconciler.attempt.paths import digest_of
 from reconciler.errors import ReconcilerError
-from reconciler.far import ask
+from reconciler.far import query_machine
 from reconciler.host import processes
 from reconciler.host import small_files as plain
 from reconciler.host.processes import Tenant
@@ -57,7 +57,7 @@ def observe_manual_jobs(
         # DPDispatcher has removed the folder or has never created it.
         return ManualJobs(is_watched=_is_watched(root, submission, wrapper))
     try:
-        described = ask.describe_submission(submission, given, root)
+        described = query_machine.describe_submission(submission, given, root)
         batch, context = machine.check_machine(described)
     except ReconcilerError as error:
         return ManualJobs(why_unknown=error.message)
@@ -65,7 +65,7 @@ def observe_manual_jobs(
         return ManualJobs(why_unknown=f"the jobs run through {context}")
     folder = Path(str(described["folder"]))
     where = machine.ExecutionHost(batch, context, str(folder))
-    queue = ask.query_local_queue([where.scratch]) if where.has_slurm else None
+    queue = query_machine.query_local_queue([where.scratch]) if where.has_slurm else None
     # List the processes before the records, so that a job that ends in between is seen as ended.
     tenants = processes.find_tenants_below(processes.list_tenants(), folder)
     is_watched = _is_watched(root, submission, wrapper)

@@ -9,7 +9,7 @@ from pathlib import Path
 from lifecycle.state.run_files import find_files_of_jobs
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Workflow
-from projections.words.came_about import Item, entry_of_file, entry_of_folder
+from projections.words.result_origin import Item, entry_of_file, entry_of_folder
 from service.consent.scripts import find_changed_digests
 
 

@@ -24,11 +24,11 @@ from lifecycle.sweeps.definition import table_of
 from lifecycle.words.metrics import lies_in
 from projections.screens.next_actions import is_due
 from projections.words.account import Deviation, Seen
-from projections.words.came_about import Item, is_taken_over, without_record
+from projections.words.result_origin import Item, is_taken_over, without_record
 from projections.words.text import parse_epoch
 from reconciler.attempt.paths import PREPARED
 from reconciler.errors import ReconcilerError
-from service.root.entries import exists, is_file, is_folder
+from service.root.folder_entries import exists, is_file, is_folder
 from wording import Worded
 
 if TYPE_CHECKING:
@@ -197,7 +197,7 @@ def _find_unrecorded_times(root: Path, state: Workflow) -> dict[str, float]:
 def _find_changed_verdicts(root: Path, state: Workflow) -> Iterator[tuple[str, str]]:
     for stage in state.stages.values():
         if stage.status is Status.POST_PROCESSING and stage.retry_count:
-            from reconciler.files.described import find_changed_verdict
+            from reconciler.files.described_submission import find_changed_verdict
 
             if (found := find_changed_verdict(root, state, stage)) is not None:
                 yield stage.id, str(found).removeprefix(f"{stage.id}: ")
@@ -366,7 +366,9 @@ def find_stages_to_correct(root: Path, state: Workflow) -> dict[str, str]:
     found = {}
     due = (stage for stage in state.stages.values() if is_due(state, stage))
     for stage in (one for one in islice(due, _MAX_STAGES) if _needs_check(root, state, one)):
-        from reconciler.files.described import submission_of  # few stages have such files
+        from reconciler.files.described_submission import (
+            submission_of,  # few stages have such files
+        )
 
         try:
             submission_of(root, state, stage, anew=stage.regenerate)

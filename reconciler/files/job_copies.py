@@ -10,13 +10,13 @@ from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 
 from lifecycle.words.scripts import IMPORTED
-from projections.words.came_about import module_of
+from projections.words.result_origin import module_of
 from reconciler.attempt import paths as genuine
 from reconciler.attempt.markers import digest_of
 from reconciler.attempt.paths import AttemptPaths
 from reconciler.records import traces
 from service.consent.packages import find_unused_names
-from service.root.disk import write_whole
+from service.root.atomic_files import write_whole
 
 
 def find_exchanged_copies(attempt: AttemptPaths, recorded: Mapping[str, str]) -> list[str]:

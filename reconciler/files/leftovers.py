@@ -20,7 +20,7 @@ from errno import EXDEV
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from eventstore.private import read_regular
+from eventstore.private_files import read_regular
 from lifecycle.payload import models as p
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.words.scripts import is_importable
@@ -29,14 +29,14 @@ from reconciler.attempt import paths as genuine
 from reconciler.attempt.markers import digest_of, file_digest
 from reconciler.attempt.paths import AttemptPaths
 from reconciler.errors import MachineUnreachable, UnusableProfile
-from reconciler.far import ask
-from reconciler.far.ask import FarFile, can_be_recorded
+from reconciler.far import query_machine
 from reconciler.far.incoming import read_protected_files
-from reconciler.files.clearing import carry_patterns
+from reconciler.far.query_machine import FarFile, can_be_recorded
+from reconciler.files.clear_folder import carry_patterns
 from reconciler.files.job_copies import find_exchanged_copies
 from reconciler.records import traces
-from service.root.disk import is_inside, system_clock, utc_text, write_whole
-from service.root.entries import is_file
+from service.root.atomic_files import is_inside, system_clock, utc_text, write_whole
+from service.root.folder_entries import is_file
 
 if TYPE_CHECKING:
     from lifecycle.payload.models import Payload
@@ -136,7 +136,7 @@ def _build_failure_note(
 ) -> Payload:
     """Return the note that names the location of leftover files, and why they stay there."""
     if machine.load_execution_host(attempt).is_far:
-        where = f"{ask.kept_files_path(attempt)} on its machine"
+        where = f"{query_machine.kept_files_path(attempt)} on its machine"
     else:
         where = str(attempt.kept.relative_to(attempt.root))
     why = error.message if isinstance(error, MachineUnreachable) else error
@@ -165,7 +165,7 @@ def _find_leftovers(
     """Return the leftover files with their places, and the errors of files that cannot be read."""
     where, errors = machine.load_execution_host(attempt), list[OSError]()
     if where.is_far:
-        there = ask.download_leftovers(attempt, limit if bring else 0, wanted)
+        there = query_machine.download_leftovers(attempt, limit if bring else 0, wanted)
         here = _choose_places(
             attempt, list(_find_kept_files(attempt, errors, scripts)), bring, None
         )
@@ -343,7 +343,7 @@ def restore_results(attempt: AttemptPaths) -> None:
     own = genuine.submission_of(attempt) or {}
     base = attempt.root / str(own.get("work_base", "."))
     if machine.load_execution_host(attempt).is_far:
-        ask.download_results(attempt, base)
+        query_machine.download_results(attempt, base)
     for copy in traces.scratch_copies(attempt):
         for pattern in traces.backward(attempt):
             for found in copy.glob(pattern):

@@ -12,7 +12,7 @@ from projections.files import progress_log, state_document
 from reconciler.attempt.paths import AttemptPaths
 from reconciler.far.incoming import PROTECTED_RECORD
 from service.consent.scripts import agreed_scripts
-from service.root.disk import write_whole
+from service.root.atomic_files import write_whole
 
 #: Files that wfctl writes or runs in the root.
 _IN_ROOT = (state_document.FILE_NAME, progress_log.FILE_NAME, INIT)

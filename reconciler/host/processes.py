@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from eventstore.sqlite.queue import is_network, kind_of
+from eventstore.sqlite.write_queue import is_network, kind_of
 
 #: Message if tmux is not installed.
 MISSING = "tmux is not installed, so the monitor runs in the background through setsid."

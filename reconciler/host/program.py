@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
-from eventstore.private import open_lock
+from eventstore.private_files import open_lock
 from lifecycle.words.values import stage_number
 from reconciler.errors import ProgramMissing
 from reconciler.host.processes import place_of

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from eventstore.private import read_regular
+from eventstore.private_files import read_regular
 
 #: Maximum number of digits of the numbers in these files, for process ids and clock ticks.
 _DIGITS = 20

@@ -23,7 +23,7 @@ from typing import TypeVar
 
 import orjson
 
-from eventstore.private import read_regular
+from eventstore.private_files import read_regular
 from lifecycle.payload import models as p
 from reconciler.context import Jobs
 from reconciler.errors import AgentMissing, AgentNotStarted

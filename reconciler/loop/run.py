@@ -30,9 +30,9 @@ from projections.screens.next_actions import GO_ON, Surroundings, find_bar
 from projections.words.account import find_stale_stages
 from reconciler.context import Jobs
 from reconciler.control.dispatch import dispatch_stage
+from reconciler.control.judge_attempts import find_stages_in_flight
 from reconciler.control.reconcile import POLL_INTERVAL, StageTurn, is_beyond_help, is_due
 from reconciler.control.rounds import begin_proposed_round, is_round_due
-from reconciler.control.strangers import find_stages_in_flight
 from reconciler.errors import (
     AgentMissing,
     AgentNotStarted,
@@ -45,7 +45,7 @@ from reconciler.errors import (
     words_of,
 )
 from reconciler.files.changed_scripts import find_changed_scripts
-from reconciler.files.described import NoStageCommand, VerdictChanged, has_command
+from reconciler.files.described_submission import NoStageCommand, VerdictChanged, has_command
 from reconciler.files.freshness import (
     StaleStages,
     build_change_records,
@@ -55,7 +55,7 @@ from reconciler.files.freshness import (
 )
 from reconciler.loop import prompt
 from reconciler.loop.agent import AgentEnd, AgentTask, run_agent_task, stop_orphan
-from reconciler.loop.ending import (
+from reconciler.loop.end_loop import (
     Interruption,
     LoopEnd,
     SessionOptions,
@@ -63,13 +63,13 @@ from reconciler.loop.ending import (
     build_completed_end,
 )
 from reconciler.loop.session import begin_session, check_report
-from reconciler.submission.agreed import SubmissionChanged, SubmissionDrift
+from reconciler.submission.compare_submission import SubmissionChanged, SubmissionDrift
 from reconciler.verdict.table import Action
 from reconciler.verification.verify import settle_stage
-from service.consent.doubts import list_doubts
+from service.consent.consent_weaknesses import list_doubts
 from service.errors import InvalidOption
-from service.files.surroundings import PAUSE, find_manual_edits
-from service.root.disk import utc_text
+from service.files.stage_obstacles import PAUSE, find_manual_edits
+from service.root.atomic_files import utc_text
 from service.writing.amendments import check_may_go_on
 from service.writing.stream_writer import WriteOptions
 from service.writing.workflow_service import Outcome

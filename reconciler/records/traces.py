@@ -15,16 +15,16 @@ from typing import Any
 
 from reconciler.attempt import execution_host as machine
 from reconciler.attempt import paths as genuine
-from reconciler.attempt.observed import ObservedJob
+from reconciler.attempt.observations import ObservedJob
 from reconciler.attempt.paths import JOB, KILLED, PREPARED, AttemptPaths, OfJob, forwarded
 from reconciler.context import SubmissionFacts
 from reconciler.host import small_files as plain
 from reconciler.host.processes import Process
 from reconciler.host.program import EXCEEDED, TAKEN
-from reconciler.records.used import together, used_in
+from reconciler.records.resource_use import together, used_in
 from reconciler.submission import build as submission
-from service.root.disk import write_whole
-from service.root.entries import exists, is_file, is_folder, stat_of
+from service.root.atomic_files import write_whole
+from service.root.folder_entries import exists, is_file, is_folder, stat_of
 
 _SUBMITS = re.compile(r"^== \S+ submit", re.MULTILINE)
 _SUBMITTED = re.compile(r"job ([0-9a-f]{40}) was submitted; job_id is (\S+)")

@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 from signal import SIGHUP, SIGINT, SIGTERM
 from typing import Any
 
-from eventstore.private import read_regular
+from eventstore.private_files import read_regular
 from lifecycle.words.mandates import time_limit
 from reconciler.attempt import execution_host as machine
 from reconciler.attempt.execution_host import ExecutionHost
@@ -26,8 +26,8 @@ from reconciler.errors import (
     UnusableSubmission,
 )
 from reconciler.submission import fields
-from reconciler.submission.away import add_far_files
-from service.root.disk import is_inside, write_whole
+from reconciler.submission.transferred_files import add_far_files
+from service.root.atomic_files import is_inside, write_whole
 
 #: DPDispatcher's names for the standard output and error of a task.
 OUTPUT_LOG, ERROR_LOG = "log", "err"

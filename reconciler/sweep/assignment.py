@@ -24,9 +24,9 @@ from lifecycle.sweeps.variables import PREFIX, verify_variables
 from reconciler.attempt.markers import digests, is_as, make_folders
 from reconciler.attempt.paths import AttemptPaths, ScriptEnd
 from reconciler.errors import UnusableSubmission
-from reconciler.submission.away import READ, TASKS, TASKS_ROOT, VOUCHED
 from reconciler.submission.build import AWAITING, LIMIT, USED, limit_line
-from reconciler.sweep.judging import tasks_without_verdict
+from reconciler.submission.transferred_files import READ, TASKS, TASKS_ROOT, VOUCHED
+from reconciler.sweep.judge_tasks import tasks_without_verdict
 from reconciler.sweep.map_points import digest_points, points_of, read_points_file
 from reconciler.sweep.tasks import (
     JUDGE,
@@ -40,8 +40,8 @@ from reconciler.sweep.tasks import (
     tasks_of,
     verdict_digest,
 )
-from service.root.disk import write_whole
-from service.root.entries import is_folder
+from service.root.atomic_files import write_whole
+from service.root.folder_entries import is_folder
 
 #: Variable with the folder of the partner task, in the stage that `map.like` names.
 _LIKE_VARIABLE = "WFCTL_LIKE_FOLDER"

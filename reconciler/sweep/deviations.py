@@ -14,7 +14,7 @@ from projections.words.account import Deviation
 from reconciler.errors import ReconcilerError
 from reconciler.files.freshness import find_deviations
 from reconciler.sweep.tasks import Task, find_changed_outputs, read_mark, tasks_of
-from service.root.entries import is_file, is_folder
+from service.root.folder_entries import is_file, is_folder
 
 
 def find_all_deviations(

@@ -133,7 +133,7 @@ class StageTasks:
 
     def close_ended(self, record: Record) -> Workflow:
         """Record the tasks of attempts that a person ended."""
-        from reconciler.sweep.judging import close_tasks, find_unclosed_attempts
+        from reconciler.sweep.judge_tasks import close_tasks, find_unclosed_attempts
 
         state = self.state
         for ended in find_unclosed_attempts(self.root, state, self.stage):
@@ -142,19 +142,19 @@ class StageTasks:
 
     def progress(self, attempt: AttemptPaths) -> Sequence[p.TasksObserved]:
         """Return the command that records how many tasks have ended."""
-        from reconciler.sweep.judging import observe_progress
+        from reconciler.sweep.judge_tasks import observe_progress
 
         return observe_progress(self.state, self.stage, attempt)
 
     def judge(self, attempt: AttemptPaths, found: Verdict) -> Verdict:
         """Return the verdict of the tasks when no process of the attempt runs any more."""
-        from reconciler.sweep.judging import judge_tasks
+        from reconciler.sweep.judge_tasks import judge_tasks
 
         return judge_tasks(self.state, self.stage, attempt, found)
 
     def diagnose(self, found: Diagnosis) -> Diagnosis:
         """Return the diagnosis of the failed tasks."""
-        from reconciler.sweep.judging import diagnosis_of
+        from reconciler.sweep.judge_tasks import diagnosis_of
 
         return diagnosis_of(found, self.root, self.state, self.stage)
 

@@ -19,7 +19,7 @@ from lifecycle.sweeps.points import UnusableMap
 from reconciler.attempt.markers import is_as, set_aside
 from reconciler.sweep.map_points import count_tasks_before_rounds
 from reconciler.sweep.tasks import Task, tasks_of
-from service.root.disk import utc_text, write_whole
+from service.root.atomic_files import utc_text, write_whole
 
 
 def row_of(task: Task) -> dict[str, Any]:

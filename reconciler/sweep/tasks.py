@@ -28,18 +28,18 @@ from lifecycle.sweeps.definition import (
     table_of,
 )
 from lifecycle.sweeps.points import Point
-from projections.words.came_about import count_tasks_by_state as counts_recorded
+from projections.words.result_origin import count_tasks_by_state as counts_recorded
 from reconciler.attempt import paths as genuine
 from reconciler.attempt.markers import is_as, set_aside
 from reconciler.attempt.paths import AttemptPaths, of_recorded
 from reconciler.errors import ReconcilerError
-from reconciler.files.clearing import LABEL, KeptFolderTaken
+from reconciler.files.clear_folder import LABEL, KeptFolderTaken
 from reconciler.host import small_files as plain
 from reconciler.records import traces
-from reconciler.records.used import used_in
+from reconciler.records.resource_use import used_in
 from reconciler.sweep.map_points import points_of
-from service.root.disk import write_whole
-from service.root.entries import exists
+from service.root.atomic_files import write_whole
+from service.root.folder_entries import exists
 
 
 def archive_removed_tasks(root: Path, state: Workflow, stage: Stage) -> bool:

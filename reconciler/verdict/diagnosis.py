@@ -20,7 +20,7 @@ from eventstore.disk_space import (
 from lifecycle.payload import models as p
 from lifecycle.words.values import find_cause, find_stated_cause
 from reconciler.attempt import execution_host
-from reconciler.attempt.observed import ObservedJob
+from reconciler.attempt.observations import ObservedJob
 from reconciler.attempt.paths import SIGNALLED, AttemptPaths
 from reconciler.evidence.evidence import Evidence
 from reconciler.host.program import EXCEEDED, TAKEN

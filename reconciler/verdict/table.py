@@ -18,7 +18,7 @@ from reconciler.attempt.markers import SeenMarker
 from reconciler.attempt.paths import KILLED, SIGNALLED, ScriptEnd
 from reconciler.evidence.evidence import Evidence, ForeignLaunch, Presence
 from reconciler.host.program import EXCEEDED, TAKEN
-from service.root.disk import utc_text
+from service.root.atomic_files import utc_text
 
 
 class Name(StrEnum):

@@ -9,7 +9,7 @@ from lifecycle.payload import models as p
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.words.metrics import Metric, file_of, resolve_result
 from reconciler.records.numbers import measured
-from service.root.entries import exists
+from service.root.folder_entries import exists
 
 
 def measure_numbers(

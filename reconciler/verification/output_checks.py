@@ -14,7 +14,7 @@ from lifecycle.payload import models as p
 from reconciler.attempt.markers import check_inputs
 from reconciler.errors import EmptyInput, MissingInput
 from reconciler.verification.file_types import FileReading, InvalidFile, read_lines, read_output
-from service.root.entries import (
+from service.root.folder_entries import (
     describe_inspection_error,
     describe_unreadable_entries,
     exists,

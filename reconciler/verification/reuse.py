@@ -22,14 +22,14 @@ from reconciler.attempt.markers import clear_stale, digests, is_as
 from reconciler.attempt.paths import ATTEMPTS, KEPT, forwarded
 from reconciler.context import Jobs
 from reconciler.control.dispatch import move_old_outputs_aside
-from reconciler.control.stopping import stop_all
-from reconciler.control.strangers import check_strangers
+from reconciler.control.judge_attempts import check_strangers
+from reconciler.control.stop_jobs import stop_all
 from reconciler.errors import MissingInput
-from reconciler.files.described import submission_of
+from reconciler.files.described_submission import submission_of
 from reconciler.files.freshness import check_results
 from reconciler.verification.verify import build_completion, verify_stage
-from service.root.disk import sync_folder
-from service.root.entries import is_folder
+from service.root.atomic_files import sync_folder
+from service.root.folder_entries import is_folder
 from service.writing.amendments import check_edits
 from service.writing.stream_writer import WriteOptions
 from service.writing.workflow_service import Outcome

@@ -19,9 +19,9 @@ from projections.words.account import find_stale_stages
 from reconciler.attempt import execution_host
 from reconciler.attempt.paths import RUN, AttemptPaths, of_recorded
 from reconciler.context import Jobs
-from reconciler.control.stopping import Claims, require_version
+from reconciler.control.stop_jobs import Claims, require_version
 from reconciler.files.compiled_modules import hide_compiled_modules
-from reconciler.files.described import check_agreed, check_launched, check_verdict
+from reconciler.files.described_submission import check_agreed, check_launched, check_verdict
 from reconciler.files.freshness import find_deviations
 from reconciler.host.processes import find_processes_with
 from reconciler.records import traces
@@ -34,7 +34,7 @@ from service.consent.check_files import (
     find_changed_check_files,
     find_loaded_files,
 )
-from service.root.entries import is_file
+from service.root.folder_entries import is_file
 from service.writing.stream_writer import WriteOptions
 from service.writing.workflow_service import Outcome
 

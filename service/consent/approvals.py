@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
 from eventstore.event import RecordedEvent
-from eventstore.private import make_own_folder
+from eventstore.private_files import make_own_folder
 from eventstore.store import EventStore
 from lifecycle.errors import NeedsConsent
 from service.errors import ServiceError
-from service.root.disk import config_folder, write_whole
+from service.root.atomic_files import config_folder, write_whole
 from wording import Worded
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path, PurePosixPath
 
 from lifecycle.words.scripts import IMPORTED
-from service.root.entries import is_file
+from service.root.folder_entries import is_file
 
 #: Pattern of an import: ``import a.b, c as d`` or ``from a.b import c``, also in ``python -c``.
 _IMPORT = re.compile(

@@ -30,7 +30,7 @@ from lifecycle.words.scripts import (
 )
 from lifecycle.words.unknown_files import find_unknown_files
 from service.consent.packages import find_run_module
-from service.root.entries import is_file, is_folder
+from service.root.folder_entries import is_file, is_folder
 
 #: Maximum number of modules that are recorded of an attempt.
 _MODULES = 200
@@ -121,7 +121,7 @@ def find_importable_modules(root: Path, state: Workflow, stage: Stage) -> dict[s
     script imports that name, or imports a library, which may do so. Only the first files are
     returned if there are very many.
     """
-    from projections.words.came_about import module_of
+    from projections.words.result_origin import module_of
     from service.consent.packages import (  # needed only for a launch
         find_package_modules,
         find_unused_names,

@@ -11,9 +11,9 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from eventstore.private import make_own_folder
+from eventstore.private_files import make_own_folder
 from service.errors import InvalidOption, NotFound, ServiceError
-from service.root.disk import content_of, write_whole
+from service.root.atomic_files import content_of, write_whole
 
 #: The namespace of signatures. Signatures for git or for files are not valid for wfctl.
 NAMESPACE = "wfctl"

@@ -8,10 +8,10 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from eventstore.private import read_regular
+from eventstore.private_files import read_regular
 from lifecycle.state.workflow import Stage, Workflow
 from service.consent.scripts import find_importable_modules, find_verify_paths, scripts_of
-from service.root.entries import is_file
+from service.root.folder_entries import is_file
 
 #: Pattern of words that may name a file. Names without a dot or a slash are left out.
 _NAMES = re.compile(r"[^\s'\"`()\[\]{}=,:;|&<>#$*?\\]*[./][^\s'\"`()\[\]{}=,:;|&<>#$*?\\]*")

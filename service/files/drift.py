@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from eventstore.event import RecordedEvent
-from eventstore.private import require_bearable
+from eventstore.private_files import require_bearable
 from lifecycle.payload import models as p
 from lifecycle.state.workflow import Workflow
 from projections.files import state_document
 from projections.files.progress_log import LogPiece, build_piece, join_pieces
 from service.reading.log import WorkflowLog
-from service.root.disk import (
+from service.root.atomic_files import (
     Mark,
     common_start,
     content_of,

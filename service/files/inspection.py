@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from eventstore.private import NotRegular, TooLarge
+from eventstore.private_files import NotRegular, TooLarge
 from lifecycle.state.workflow import Drift
 from projections.files import progress_log, state_document
 from projections.files.progress_log import LogPiece, join_pieces
@@ -22,7 +22,7 @@ from service.files.drift import (
 )
 from service.reading.log import WorkflowLog
 from service.reading.stream_log import read_newest_event
-from service.root.disk import OutsideRoot, content_within
+from service.root.atomic_files import OutsideRoot, content_within
 from service.root.root import Root, Sync, Synced, read_sync_when_caught_up
 
 if TYPE_CHECKING:

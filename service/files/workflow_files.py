@@ -33,7 +33,7 @@ from service.files.drift import (
 )
 from service.reading.log import WorkflowLog
 from service.reading.trust_marks import move_anchor
-from service.root.disk import (
+from service.root.atomic_files import (
     OutsideRoot,
     append,
     content_within,

@@ -19,8 +19,8 @@ from lifecycle.payload.event_types import is_decision_of_person
 from lifecycle.state.workflow import Workflow
 from lifecycle.words.document import DEFINITIONAL
 from projections.files.state_document import FILE_NAME
-from projections.words.came_about import answer_of, describe_answer, entry_of
 from projections.words.decisions import AmendmentFold, AmendmentRecord, get_actor
+from projections.words.result_origin import answer_of, describe_answer, entry_of
 from service.files.drift import state_differences
 from service.files.inspection import FilesInspection
 from service.questions.causes import list_refusals
@@ -33,7 +33,7 @@ from wfctl_eventstore.extension import find_extension
 
 if TYPE_CHECKING:
     from eventstore.store import EventStore
-    from projections.words.came_about import Item
+    from projections.words.result_origin import Item
 
 
 #: Kinds of findings about events of an intact log.
@@ -372,7 +372,7 @@ def _explain_invalid_round(event: RecordedEvent, state: Workflow) -> str | None:
 
 def _judge_decision(event: RecordedEvent, state: Any) -> Iterator[Bypass]:
     """Yield a bypass for an overruled claim, or a decision without a valid proof."""
-    from service.consent.doubts import explain_invalid_decision
+    from service.consent.consent_weaknesses import explain_invalid_decision
 
     data, against = event.data, explain_invalid_decision(state, event.type, event)
     if event.type == "claim.overruled":

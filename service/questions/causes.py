@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from eventstore.event import RecordedEvent
-from eventstore.private import read_regular
+from eventstore.private_files import read_regular
 from eventstore.store import Refusal
 from lifecycle.plan.advice import list_advice
 from lifecycle.rules.impact import find_amendments_acting_on_stages
@@ -23,8 +23,8 @@ from service.consent.scripts import find_importable_modules, scripts_of
 from service.consent.undeclared_files import find_undeclared_files
 from service.reading.log import WorkflowLog
 from service.reading.stream_log import At
-from service.root.disk import resolve_words
-from service.root.entries import exists
+from service.root.atomic_files import resolve_words
+from service.root.folder_entries import exists
 
 #: Event type → the types of its causes in the same stage or attempt, newest first.
 _GROUNDS: dict[str, tuple[str, ...]] = {

@@ -15,7 +15,7 @@ from service.errors import NotFound
 from service.questions.audit import list_amendment_records
 from service.questions.blame import amendment_of, find_blame, is_same_json
 from service.reading.log import WorkflowLog
-from service.reading.moment import Moment
+from service.reading.point_in_history import Moment
 from service.reading.stream_log import At
 
 Record = dict[str, Any]

@@ -14,7 +14,7 @@ from lifecycle.fold.evolve import REDUCER, fold_events
 from lifecycle.state.status import TRANSITIONS
 from lifecycle.state.workflow import Workflow
 from service.reading import stream_log
-from service.reading.moment import Moment
+from service.reading.point_in_history import Moment
 from service.reading.stream_log import StreamLog
 
 if TYPE_CHECKING:

@@ -22,8 +22,8 @@ from lifecycle.state.status import Status
 from lifecycle.state.workflow import Amendment, Attempt, Drift, Session, Stage, Workflow
 from service.consent.approvals import Approvals, Judge, Judged, Judging
 from service.errors import InvalidOption, NotFound, ServiceError
-from service.reading.moment import Moment, session_end
-from service.root.disk import state_folder
+from service.reading.point_in_history import Moment, session_end
+from service.root.atomic_files import state_folder
 
 _KEY_BYTES = 32
 _SEAL_BYTES = 32

@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from eventstore.private import read_regular
+from eventstore.private_files import read_regular
 from eventstore.store import EventStore, Head, Raw
-from projections.words.came_about import Item
+from projections.words.result_origin import Item
 from projections.words.text import utc_seconds
 from service.consent.approvals import place_of
 from service.root import trust
-from service.root.disk import hold_lock, system_clock, utc_text, write_whole
+from service.root.atomic_files import hold_lock, system_clock, utc_text, write_whole
 from service.root.root import Root, Sync, read_sync, write_sync
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from typing import Any
 import orjson
 
 from eventstore.event import RecordedEvent
-from eventstore.private import (
+from eventstore.private_files import (
     SERVERS,
     is_server,
     let_group_write,
@@ -26,7 +26,7 @@ from eventstore.private import (
     without_login,
 )
 from service.errors import InvalidOption, NoRoot, RootElsewhere
-from service.root.disk import Mark, content_of, resolve_below, system_clock, write_whole
+from service.root.atomic_files import Mark, content_of, resolve_below, system_clock, write_whole
 from service.root.trust import require_trusted
 
 #: Maximum bytes of the newer part of a growing file, which is then joined to the older part.

@@ -18,9 +18,9 @@ from pathlib import Path
 
 import orjson
 
-from eventstore.private import is_server, make_own_folder, read_regular
+from eventstore.private_files import is_server, make_own_folder, read_regular
 from service.errors import ServiceError
-from service.root.disk import config_folder, content_of, state_folder, write_whole
+from service.root.atomic_files import config_folder, content_of, state_folder, write_whole
 from wording import Worded
 
 _SQLITE = "sqlite:///"

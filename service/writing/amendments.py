@@ -21,7 +21,7 @@ from service.consent.proof import Consenter
 from service.consent.scripts import scripts_after
 from service.files.foreign_changes import Edit, find_undecided_edits
 from service.files.workflow_files import STATE
-from service.root.disk import utc_text
+from service.root.atomic_files import utc_text
 from service.writing.decision import approver_in, hash_at, take_decision
 from service.writing.stream_writer import WriteOptions
 from service.writing.workflow_service import Outcome, Service

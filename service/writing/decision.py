@@ -15,9 +15,9 @@ from eventstore.errors import WrongExpectedVersion
 from eventstore.event import Actor
 from lifecycle.errors import NeedsConsent, NoAnswer, Refused
 from service.consent import proof as consent
-from service.consent.doubts import Decided, explain_invalid_decision, statement_of
+from service.consent.consent_weaknesses import Decided, explain_invalid_decision, statement_of
 from service.errors import FilesBehind, VersionConflict
-from service.root.disk import utc_text
+from service.root.atomic_files import utc_text
 
 if TYPE_CHECKING:
     from lifecycle.payload.models import Payload

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from eventstore.errors import WrongExpectedVersion
 from eventstore.event import Actor
-from eventstore.private import is_server, is_shared, let_group_write, make_folder
+from eventstore.private_files import is_server, is_shared, let_group_write, make_folder
 from eventstore.store import EventStore
 from lifecycle.payload import models as p
 from lifecycle.state.run_files import runs_file_found_by_name
@@ -18,7 +18,7 @@ from lifecycle.words.scripts import MISSING, named_scripts
 from projections.files.state_document import FILE_NAME as STATE
 from service.errors import InvalidOption, RootExists, WorkflowExists
 from service.reading.log import WorkflowLog
-from service.root.disk import Clock, sync_folder, utc_text, write_whole
+from service.root.atomic_files import Clock, sync_folder, utc_text, write_whole
 from service.root.root import (
     MARKER,
     Config,

@@ -13,7 +13,7 @@ from lifecycle.state.workflow import Amendment, Workflow
 from lifecycle.words.scripts import explain_unknown, is_unknown
 from service.consent.proof import build_proof
 from service.consent.scripts import agreed_scripts
-from service.root.disk import utc_text
+from service.root.atomic_files import utc_text
 from service.writing.amendments import AmendmentQuestion, approve_amendment, build_question
 from service.writing.stream_writer import WriteOptions
 from service.writing.workflow_service import Outcome, Service

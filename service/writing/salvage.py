@@ -16,7 +16,7 @@ from eventstore.transfer.archive import SoundPart
 from eventstore.transfer.copy import Chains, Copied, copy_log
 from service.files.workflow_files import LOG, STATE
 from service.reading.trust_marks import keep_salvage
-from service.root.disk import sync_folder
+from service.root.atomic_files import sync_folder
 from service.root.root import Root
 
 _BESIDE = ("", "-wal", "-shm", "-journal")

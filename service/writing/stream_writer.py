@@ -18,7 +18,7 @@ from eventstore.event import Actor, NewEvent
 from eventstore.store import Appended, Claim, EventStore, Expected, Refusal
 from lifecycle.errors import LifecycleError
 from service.errors import FilesBehind
-from service.root.disk import Clock, new_id, utc_text
+from service.root.atomic_files import Clock, new_id, utc_text
 
 if TYPE_CHECKING:
     from lifecycle.payload.models import Payload

@@ -26,7 +26,7 @@ from service.errors import FilesBehind
 from service.files.workflow_files import WorkflowFiles
 from service.reading.log import WorkflowLog
 from service.reading.stream_log import FOLD_EVERY
-from service.root.disk import (
+from service.root.atomic_files import (
     Clock,
     OutsideRoot,
     place_within,

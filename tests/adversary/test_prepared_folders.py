@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from extensions.machines.service.evidence import find_files
+from extensions.machines.service.guard_facts import find_files
 from tests.cli.support import Place
 from tests.keeping.test_reuse import counted
 from tests.machines.place import MachinePlace

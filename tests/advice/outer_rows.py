@@ -126,7 +126,7 @@ def second_runner(folder: Path) -> Answer:
 def late(folder: Path) -> Answer:
     """Start a runner that exceeds its start timeout, which is set to zero."""
     place = runner_of(folder, "true")
-    with patch("reconciler.loop.detached._START_TIMEOUT", 0):
+    with patch("reconciler.loop.background_runner._START_TIMEOUT", 0):
         answer = run(place)
     until(lambda: place.json("runner", "stop").code == 0)
     return answer

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from reconciler.loop.detached import find_running_runner
+from reconciler.loop.background_runner import find_running_runner
 from service.root.root import Root
 from tests.cli.support import Place
 from tests.crash.support import Workflow

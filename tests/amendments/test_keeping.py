@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from reconciler.files.clearing import KeptFolderTaken, move_stage_to_kept_folder
-from service.root import disk
+from reconciler.files.clear_folder import KeptFolderTaken, move_stage_to_kept_folder
+from service.root import atomic_files
 
 OUTPUTS = ("stage-1/out.txt", "stage-1/deep/out.bin")
 
@@ -122,8 +122,8 @@ def test_interrupted_move_is_finished_by_the_next_call(
     with monkeypatch.context() as during:
         during.setattr(Path, "rename", _dying(Path.rename, countdown))
         for name in ("write_whole", "sync_folder"):
-            real = getattr(disk, name)
-            during.setattr(f"reconciler.files.clearing.{name}", _dying(real, countdown))
+            real = getattr(atomic_files, name)
+            during.setattr(f"reconciler.files.clear_folder.{name}", _dying(real, countdown))
         during.setattr(os, "fsync", _dying(os.fsync, countdown))
         with contextlib.suppress(Interrupted):
             move_stage_to_kept_folder(root, "stage-1", "stage-1.v1", OUTPUTS)

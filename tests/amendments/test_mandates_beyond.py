@@ -12,7 +12,7 @@ import pytest
 
 from eventstore.event import Actor
 from lifecycle.state.workflow import Workflow
-from service.consent.doubts import explain_invalid_decision, statement_of
+from service.consent.consent_weaknesses import explain_invalid_decision, statement_of
 from service.consent.proof import Planned, build_proof
 from tests.amendments.forgery import proof as bound
 from tests.amendments.mandated import BO, GRANT, PLAN, POLICIES, Mandated, made, plan_with

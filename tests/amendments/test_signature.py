@@ -253,7 +253,7 @@ def folded(place: Place) -> Any:
     from cli.frame.workspace import SCHEMA
     from eventstore.sqlite.store import open_store
     from service.reading.log import WorkflowLog
-    from service.root.disk import system_instant
+    from service.root.atomic_files import system_instant
 
     database = place.path / ".wfctl/events.db"
     store = open_store(database, schema=SCHEMA, clock=system_instant, read_only=True)

@@ -119,7 +119,7 @@ class Place:
 
 def agree(root: Path, key: Path | None = None) -> None:
     """Approve the plan of a workflow, as a person who types `init` at a terminal does."""
-    from cli.frame.beginning import approve_typed_plan
+    from cli.frame.approve_plan import approve_typed_plan
     from eventstore.event import Actor
     from service.root.root import open_root
 

@@ -12,10 +12,10 @@ import pytest
 
 from cli.settings import Settings
 from extensions.pages.command import _of_root
-from extensions.pages.looking import build_page_look
+from extensions.pages.job_data import build_sight
+from extensions.pages.page_data import build_page_look
 from extensions.pages.render import parse_request
-from extensions.pages.shelf import Shelf
-from extensions.pages.sight import build_sight
+from extensions.pages.served_workflows import Shelf
 from extensions.pages.views import page_of
 from tests.cli.support import Place, call
 from tests.keeping.support import made, stage

@@ -17,13 +17,13 @@ from extensions.proofs import errors as proofs
 from lifecycle import errors as rules
 from reconciler import errors as jobs
 from reconciler.control import dispatch
-from reconciler.files import described, freshness
+from reconciler.files import described_submission, freshness
 from reconciler.sweep import map_points as sweeps
 from service import errors as use
 from wfctl_eventstore import extension
 
 BASES = (rules.LifecycleError, log.EventStoreError, jobs.ReconcilerError, use.ServiceError)
-MODULES = (rules, machines, use_machines, log, jobs, use, dispatch, described, extension)
+MODULES = (rules, machines, use_machines, log, jobs, use, dispatch, described_submission, extension)
 
 CHOSEN: dict[type[Exception], int] = {
     machines.MachineError: REFUSED,
@@ -69,12 +69,12 @@ CHOSEN: dict[type[Exception], int] = {
     rules.UnknownLoop: NOT_FOUND,
     rules.NeedsConsent: NEEDS_PERSON,
     rules.NoAnswer: NEEDS_PERSON,
-    described.NoStageCommand: REFUSED,
-    described.ScriptsChanged: NEEDS_PERSON,
-    described.ScriptsUnknown: NEEDS_PERSON,
+    described_submission.NoStageCommand: REFUSED,
+    described_submission.ScriptsChanged: NEEDS_PERSON,
+    described_submission.ScriptsUnknown: NEEDS_PERSON,
     extension.MissingExtensionError: NOT_FOUND,
-    described.VerdictChanged: NEEDS_PERSON,
-    described.TooMuchBeside: REFUSED,
+    described_submission.VerdictChanged: NEEDS_PERSON,
+    described_submission.TooMuchBeside: REFUSED,
     freshness.InputsChanged: NEEDS_PERSON,
     dispatch.NoDiagnosticRun: REFUSED,
     sweeps.ChangedMap: REFUSED,

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from cli.program.command_help import TOPICS, _iterate_commands
 from cli.program.commands import (
     HIDDEN,
     find_top_words,
@@ -22,7 +23,6 @@ from cli.program.commands import (
 )
 from cli.program.completion import list_candidates
 from cli.program.examples import find_command_line, find_command_lines, read_examples
-from cli.program.helping import TOPICS, _iterate_commands
 from cli.program.tree import build_program
 from cli.settings import Settings
 from lifecycle.plan.fields import WORDS_OF_STAGE, WORDS_OF_WORKFLOW

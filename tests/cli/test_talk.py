@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from cli.settings import LogLevel, Settings
 from cli.terminal.output import print_message
-from cli.terminal.talk import Talk, without_secrets
+from cli.terminal.progress_messages import Talk, without_secrets
 from tests.cli.support import HERE, Place, agree, call, wfctl, write_plan
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from cli.main import run
-from cli.program.helping import _iterate_commands
-from cli.program.meant import FORMATS, MEANT
+from cli.program.command_help import _iterate_commands
+from cli.program.similar_commands import FORMATS, MEANT
 from cli.program.tree import build_program
 from extensions.exports.formats import ExportFormat
 from tests.cli.support import call
@@ -83,9 +83,9 @@ def test_valid_command_does_not_load_the_table_of_words(capsys: pytest.CaptureFi
     """Only a mistyped command needs the suggestions."""
     import sys
 
-    sys.modules.pop("cli.program.meant", None)
+    sys.modules.pop("cli.program.similar_commands", None)
     assert run(["help"]) == 0
-    assert "cli.program.meant" not in sys.modules
+    assert "cli.program.similar_commands" not in sys.modules
     capsys.readouterr()
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.loop.detached import find_running_runner
+from reconciler.loop.background_runner import find_running_runner
 from service.root.root import Root
 from tests.cluster.support import write_machine
 from tests.crash.support import Workflow

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.control.stopping import stop_below
+from reconciler.control.stop_jobs import stop_below
 from tests.cluster.support import (
     PROMPT,
     Slurm,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.attempt.paths import AttemptPaths, parse_attempt_name
-from reconciler.control.stopping import stop_attempt
+from reconciler.control.stop_jobs import stop_attempt
 from reconciler.host.processes import Process, find_processes_with
 from tests.cluster.support import Slurm, Sshd, init, traced, waiting, write_machine
 from tests.cluster.test_slurm import HERE

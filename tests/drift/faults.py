@@ -11,8 +11,8 @@ from service.files import drift
 from service.files import workflow_files as files
 from service.files.workflow_files import WorkflowFiles
 from service.reading import trust_marks as marks
-from service.root import disk
-from service.root.disk import Mark, content_of
+from service.root import atomic_files
+from service.root.atomic_files import Mark, content_of
 
 
 class Killed(BaseException):
@@ -32,8 +32,8 @@ class Faults:
             (drift, "write_whole"),
         ):
             monkeypatch.setattr(module, name, self._before(getattr(module, name)))
-        monkeypatch.setattr(files, "append", self._append(disk.append))
-        monkeypatch.setattr(files, "restore", self._restore(disk.restore))
+        monkeypatch.setattr(files, "append", self._append(atomic_files.append))
+        monkeypatch.setattr(files, "restore", self._restore(atomic_files.restore))
         monkeypatch.setattr(WorkflowFiles, "_settle", self._before(WorkflowFiles._settle))
 
     def _is_last(self) -> bool:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from service.root.disk import common_start
+from service.root.atomic_files import common_start
 from tests.cli.support import Place, call, write_plan
 from tests.drift.faults import Faults
 from tests.drift.support import (

@@ -14,7 +14,7 @@ import pytest
 
 from service.files import drift
 from service.files import workflow_files as files
-from service.root import disk
+from service.root import atomic_files
 from service.root import root as root_module
 from tests.cli.support import Place, call, write_plan
 from tests.drift.faults import Killed
@@ -264,14 +264,14 @@ def test_lines_appended_during_a_repair_are_kept(
     before = log_bytes(place)
     foreign = DAMAGE[name](before)
     (place.path / LOG).write_bytes(foreign)
-    real, parts = disk._write_all, iter([b"a job goes on\n"])
+    real, parts = atomic_files._write_all, iter([b"a job goes on\n"])
 
     def write(descriptor: int, content: bytes) -> None:
         if Path(f"/proc/self/fd/{descriptor}").readlink() == place.path / LOG:
             append_log(place, next(parts, b""))
         real(descriptor, content)
 
-    monkeypatch.setattr(disk, "_write_all", write)
+    monkeypatch.setattr(atomic_files, "_write_all", write)
     place.done(*line)
     assert b"a job goes on\n" in b"".join([log_bytes(place), *kept(place)])
     assert foreign in kept(place)

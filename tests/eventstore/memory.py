@@ -9,7 +9,7 @@ from typing import Any
 from eventstore.chain import START, Link, Schema, Sealed, canonical_json, seal_events
 from eventstore.errors import EventIdReused, StoreClosed, TransferConflict
 from eventstore.event import Clock, NewEvent, RecordedEvent
-from eventstore.intake import build_rows
+from eventstore.import_rows import build_rows
 from eventstore.sql import Statements
 from eventstore.store import (
     Appended,

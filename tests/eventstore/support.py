@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from eventstore.chain import Schema
 from eventstore.event import Actor, Clock, NewEvent, build_clock
-from eventstore.private import is_server
+from eventstore.private_files import is_server
 from eventstore.sqlite.store import SqliteStore, open_store
 from eventstore.store import Claim, EventStore, Refusal
 from tests.emptylog import made

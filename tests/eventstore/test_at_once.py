@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from eventstore.errors import CommandConflict, EventIdReused, InvalidData, WrongExpectedVersion
-from eventstore.private import libpq_url
+from eventstore.private_files import libpq_url
 from eventstore.store import Claim, EventStore, Expected
 from extensions.postgres.store import take_turn
 from tests.eventstore.support import claim, note, notes, opened

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from eventstore.sqlite.connection import journal_for, of_mode
-from eventstore.sqlite.queue import is_network, kind_of, locks_exclude
+from eventstore.sqlite.write_queue import is_network, kind_of, locks_exclude
 
 MOUNTINFO = """\
 22 1 259:1 / / rw,relatime shared:1 - ext4 /dev/root rw

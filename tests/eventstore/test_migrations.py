@@ -13,7 +13,7 @@ from sqlalchemy import create_engine
 
 from eventstore.errors import NewerDatabase, NotOurs, OlderDatabase, StoreBusy
 from eventstore.event import HEAD
-from eventstore.intake import build_import_statements
+from eventstore.import_rows import build_import_statements
 from eventstore.sqlite.connection import SqliteStatements
 from eventstore.store import Cargo, Claim, EventStore, Expected
 from eventstore.tables import metadata

@@ -24,7 +24,7 @@ from eventstore.errors import (
     StoreUnwritable,
 )
 from eventstore.event import HEAD
-from eventstore.private import has_password, is_server, libpq_url, url_without_password
+from eventstore.private_files import has_password, is_server, libpq_url, url_without_password
 from eventstore.store import Claim, Expected
 from eventstore.tables import metadata
 from extensions.history.table_schema import history

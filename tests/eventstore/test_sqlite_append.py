@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from eventstore.errors import CommandConflict, EventIdReused, InvalidData, WrongExpectedVersion
-from eventstore.sqlite.queue import WriterLock
 from eventstore.sqlite.store import SqliteStore
+from eventstore.sqlite.write_queue import WriterLock
 from eventstore.store import Appended, Expected
 from tests.eventstore.support import claim, claim_of, note, notes, sqlite_store
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from eventstore.errors import StoreBusy
-from eventstore.sqlite.queue import WriterLock
+from eventstore.sqlite.write_queue import WriterLock
 
 Join = Callable[[WriterLock, list[WriterLock]], threading.Thread]
 
@@ -125,7 +125,7 @@ def test_suspended_head_of_the_queue_blocks_nobody(
     locks: list[WriterLock], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another writer gets the lock if the first in the queue does not take it."""
-    monkeypatch.setattr("eventstore.sqlite.queue._STUCK", 0.1)
+    monkeypatch.setattr("eventstore.sqlite.write_queue._STUCK", 0.1)
     arrived: list[WriterLock] = []
     with (tmp_path / "events.db-queue").open("r+b") as suspended:
         fcntl.flock(suspended, fcntl.LOCK_EX)

@@ -18,7 +18,7 @@ from cli.frame.workspace import SCHEMA
 from eventstore.engine import open_log
 from extensions.handover.archive import write_archive
 from service.reading.log import WorkflowLog
-from service.root.disk import system_instant
+from service.root.atomic_files import system_instant
 from service.root.root import open_root
 from tests.cli.support import Place, call, tree, wfctl, write_plan
 from tests.exports.support import handed_over, taken_over

@@ -13,7 +13,7 @@ from zipfile import ZipFile, ZipInfo
 
 import pytest
 
-from extensions.handover.carried import MOST_FILES
+from extensions.handover.archive_files import MOST_FILES
 from tests.cli.support import Place, call, tree, wfctl, write_plan
 from tests.exports.support import handed_over, taken_over
 

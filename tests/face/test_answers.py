@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from extensions.agents.answers import BOUND, answer_of, fit_to_bound, suggest_calls
+from extensions.agents.tool_answers import BOUND, answer_of, fit_to_bound, suggest_calls
 from extensions.agents.tools import TOOLS
 
 TEXTS = st.one_of(st.text(max_size=30), st.integers(1, 9000).map(lambda n: "é" * n))

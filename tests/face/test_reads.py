@@ -14,8 +14,8 @@ from typing import Any
 import anyio
 import pytest
 
-from extensions.agents.answers import answer_of
-from extensions.agents.lines import line_of
+from extensions.agents.command_lines import line_of
+from extensions.agents.tool_answers import answer_of
 from extensions.agents.tools import TOOLS
 from tests.cli.support import Place, write_plan
 from tests.face.support import Agent, agent, drive

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from cli.frame.options import move_global_options_first
 from cli.program.tree import build_program
+from extensions.agents.command_lines import call_of, line_of
 from extensions.agents.errors import WrongArguments
-from extensions.agents.lines import call_of, line_of
 from extensions.agents.server import describe_tool
 from extensions.agents.tools import TOOLS, Route, Tool
-from extensions.machines.service.completing import SHIPPED, load_shipped_definition
+from extensions.machines.service.complete_command import SHIPPED, load_shipped_definition
 
 ROUTES = [
     pytest.param(tool, action, route, id=" ".join(filter(None, [tool.name, action, *route.words])))

@@ -22,7 +22,7 @@ from projections.files.schemas import load_schemas
 
 _HERE = Path(__file__).resolve().parents[2]
 FOLDER = _HERE / "docs" / "schema"
-SHAPES = _HERE / "lifecycle/payload/shapes.py"
+SHAPES = _HERE / "lifecycle/payload/data_shapes.py"
 _HEAD = '''"""The shapes of events' data, written by `python -m tests.golden.schemas_on_file`."""
 
 SHAPES = r"""
@@ -53,7 +53,7 @@ def models() -> Iterator[type[Payload]]:
 
 
 def shapes() -> str:
-    """Return the expected content of `lifecycle/payload/shapes.py`, generated from the schemas."""
+    """Return the expected content of `data_shapes.py`, generated from the schemas."""
     rows: dict[str, str] = {}
     for model in models():
         type_ = model.type

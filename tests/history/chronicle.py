@@ -18,7 +18,7 @@ from lifecycle.rules.decide import decide_all
 from lifecycle.rules.impact import impact_of
 from service.consent import proof as consent
 from service.reading.log import WorkflowLog
-from service.root.disk import utc_text
+from service.root.atomic_files import utc_text
 from tests.eventstore.memory import MemoryStore
 from tests.projections.story import attempt
 from tests.service.test_any_history import COMMANDS, DEPENDENCIES, plan

@@ -12,7 +12,7 @@ from eventstore.event import Actor, build_clock
 from eventstore.store import EventStore, Refusal
 from lifecycle.payload import models as p
 from migrations.upgrade import upgrade_database
-from service.root.disk import utc_text
+from service.root.atomic_files import utc_text
 from service.root.root import Config, Root, config_text, without_secrets
 from service.root.trust import trust_database
 from tests.history.chronicle import AGREE, STREAM, Chronicle, Deed

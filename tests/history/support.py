@@ -9,7 +9,7 @@ from pathlib import Path
 from cli.frame.workspace import SCHEMA
 from eventstore.sqlite.store import open_store
 from service.reading.log import WorkflowLog
-from service.root.disk import system_instant
+from service.root.atomic_files import system_instant
 from tests.adoption.support import copied, history, imported
 
 

@@ -25,7 +25,7 @@ from projections.files import progress_log, state_document
 from projections.screens.watch_view import render_frame
 from service.questions.blame import find_blame
 from service.questions.causes import find_causes
-from service.root.disk import utc_text
+from service.root.atomic_files import utc_text
 from service.writing.workflow_service import render_report
 from tests.history.chronicle import ADA, AGENT, AGREE, STREAM, Chronicle, Deed
 from tests.history.shapes import shaped_like

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from lifecycle.payload import models as p
 from projections.files.state_document import render_state
 from service.errors import InvalidOption, NotFound
-from service.reading.moment import Moment, parse_moment
-from service.root.disk import utc_text
+from service.reading.point_in_history import Moment, parse_moment
+from service.root.atomic_files import utc_text
 from tests.adoption import support as s
 from tests.cli.support import Place
 from tests.history.chronicle import BEGIN, CHRONICLES, DEEDS, Chronicle

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from extensions.machines.service.completing import SHIPPED, load_shipped_definition
+from extensions.machines.service.complete_command import SHIPPED, load_shipped_definition
 from extensions.machines.views.description import render_page
 
 PATH = Path(__file__).parents[2] / "docs" / "use" / "machines.md"

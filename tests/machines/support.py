@@ -11,12 +11,12 @@ from extensions.machines.rules import guard as g
 from extensions.machines.rules import payload as p
 from extensions.machines.rules.decide import compute_state_after, decide
 from extensions.machines.rules.definition import Definition
+from extensions.machines.rules.field_shapes import find_shape_at
 from extensions.machines.rules.guard import FileFact
 from extensions.machines.rules.machine import Machine, Move
 from extensions.machines.rules.path import parse_path, place_of_commit, set_value
-from extensions.machines.rules.shape import find_shape_at
 from extensions.machines.rules.soundness import load_definition
-from extensions.machines.service.completing import SHIPPED, load_shipped_definition
+from extensions.machines.service.complete_command import SHIPPED, load_shipped_definition
 from lifecycle.payload.base import Payload
 
 AT = "2026-03-31T10:00:00.000000Z"

@@ -12,10 +12,10 @@ import pytest
 from extensions.machines.rules.decide_fields import refuse_reserved
 from extensions.machines.rules.definition import Definition
 from extensions.machines.rules.errors import ReservedField
+from extensions.machines.rules.field_shapes import nearest_name
 from extensions.machines.rules.path import parse_path
-from extensions.machines.rules.shape import nearest_name
 from extensions.machines.rules.soundness import load_definition
-from extensions.machines.service.completing import SHIPPED
+from extensions.machines.service.complete_command import SHIPPED
 from tests.cli.support import Answer
 from tests.machines.place import MachinePlace
 from tests.machines.support import every, small_data

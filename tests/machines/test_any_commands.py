@@ -16,7 +16,7 @@ from extensions.machines.rules.errors import MachineError
 from extensions.machines.rules.evolve import evolve
 from extensions.machines.rules.guard import FileFact
 from extensions.machines.rules.machine import Machine
-from extensions.machines.service.completing import SHIPPED
+from extensions.machines.service.complete_command import SHIPPED
 from lifecycle.errors import NeedsConsent
 from lifecycle.event import Fact
 from lifecycle.payload.base import Payload

@@ -14,14 +14,14 @@ from cli.frame.workspace import SCHEMA
 from eventstore.event import Actor
 from extensions.machines.rules import payload as p
 from extensions.machines.rules.errors import MachineError
-from extensions.machines.service.completing import SHIPPED
+from extensions.machines.service.complete_command import SHIPPED
 from extensions.machines.service.initialise import make_root
 from extensions.machines.service.log import MachineLog
 from extensions.machines.service.service import MachineService
 from extensions.machines.views.documents import render_files
 from lifecycle.payload.base import Payload
 from service.reading.machine_streams import machine_folder
-from service.root.disk import system_instant
+from service.root.atomic_files import system_instant
 from service.root.root import Root
 from tests.eventstore.memory import MemoryStore
 from tests.machines.support import PROOF, definition

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from extensions.machines.service.completing import load_shipped_definition
+from extensions.machines.service.complete_command import load_shipped_definition
 from tests.adoption.support import copied
 from tests.cli.support import call
 from tests.machines.place import MachinePlace

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from extensions.machines.service.completing import SHIPPED
+from extensions.machines.service.complete_command import SHIPPED
 from tests.machines.place import MachinePlace
 from tests.machines.test_lives import LIVES
 

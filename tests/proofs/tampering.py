@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any
 
-from extensions.proofs.note import Note
 from extensions.proofs.proof import WORDS, Proof
+from extensions.proofs.signed_note import Note
 
 #: The forger's word, which no answer may contain.
 WORD = "INSERTED"

@@ -18,8 +18,8 @@ from extensions.proofs.checkpoint import (
     log_signer,
     origin_of,
 )
-from extensions.proofs.judging import JudgedNotes, judge_notes
-from extensions.proofs.note import Note
+from extensions.proofs.compare_checkpoints import JudgedNotes, judge_notes
+from extensions.proofs.signed_note import Note
 from extensions.proofs.witness import Witness, request_of
 from tests.eventstore.memory import MemoryStore
 from tests.eventstore.support import SCHEMA, claim, note, ticking

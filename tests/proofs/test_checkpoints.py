@@ -14,7 +14,7 @@ import pytest
 
 from eventstore.chain import Frontier, leaf_hash
 from extensions.proofs.checkpoint import read_checkpoint
-from extensions.proofs.note import read_key, read_note, verify_note
+from extensions.proofs.signed_note import read_key, read_note, verify_note
 from tests.cli.support import PLAN, Place, write_plan
 from tests.need import need_programs
 

@@ -8,7 +8,7 @@ import pytest
 
 from extensions.proofs.checkpoint import log_signer, witness_signer
 from extensions.proofs.errors import UnreadableNote, UnverifiedNote
-from extensions.proofs.note import Note, Signature, read_key, read_note, verify_note
+from extensions.proofs.signed_note import Note, Signature, read_key, read_note, verify_note
 
 #: The example of c2sp.org/signed-note.
 KEY = "example.com/foo+530d903a+AekyeRrm56hApGFkyQR4ZCbV54Id2LKaANYcrnKv3U2k"

@@ -15,8 +15,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from extensions.proofs.checkpoint import read_checkpoint
-from extensions.proofs.note import read_key
 from extensions.proofs.proof import read_proof
+from extensions.proofs.signed_note import read_key
 from tests.cli.support import HERE, Place, call, write_plan
 from tests.need import need_programs
 
@@ -302,7 +302,7 @@ def test_sigstore_accepts_the_proofs(proven: Proven) -> None:
 def test_proof_check_requires_the_named_witness(computed: Place, tmp_path: Path) -> None:
     """A proof under a checkpoint without the cosignature of the witness is rejected."""
     from extensions.proofs.checkpoint import witness_signer
-    from extensions.proofs.note import Note, read_note
+    from extensions.proofs.signed_note import Note, read_note
 
     found = computed.done("checkpoint")
     note, signer = read_note(found["checkpoint"].encode()), witness_signer()

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from extensions.protocol_check.behaviour import first_breach
-from extensions.protocol_check.standing import Breach
+from extensions.protocol_check.derived_state import Breach
 from tests.adversary.raw import append
 from tests.cli.support import Place, attempt_data, call, write_plan
 from tests.rounds import some

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import extensions.protocol_check.behaviour as checker
-from extensions.protocol_check.standing import Broken
+from extensions.protocol_check.derived_state import Broken
 from tests.protocol.forged import FORGED, GOOD, Event, linked
 
 #: The rules of these types only check their position, which applies to every event.

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from reconciler.attempt.markers import Marker, SeenMarker
-from reconciler.attempt.observed import ObservedJob
+from reconciler.attempt.observations import ObservedJob
 from reconciler.attempt.paths import AttemptPaths
 from reconciler.context import Mode
 from reconciler.dpdispatcher.runner import DPDispatcherRunner

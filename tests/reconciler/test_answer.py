@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.attempt.observed import ObservedAttempt
+from reconciler.attempt.observations import ObservedAttempt
 from reconciler.attempt.paths import AttemptPaths
-from reconciler.far import ask
-from reconciler.far.ask import parse_probe_output
+from reconciler.far import query_machine
+from reconciler.far.query_machine import parse_probe_output
 from reconciler.host.program import Listed, is_held
 from reconciler.records import traces
 
-PROBE = [Path(ask.__file__).with_name(name) for name in ("tags.sh", "probe.sh")]
+PROBE = [Path(query_machine.__file__).with_name(name) for name in ("tags.sh", "probe.sh")]
 HASH, JOB = "c" * 40, "a" * 40
 STATE = """{
     "machine": {"remote_profile": {"password": "canary-9"}},

@@ -20,10 +20,10 @@ from lifecycle.state.workflow import Amendment, Attempt, Drift, Stage, Workflow
 from reconciler.attempt.markers import Marker, SeenMarker
 from reconciler.briefing.briefing import Briefing, count_tokens, fit_briefing, shorten_names
 from reconciler.briefing.rehydrate import briefing_of
-from reconciler.control.strangers import AttemptFinding
+from reconciler.control.judge_attempts import AttemptFinding
 from reconciler.evidence.evidence import Evidence
 from reconciler.verdict.table import verdict
-from service.questions.meanwhile import PastEvent
+from service.questions.recent_events import PastEvent
 from tests.reconciler.support import IN_PLACE, JOB, NOW, own, seen, submitted
 
 #: Number of tokens that always suffice to name 1,000 stages.

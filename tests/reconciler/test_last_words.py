@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.attempt.observed import ObservedJob
+from reconciler.attempt.observations import ObservedJob
 from reconciler.attempt.paths import AttemptPaths
 from reconciler.dpdispatcher import watch
 from reconciler.records import traces

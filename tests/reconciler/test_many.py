@@ -17,7 +17,7 @@ from lifecycle.payload import models as p
 from lifecycle.state.status import Status
 from reconciler.context import Jobs
 from reconciler.control.reconcile import reconcile_stages
-from service.root.disk import system_clock
+from service.root.atomic_files import system_clock
 from service.writing.workflow_service import Service
 
 FEW = 12

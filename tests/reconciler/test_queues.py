@@ -12,7 +12,7 @@ import pytest
 
 from reconciler.attempt.execution_host import ExecutionHost
 from reconciler.attempt.paths import AttemptPaths
-from reconciler.control.stopping import stop_attempt
+from reconciler.control.stop_jobs import stop_attempt
 
 #: The scripts of each command; a file named after the job has the folder of the job.
 PBS = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from reconciler.control.stopping import stop_below
+from reconciler.control.stop_jobs import stop_below
 from reconciler.host.processes import start_ticks
 
 

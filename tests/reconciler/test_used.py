@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from projections.words.text import compute_seconds, told_bytes, told_used
-from reconciler.records.used import together, used_in
+from reconciler.records.resource_use import together, used_in
 from reconciler.submission.build import USED
 from tests.cli.support import Place, write_plan
 

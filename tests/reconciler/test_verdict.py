@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from reconciler.attempt.markers import Marker, SeenMarker
-from reconciler.attempt.observed import Far, ObservedJob
+from reconciler.attempt.observations import Far, ObservedJob
 from reconciler.evidence.evidence import Evidence
 from reconciler.host.processes import Tenant
 from reconciler.host.program import Listed, Queue

@@ -18,7 +18,7 @@ from reconciler.attempt.paths import AttemptPaths, Watched
 from reconciler.context import LaunchResult, Mode
 from reconciler.dpdispatcher import watch
 from reconciler.dpdispatcher.runner import DPDispatcherRunner
-from reconciler.far import ask
+from reconciler.far import query_machine
 from reconciler.host.program import UNHEARD
 
 _SUBMITTER = Path(__file__).with_name("submitter.py")
@@ -89,7 +89,7 @@ class Monitor(DPDispatcherRunner):
             watch._keep_ends(attempt, evidence)
             match watch._find_result(found):
                 case Watched.OVER:
-                    ask.tag_jobs(attempt)
+                    query_machine.tag_jobs(attempt)
                     code, printed = self._submit(attempt)
                     # If the job still runs, a real monitor would continue to poll; this one exits.
                     return None if "submission succeeded: " in printed else _finish(attempt, code)

@@ -14,7 +14,7 @@ from eventstore.event import Actor
 from lifecycle.plan.document import build_creation_payload as command_of
 from lifecycle.state.status import Status
 from reconciler.context import Jobs
-from reconciler.control import strangers
+from reconciler.control import judge_attempts
 from reconciler.control.dispatch import dispatch_stage
 from reconciler.control.reconcile import reconcile_stages
 from reconciler.dpdispatcher import watch
@@ -22,7 +22,7 @@ from reconciler.evidence.evidence import Evidence
 from reconciler.host import processes
 from reconciler.verdict.table import verdict
 from service.reading.log import WorkflowLog
-from service.root.disk import new_id, system_clock, utc_text
+from service.root.atomic_files import new_id, system_clock, utc_text
 from service.root.root import read_identity
 from service.writing.initialise import initialise, root_at
 from service.writing.stream_writer import WriteOptions
@@ -66,7 +66,7 @@ class World:
         """Put the cluster on PATH; hide processes on nodes that are other machines."""
         self._open.enter_context(patch.dict(os.environ, {"PATH": self.cluster.path}))
         self._open.enter_context(patch.object(watch, "AGAIN", 0.0))
-        self._open.enter_context(patch.object(strangers, "AGAIN", 0.0))
+        self._open.enter_context(patch.object(judge_attempts, "AGAIN", 0.0))
         if not sees_nodes:
             self._open.enter_context(patch.object(processes, "list_tenants", lambda: ()))
 

@@ -11,7 +11,7 @@ from eventstore.event import Actor, NewEvent, build_clock
 from eventstore.sqlite.store import SqliteStore, open_store
 from eventstore.store import Claim, Expected
 from lifecycle.payload.models import NoteLogged
-from service.root.disk import new_id, system_clock, utc_text
+from service.root.atomic_files import new_id, system_clock, utc_text
 from tests.cli.support import PLAN, Place
 
 STREAM = f"workflow-{PLAN['workflow_id']}"

@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from service.root import disk
-from service.root.disk import system_instant, utc_text
+from service.root import atomic_files
+from service.root.atomic_files import system_instant, utc_text
 
 
 @pytest.fixture
@@ -18,10 +18,10 @@ def in_berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     with monkeypatch.context() as patch:
         patch.setenv("TZ", "CET-1CEST,M3.5.0,M10.5.0/3")
         time.tzset()
-        disk._second_texts.cache_clear()
+        atomic_files._second_texts.cache_clear()
         yield
     time.tzset()
-    disk._second_texts.cache_clear()
+    atomic_files._second_texts.cache_clear()
 
 
 def test_system_instant_returns_the_current_time() -> None:

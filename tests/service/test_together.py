@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from service.root.disk import hold_lock
+from service.root.atomic_files import hold_lock
 from tests.cli.support import HERE, Place
 from tests.rounds import first
 from tests.service.steps import before_step

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.loop.detached import find_running_runner
+from reconciler.loop.background_runner import find_running_runner
 from service.root.root import Root
 from tests.cli.support import Place
 from tests.crash.support import until

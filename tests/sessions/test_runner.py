@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.loop.agent import poll_until
-from reconciler.loop.detached import find_running_runner
+from reconciler.loop.background_runner import find_running_runner
 from service.root.root import Root
 from tests.cli.support import Place
 from tests.crash.support import until

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lifecycle.words.metrics import Metric, metrics_of
-from projections.words.answers import describe_number, measure_difference, with_error
+from projections.words.format_results import describe_number, measure_difference, with_error
 from reconciler.records.numbers import measured
 from tests.cli.support import Place, call, write_plan
 from tests.pages.support import served

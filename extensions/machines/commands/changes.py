@@ -7,8 +7,8 @@ from typing import Annotated, Any
 import typer
 from pydantic import ValidationError
 
+from cli.frame.ask_decision import NOBODY, Decision, DecisionKey, record_decisions
 from cli.frame.consent import Wording, consenter_of
-from cli.frame.deciding import NOBODY, Decision, DecisionKey, record_decisions
 from cli.frame.options import File, Text, Texts, Why, Writes, argument, option
 from cli.terminal.output import print_statement
 from extensions.machines.commands.output import (
@@ -139,7 +139,7 @@ def cancel(context: typer.Context, options: Writes, machine: MachineId, reason: 
 
     The command lists the git branches, worktrees and pull request that remain.
     """
-    from extensions.machines.service.evidence import left_behind
+    from extensions.machines.service.guard_facts import left_behind
 
     command = build_command(p.MachineCancelled, reason=reason)
     with open_for_writing(context, machine, options.dry_run) as (service, output):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cli.frame.workspace import Reading
-from extensions.machines.service.evidence import collect_evidence
+from extensions.machines.service.guard_facts import collect_evidence
 from extensions.machines.service.log import MachineLog
 from extensions.machines.views.next_actions import machine_actions
 from projections.screens.inbox import InboxItem

@@ -9,14 +9,14 @@ from cli.frame.workspace import Reading
 from eventstore.event import RecordedEvent
 from extensions.machines.rules.guard import list_unmet
 from extensions.machines.rules.machine import Machine
-from extensions.machines.service import evidence
+from extensions.machines.service import guard_facts
 from extensions.machines.service.log import MachineLog
 from extensions.machines.views.documents import build_documents
 from extensions.machines.views.history import format_event
 from extensions.machines.views.next_actions import list_blockers
 from projections.words.text import utc_seconds
-from service.reading.moment import Moment
-from service.root.disk import system_clock, utc_text
+from service.reading.point_in_history import Moment
+from service.root.atomic_files import system_clock, utc_text
 
 Entry = dict[str, Any]
 
@@ -66,7 +66,7 @@ def why_of(root: Reading, machine: str, view: Moment | None) -> Entry:
 def _list_ways_and_blockers(root: Reading, state: Machine) -> Entry:
     if state.is_final:
         return {"ways": [], "blockers": []}
-    files = evidence.collect_evidence(root.root.path, state)
+    files = guard_facts.collect_evidence(root.root.path, state)
     now = utc_text(system_clock())
     facts = state.facts(files)
     ways = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from extensions.machines.rules.definition import Definition
-from extensions.machines.service.completing import SHIPPED, load_shipped_definition
+from extensions.machines.service.complete_command import SHIPPED, load_shipped_definition
 from extensions.machines.views.description import build_schemas
 from projections.files.schemas import name_schema
 

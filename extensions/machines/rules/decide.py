@@ -22,6 +22,7 @@ from extensions.machines.rules.definition import (
     load_trusted_definition,
 )
 from extensions.machines.rules.evolve import evolve
+from extensions.machines.rules.field_shapes import find_shape_at, list_misfits, wrap_shape
 from extensions.machines.rules.guard import FileFact, HasFile, iterate_conditions, list_unmet
 from extensions.machines.rules.machine import Asked, Caller, Document, Machine
 from extensions.machines.rules.path import (
@@ -31,7 +32,6 @@ from extensions.machines.rules.path import (
     merge_deep,
     parse_path,
 )
-from extensions.machines.rules.shape import find_shape_at, list_misfits, wrap_shape
 from lifecycle.errors import NeedsConsent, undecided
 from lifecycle.event import DECIDED, facts_of
 from lifecycle.payload.base import Payload

@@ -13,6 +13,7 @@ from extensions.machines.rules.errors import (
     InvalidTransition,
     ReservedField,
 )
+from extensions.machines.rules.field_shapes import Shape, find_shape_at, list_misfits, nearest_name
 from extensions.machines.rules.guard import FileFact, HasFile, list_unmet
 from extensions.machines.rules.machine import Asked, Machine
 from extensions.machines.rules.path import (
@@ -28,7 +29,6 @@ from extensions.machines.rules.path import (
     set_value,
     take_away,
 )
-from extensions.machines.rules.shape import Shape, find_shape_at, list_misfits, nearest_name
 from lifecycle.payload.base import Payload
 from lifecycle.words.document import layout_of
 from wording import FirstReasons

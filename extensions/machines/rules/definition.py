@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints,
 from pydantic_core import ErrorDetails
 
 from extensions.machines.rules.errors import InvalidDefinition
+from extensions.machines.rules.field_shapes import suggest_name
 from extensions.machines.rules.guard import (
     Approved,
     FileFact,
@@ -20,7 +21,6 @@ from extensions.machines.rules.guard import (
     path_of,
 )
 from extensions.machines.rules.path import COMMITS, get_value, parse_path
-from extensions.machines.rules.shape import suggest_name
 from lifecycle.words.values import explain_problem, parse_span
 
 #: A final phase of every machine, reachable from every other phase that is not final.

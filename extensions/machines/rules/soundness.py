@@ -22,8 +22,7 @@ from extensions.machines.rules.definition import (
     load_trusted_definition,
 )
 from extensions.machines.rules.errors import InvalidDefinition, InvalidInput
-from extensions.machines.rules.path import parse_path
-from extensions.machines.rules.shape import (
+from extensions.machines.rules.field_shapes import (
     Shape,
     find_shape_at,
     list_misfits,
@@ -31,6 +30,7 @@ from extensions.machines.rules.shape import (
     nearest_name,
     suggest_name,
 )
+from extensions.machines.rules.path import parse_path
 from lifecycle.state.conditions import downstream, find_cycle
 
 #: The files that each protocol writes.

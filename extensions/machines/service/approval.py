@@ -15,7 +15,7 @@ from extensions.machines.rules.definition import DEFINITION
 from extensions.machines.rules.errors import InvalidInput
 from extensions.machines.rules.machine import Bound, Machine
 from extensions.machines.rules.payload import MachineApproved, MachineWithdrawn
-from extensions.machines.service.evidence import find_files
+from extensions.machines.service.guard_facts import find_files
 from extensions.machines.service.log import (
     definition_of,
     explain_invalid_approval,

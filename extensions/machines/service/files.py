@@ -19,14 +19,14 @@ from eventstore.errors import EventStoreError, WrongExpectedVersion
 from extensions.machines.rules.machine import Machine
 from extensions.machines.rules.payload import MachineRecorded
 from extensions.machines.service.errors import LockHeld, LockLost
+from extensions.machines.service.foreign_changes import FilesLook, News, is_as_imported
 from extensions.machines.service.log import MachineLog, is_writer
-from extensions.machines.service.news import FilesLook, News, is_as_imported
 from extensions.machines.views.documents import list_file_paths, render_files
 from lifecycle.payload.base import Payload
 from service.errors import FilesBehind, RootBusy
 from service.reading.machine_streams import machine_folder
 from service.reading.trust_marks import move_anchor
-from service.root.disk import (
+from service.root.atomic_files import (
     Clock,
     Mark,
     OutsideRoot,

@@ -9,13 +9,13 @@ from pathlib import Path
 
 from extensions.machines.rules.errors import StateAlreadyExists
 from extensions.machines.rules.machine import Machine
+from extensions.machines.service.foreign_changes import kept_name
 from extensions.machines.service.log import MachineLog, find_rivals
-from extensions.machines.service.news import kept_name
 from extensions.machines.service.service import MachineOutcome, MachineService
 from extensions.machines.views.documents import render_files
 from service.errors import NoRoot
 from service.files.drift import keep_foreign_version
-from service.root.disk import content_within, folder_within, hold_lock
+from service.root.atomic_files import content_within, folder_within, hold_lock
 from service.root.root import Root, Synced, digest, open_root, read_sync, write_sync
 from service.writing.initialise import prepare_folder, root_at, write_configuration
 

@@ -7,19 +7,19 @@ from typing import Any
 import orjson
 
 from extensions.machines.rules.machine import Machine
+from extensions.machines.service.foreign_changes import is_as_imported
 from extensions.machines.service.log import MachineLog, is_writer
-from extensions.machines.service.news import is_as_imported
 from extensions.machines.views.documents import build_documents, render_files
 from projections.files import document_diff
 from projections.files.document_diff import ABSENT
-from projections.words.came_about import decided_edits
-from service.consent.doubts import list_pin_doubts
+from projections.words.result_origin import decided_edits
+from service.consent.consent_weaknesses import list_pin_doubts
 from service.files.inspection import Difference
 from service.questions.blame import Blame, FieldHistory
 from service.reading.machine_streams import machine_folder
 from service.reading.stream_log import At, describe_ignored_events, read_newest_event
 from service.reading.trust_marks import find_marks
-from service.root.disk import content_within
+from service.root.atomic_files import content_within
 from service.root.root import Root, digest, read_sync_when_caught_up
 
 

@@ -16,7 +16,7 @@ from extensions.machines.rules.errors import StateNotFound
 from extensions.machines.rules.evolve import REDUCER, closed_to, iterate_states
 from extensions.machines.rules.machine import Bound, Given, Handoff, Lease, Machine, Move, Visit
 from lifecycle.state.workflow import Drift
-from service.consent import doubts
+from service.consent import consent_weaknesses
 from service.consent.proof import (
     RecordedApproval,
     build_planned_approval,
@@ -99,7 +99,7 @@ def definition_of(state: Machine) -> dict[str, Any]:
 def explain_invalid_approval(state: Machine, type_: str, given: RecordedApproval) -> str | None:
     """Return why an approval or its withdrawal is ignored in ``state``, or None."""
     if type_ == LIMITED:
-        return doubts.explain_invalid_decision(state, type_, given)
+        return consent_weaknesses.explain_invalid_decision(state, type_, given)
     name, proof = given.data.get("approval"), given.data.get("proof")
     known = state.known_approvals.get(str(name))
     if known is None or known.phase != state.phase:

@@ -17,18 +17,18 @@ from extensions.machines.rules.payload import (
     MachineTaskChanged,
     MachineTransitioned,
 )
-from extensions.machines.service import evidence
-from extensions.machines.service.evidence import find_files, outputs_of, status_of_output
+from extensions.machines.service import guard_facts
+from extensions.machines.service.foreign_changes import decode_object
+from extensions.machines.service.guard_facts import find_files, outputs_of, status_of_output
 from extensions.machines.service.inspection import list_differences
 from extensions.machines.service.log import MachineLog
-from extensions.machines.service.news import decode_object
 from extensions.machines.service.service import MachineOutcome, MachineService
 from extensions.machines.service.track_plan import PlannedTask, bare_id, read_tasks
 from extensions.machines.views.documents import build_phase_document as phase_document
 from extensions.machines.views.documents import list_file_paths
 from lifecycle.payload.base import Payload
 from projections.words.text import seconds_since, utc_seconds
-from service.root.disk import content_within, utc_text
+from service.root.atomic_files import content_within, utc_text
 from service.root.root import Root
 from service.writing.stream_writer import WriteOptions
 
@@ -42,7 +42,7 @@ def drift_of(root: Root, log: MachineLog, state: Machine) -> list[dict[str, Any]
         {"kind": f"file_{one.kind}", "file": one.file} for one in list_differences(root, log, state)
     ]
     kept = [{"kind": "hand_edit_kept", "file": d.file, "kept_as": d.kept_as} for d in state.drifts]
-    return [*files, *kept, *evidence.drift_of(root.path, state)]
+    return [*files, *kept, *guard_facts.drift_of(root.path, state)]
 
 
 def start_fresh(

@@ -17,9 +17,9 @@ from extensions.machines.rules.errors import MachineError, StateNotFound
 from extensions.machines.rules.guard import FileFact
 from extensions.machines.rules.machine import Caller, Machine
 from extensions.machines.rules.payload import MachineCancelled, MachineCreated, MachineImported
-from extensions.machines.service.completing import complete_command
-from extensions.machines.service.evidence import collect_evidence, find_files
+from extensions.machines.service.complete_command import complete_command
 from extensions.machines.service.files import MachineFiles
+from extensions.machines.service.guard_facts import collect_evidence, find_files
 from extensions.machines.service.log import MachineLog
 from extensions.machines.views.next_actions import machine_actions
 from lifecycle.errors import NeedsConsent
@@ -27,7 +27,7 @@ from lifecycle.payload.base import Payload
 from lifecycle.rules.decide import require_recordable
 from service.errors import FilesBehind, VersionConflict
 from service.reading.machine_streams import find_first_event, list_machines_in_store
-from service.root.disk import Clock, system_clock, utc_text
+from service.root.atomic_files import Clock, system_clock, utc_text
 from service.root.root import (
     Identity,
     Root,

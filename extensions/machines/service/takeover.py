@@ -11,18 +11,26 @@ from pathlib import Path
 from typing import Any
 
 from eventstore.chain import canonical_json
-from eventstore.private import read_regular
+from eventstore.private_files import read_regular
 from extensions.machines.rules.definition import CANCELLED, Definition
 from extensions.machines.rules.errors import InvalidInput
+from extensions.machines.rules.field_shapes import list_misfits
 from extensions.machines.rules.machine import Document
 from extensions.machines.rules.path import get_value, parse_path
 from extensions.machines.rules.payload import MachineImported
-from extensions.machines.rules.shape import list_misfits
-from extensions.machines.service.completing import apply_repository_limit, load_shipped_definition
+from extensions.machines.service.complete_command import (
+    apply_repository_limit,
+    load_shipped_definition,
+)
 from extensions.machines.service.errors import UnimportableMachine
 from extensions.machines.service.files import metadata_lock
+from extensions.machines.service.import_changes import (
+    ALIASES,
+    CHECKPOINTS,
+    STATUS_ALIASES,
+    log_time,
+)
 from extensions.machines.service.track_plan import read_tasks
-from extensions.machines.service.writers import ALIASES, CHECKPOINTS, STATUS_ALIASES, log_time
 from extensions.machines.views.documents import OWN
 from lifecycle.words.document import layout_of
 from lifecycle.words.values import explain_problem

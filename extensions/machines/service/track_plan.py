@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from eventstore.private import read_regular
+from eventstore.private_files import read_regular
 
 _MARKER = re.compile(r"^\s*(?:[-*+]|\d+\.)\s+\[([ xX~!])\]\s+(?:\*\*)?(.*)$")
 #: A heading of a task, with an optional marker; otherwise a line below has the status.

@@ -6,9 +6,9 @@ from typing import Any
 
 from extensions.machines.rules.decide_fields import ELSEWHERE
 from extensions.machines.rules.definition import CANCELLED, Definition, Phase, Transition
+from extensions.machines.rules.field_shapes import schema_of
 from extensions.machines.rules.guard import text_of
 from extensions.machines.rules.machine import Machine
-from extensions.machines.rules.shape import schema_of
 from projections.drawing import svg
 
 _HEAD = ("id", "version", "title", "protocol", "initial")

@@ -1,0 +1,229 @@
+"""Ask for a person's decision of any kind, and record it with its proof."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+from cli.frame.options import File, Text, option
+from lifecycle.errors import NeedsConsent
+from service.errors import InvalidOption
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from cli.frame.consent import PersonConsent
+    from lifecycle.payload.models import Payload
+    from lifecycle.state.workflow import Drift
+    from reconciler.context import Jobs
+    from reconciler.control.judge_attempts import AttemptFinding
+    from reconciler.control.stop_jobs import Claims
+    from service.writing.decision import DecisionQuestion
+    from service.writing.stream_writer import WriteOptions
+
+
+DecisionKey = Annotated[
+    File,
+    option(
+        "--key",
+        "FILE",
+        "Sign your decision with this SSH key. FILE is the private key, or the .pub "
+        "file of a key in ssh-agent.",
+    ),
+]
+#: Value that a dry run records instead of a proof.
+NOBODY: dict[str, Any] = {"policy": "none: a dry run"}
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """A command to record, its subject, and the question for a person."""
+
+    command: Payload
+    subject: str
+    text: str
+
+
+def dismissal_of(edit: Drift) -> Decision:
+    """Return the decision that discards a manual edit, with the text for a person."""
+    from lifecycle.payload.workflow import DriftReverted
+
+    kept = f"; the edited version is kept as {edit.kept_as}" if edit.kept_as else ""
+    return Decision(
+        DriftReverted(file=edit.file, detected=edit.version, kept_as=edit.kept_as),
+        edit.file,
+        f"{edit.file}: the manual edit that was detected at version {edit.version} is discarded, "
+        f"and the file keeps its recorded content{kept}",
+    )
+
+
+def ask_for_agreement(
+    service: Any, decision: Decision, line: str, key: Path | None
+) -> tuple[Payload, int]:
+    """Ask a person, and return the command with the proof, and the version that the proof covers.
+
+    ``line`` is the command that a person runs at a terminal. Raises `NeedsConsent`, which is
+    recorded as a refusal.
+    """
+    from service.writing.decision import prove_command
+
+    question = _question_of(service, decision)
+    try:
+        consenter = _choose_consenter(service, decision, line, key)(question.state.consent)
+        if not consenter.ask(question):
+            raise _not_agreed(decision)
+        return prove_command(service, question, consenter), question.state.head
+    except NeedsConsent as refusal:
+        service.writer.record_refusal([decision.command], refusal)
+        raise
+
+
+def _question_of(service: Any, decision: Decision) -> DecisionQuestion:
+    from service.writing.decision import question_of_command
+
+    return question_of_command(service, decision.command, decision.subject, decision.text)
+
+
+def _choose_consenter(
+    service: Any, decision: Decision, line: str, key: Path | None
+) -> Callable[[str], PersonConsent]:
+    """Return how a person agrees to a decision under a policy."""
+    from cli.frame.consent import Wording, consenter_of
+
+    def under(policy: str) -> PersonConsent:
+        if policy == "signature" and key is None:
+            raise NeedsConsent(
+                f"the decision on {decision.subject} needs a signature. Give your signing key "
+                "with --key FILE."
+            )
+        wording = Wording(lambda asked: cast("DecisionQuestion", asked).text, line)
+        return consenter_of(policy, service.actor, key, None, wording)
+
+    return under
+
+
+def _not_agreed(decision: Decision) -> NeedsConsent:
+    return NeedsConsent(
+        f"you did not approve the decision on {decision.subject}, so nothing was recorded."
+    )
+
+
+def record_decisions(
+    service: Any, decisions: Sequence[Decision], line: str, key: Path | None, options: WriteOptions
+) -> Any:
+    """Ask a person about each decision, record the approved ones, and return the outcome."""
+    if len(decisions) > 1 and options.command_id is not None:
+        raise InvalidOption(
+            "the option --command-id can be used only with one decision. Name only one item, or "
+            "remove --command-id."
+        )
+    outcomes = [_record_decision(service, one, line, key, options) for one in decisions]
+    if not outcomes:
+        return service.handle(options=options)
+    events = tuple(event for one in outcomes for event in one.events)
+    planned = tuple(one for outcome in outcomes for one in outcome.planned)
+    return replace(outcomes[-1], events=events, planned=planned)
+
+
+def _record_decision(
+    service: Any, decision: Decision, line: str, key: Path | None, options: WriteOptions
+) -> Any:
+    command = decision.command
+    options = replace(options, content={command.type: command.model_dump(mode="json")})
+    if options.dry_run:
+        return service.handle(command.model_copy(update={"proof": NOBODY}), options=options)
+    if options.expected_version not in (None, service.state().head):
+        return service.handle(command, options=options)  # raises, because the version differs
+    from service.writing.decision import take_decision
+
+    options = replace(options, expected_version=None)  # edits would increase it
+    consenter_for = _choose_consenter(service, decision, line, key)
+    outcome = take_decision(
+        service, lambda: _question_of(service, decision), consenter_for, options, command
+    )
+    if outcome is None:
+        refusal = _not_agreed(decision)
+        service.writer.record_refusal([command], refusal)
+        raise refusal
+    return outcome
+
+
+Overrule = Annotated[
+    Text,
+    option(
+        "--overrule",
+        "TEXT",
+        "Record the result even if wfctl's checks contradict it, and give the reason. "
+        "Only a person can do this.",
+    ),
+]
+Key = Annotated[
+    File,
+    option(
+        "--key",
+        "FILE",
+        "Sign your overruling decision with this SSH key (private key file, or .pub "
+        "file of a key in ssh-agent). Requires --overrule.",
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Overruling:
+    """Why a person contradicts the evidence, and the key that signs this reason."""
+
+    reason: str
+    key: Path | None = None
+
+
+def overruling_of(reason: str | None, key: Path | None) -> Overruling | None:
+    """Return the requested overruling or None. Raises `InvalidOption` for a wrong option."""
+    if reason is None and key is not None:
+        raise InvalidOption(
+            "the option --key can be used only with the option --overrule TEXT, because the key "
+            "signs this text. Add --overrule TEXT, or remove --key."
+        )
+    if reason is not None and not reason.strip():
+        raise InvalidOption(
+            "the text of the option --overrule is empty. Explain in this text why the evidence "
+            "is wrong."
+        )
+    return Overruling(reason, key) if reason is not None else None
+
+
+def claims_of(jobs: Jobs, overruling: Overruling | None, options: WriteOptions) -> Claims:
+    """Return a check of claims against the evidence, with the person who may overrule it."""
+    from reconciler.control.stop_jobs import Claims
+
+    if overruling is None:
+        return Claims(jobs)
+    return Claims(
+        jobs, lambda finding, claim: _build_overruling(jobs, overruling, finding, claim, options)
+    )
+
+
+def _build_overruling(
+    jobs: Jobs, overruling: Overruling, finding: AttemptFinding, claim: Any, options: WriteOptions
+) -> tuple[Payload, int]:
+    from lifecycle.payload import models as p
+
+    service, found = jobs.service, finding.verdict
+    command = p.ClaimOverruled(
+        stage=finding.stage,
+        attempt=finding.attempt,
+        claim=claim,
+        verdict=found.name,
+        reason=overruling.reason,
+        proof=NOBODY if options.dry_run else {},
+    )
+    if options.dry_run:
+        return command, service.state().head
+    subject = f"{finding.stage} {finding.attempt}"
+    text = (
+        f"{subject}: the evidence says {found.name}: {found.reason}\n"
+        f"This will be recorded against the evidence: the stage is {claim} ({overruling.reason})."
+    )
+    line = f"wfctl stage {'compute' if claim == 'computed' else 'complete'} {finding.stage}"
+    decision = Decision(command, subject, text)
+    return ask_for_agreement(service, decision, f"{line} --overrule TEXT", overruling.key)

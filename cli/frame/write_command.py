@@ -1,0 +1,166 @@
+"""Carry out a write command and print its result, in the same way for all commands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from cli.frame.workspace import open_for_writing, open_job_runner
+from cli.terminal.output import Output
+from projections.files.progress_log import format_message
+from service.errors import AlreadyThere
+
+if TYPE_CHECKING:
+    from cli.frame.ask_decision import Overruling
+    from lifecycle.payload.models import Payload
+    from reconciler.context import Jobs
+    from service.writing.stream_writer import WriteOptions
+    from service.writing.workflow_service import Outcome
+
+#: Claims about a computation that its files can contradict.
+_CLAIMS = frozenset({"stage.computed", "stage.completed"})
+
+
+def write_commands(context: typer.Context, options: WriteOptions, *commands: Payload) -> None:
+    """Carry out the commands and print the events they yielded."""
+    with open_for_writing(context, options.dry_run) as (service, output):
+        print_outcome(output, service.handle(*commands, options=options), options)
+
+
+def issue_command(
+    context: typer.Context, options: WriteOptions, type_: str, **values: object
+) -> None:
+    """Carry out the command that yields an event of a type. Raises `InvalidPayload`."""
+    from lifecycle.rules.decide import payload_of
+
+    write_commands(context, options, payload_of(type_, values))
+
+
+def write_through_jobs(
+    context: typer.Context, options: WriteOptions, act: Callable[[Jobs], Outcome]
+) -> None:
+    """Run ``act`` with the job runner, and print its events."""
+    with open_job_runner(context, options.dry_run) as (jobs, output):
+        print_outcome(output, act(jobs), options)
+
+
+def write_claims(
+    context: typer.Context,
+    options: WriteOptions,
+    *commands: Payload,
+    overruling: Overruling | None = None,
+) -> None:
+    """Write the commands if the evidence or a person confirms their claims.
+
+    Raises `ClaimDenied`.
+    """
+    if not any(command.type in _CLAIMS for command in commands):
+        write_commands(context, options, *commands)
+        return
+    from cli.frame.ask_decision import claims_of
+    from reconciler.control.stop_jobs import require_version
+
+    with open_job_runner(context, options.dry_run) as (jobs, output):
+        claims = claims_of(jobs, overruling, options)
+        first = jobs.service.first_answer(options, *commands)
+        for command in commands if first is None else ():
+            if command.type in _CLAIMS:
+                is_computed = command.type == "stage.computed"
+                stage = str(command.as_json()["stage"])
+                if is_computed and not options.dry_run:
+                    claims.believe(stage)
+                upheld = (claims.computed if is_computed else claims.over)(stage)
+                if upheld is not None:
+                    commands, options = (upheld[0], *commands), require_version(options, upheld[1])
+        print_outcome(output, jobs.service.handle(*commands, options=options), options)
+
+
+def print_outcome(
+    output: Output,
+    outcome: Outcome,
+    options: WriteOptions,
+    told: Mapping[str, str] = MappingProxyType({}),
+) -> None:
+    """Print an outcome: the appended or planned events, and the additional values in ``told``."""
+    data = {
+        "dry_run": options.dry_run,
+        "repeated": outcome.repeated,
+        "events": events_of(outcome, options),
+        **list_planned_files(outcome, options),
+        **told,
+    }
+    said = [f"{name}: {text}" for name, text in told.items()]
+    position = outcome.events[-1].position if outcome.events else None
+    output.changed(
+        data,
+        lambda: "\n".join([*_format_lines(outcome, options), *said]),
+        outcome.stands,
+        is_rehearsal=options.dry_run,
+        position=position,
+    )
+
+
+def events_of(outcome: Outcome, options: WriteOptions) -> list[dict[str, Any]]:
+    """Return the outcome's events as data. Planned events have no version yet."""
+    if options.dry_run:
+        return [{"type": p.type, "data": p.model_dump(mode="json")} for p, _ in outcome.planned]
+    return [
+        {"version": e.version, "type": e.type, "event_id": e.event_id, "data": e.data}
+        for e in outcome.events
+    ]
+
+
+def list_planned_files(outcome: Outcome, options: WriteOptions) -> dict[str, list[str]]:
+    """Return, for a dry run, which of the files that show the log would be written."""
+    return {"files": _files_shown(outcome)} if options.dry_run else {}
+
+
+def _files_shown(outcome: Outcome) -> list[str]:
+    from projections.files import progress_log, state_document
+
+    if not outcome.planned:
+        return []
+    payloads, state = [payload for payload, _ in outcome.planned], outcome.state
+    has_line = any(progress_log.has_line(one.type, one.as_json(), state) for one in payloads)
+    completes = any(one.type == "workflow.completed" for one in payloads)
+    report = state.report if completes else None
+    lines = [progress_log.FILE_NAME] if has_line else []
+    return [state_document.FILE_NAME, *lines, *([report] if report is not None else [])]
+
+
+def _format_lines(outcome: Outcome, options: WriteOptions) -> list[str]:
+    if options.dry_run:
+        head = outcome.state.head - len(outcome.planned)
+        appended = [
+            f"would append v{head + number} {payload.type}: {_get_subject(payload)}"
+            for number, (payload, _) in enumerate(outcome.planned, 1)
+        ]
+        written = [f"would write {name}" for name in _files_shown(outcome)]
+        return [*appended, *written] or ["nothing to append"]
+    lines = [
+        f"v{event.version} {format_message(event, outcome.state) or event.type}"
+        for event in outcome.events
+    ]
+    if outcome.repeated:
+        lines.append("(this command was already run, so nothing was appended)")
+    return lines or ["nothing to append"]
+
+
+def _get_subject(payload: Payload) -> str:
+    data = payload.model_dump(mode="json", exclude_defaults=True)
+    data.pop("document", None)
+    data.pop("layout", None)
+    return " ".join(f"{key}={value}" for key, value in data.items())
+
+
+def write_new(file: Path, content: bytes) -> None:
+    """Write a new file. Raises `AlreadyThere` if the file exists."""
+    try:
+        with file.open("xb") as opened:
+            opened.write(content)
+    except FileExistsError as error:
+        raise AlreadyThere(file) from error

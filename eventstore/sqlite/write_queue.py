@@ -1,0 +1,260 @@
+"""The queue of writers, the known end of the log, and the rules of wfctl in the database file."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from eventstore.chain import START, ZERO, Link
+from eventstore.disk_space import is_no_room, reason_of
+from eventstore.errors import StoreBusy, StoreUnwritable
+from eventstore.event import TRIGGERS
+from eventstore.private_files import open_lock, try_lock
+from eventstore.store import Expected, is_met
+
+# Seconds for which a process may continue to append while another process waits first in the queue.
+# The waiting process checks after each pause, and the lock must be free for this moment.
+_TURN = 0.01
+_PAUSE = 0.0001
+_MOMENT = 0.00005
+# Seconds after which a suspended process at the head of the queue is passed by the others.
+_STUCK = 5.0
+
+
+def turn_of(path: Path) -> Path:
+    """Return the path of the lock file that every writer of the database at `path` holds."""
+    return path.with_name(path.name + "-lock")
+
+
+class _LockFile:
+    """A file that one process at a time may hold."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._descriptor = self._open()
+
+    def _open(self) -> int:
+        try:
+            return open_lock(self.path)
+        except OSError as error:
+            why = reason_of(error) if is_no_room(error) else error.strerror or str(error)
+            raise StoreUnwritable(self.path, why) from error
+
+    def granted(self) -> bool:
+        """Take the lock if nobody else holds it, and return whether it was taken."""
+        return try_lock(self._descriptor)
+
+    def is_free(self) -> bool:
+        """Return whether nobody holds the lock."""
+        is_free = try_lock(self._descriptor, fcntl.LOCK_SH)
+        if is_free:
+            self.release()
+        return is_free
+
+    def reached(self, end: float) -> bool:
+        """Wait for the lock until `end`, a monotonic time, and return whether it was taken."""
+        place = _Place(self._open())
+        if not place.reached(max(end - time.monotonic(), 0)):
+            return False
+        os.close(self._descriptor)
+        self._descriptor = place.descriptor
+        return True
+
+    def release(self) -> None:
+        """Release the lock."""
+        fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+
+    def close(self) -> None:
+        """Close the lock file."""
+        os.close(self._descriptor)
+
+
+class _Place:
+    """A place in the kernel's queue for a lock.
+
+    A thread waits, because a blocking lock has no time-out.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+        self._handover = threading.Lock()
+        self._granted = threading.Event()
+        self._abandoned = False
+
+    def reached(self, wait: float) -> bool:
+        """Wait at most `wait` seconds for the lock, and return whether it was taken."""
+        threading.Thread(target=self._queue, daemon=True, name="writer-queue").start()
+        if self._granted.wait(wait):
+            return True
+        with self._handover:
+            self._abandoned = not self._granted.is_set()
+            return not self._abandoned
+
+    def _queue(self) -> None:
+        fcntl.flock(self.descriptor, fcntl.LOCK_EX)
+        with self._handover:
+            if self._abandoned:
+                os.close(self.descriptor)
+            else:
+                self._granted.set()
+
+
+class WriterLock(_LockFile):
+    """A lock on the database at `path`, between processes and between stores of one process.
+
+    Writers wait in a queue for the lock file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(turn_of(path))
+        self._queue = _LockFile(path.with_name(path.name + "-queue"))
+
+    def acquire(self, wait: float) -> None:
+        """Take the lock within `wait` seconds. Raises StoreBusy."""
+        if self.granted():
+            return
+        end = time.monotonic() + wait
+        is_head = self._queue.granted() or self._queue.reached(min(time.monotonic() + _STUCK, end))
+        try:
+            if not (self._was_left(end) or self.reached(end)):
+                raise StoreBusy(wait)
+        finally:
+            if is_head:
+                self._queue.release()
+
+    def _was_left(self, end: float) -> bool:
+        """Take over the lock if its holder no longer uses it, and return whether this succeeded."""
+        end = min(time.monotonic() + _TURN, end)
+        while time.monotonic() < end:
+            if self.is_free():
+                time.sleep(_MOMENT)
+                if self.granted():
+                    return True
+            time.sleep(_PAUSE)
+        return False
+
+    def alone(self) -> bool:
+        """Take the lock if no other process holds it or waits for it.
+
+        Return whether it was taken.
+        """
+        if self._queue.granted():
+            if self.granted():
+                return True
+            self._queue.release()
+        return False
+
+    def close(self) -> None:
+        """Release the lock and close the files."""
+        super().close()
+        self._queue.close()
+
+
+@dataclass(slots=True)
+class Tip:
+    """The ends of the log and of a stream, valid as long as nobody else changes the file.
+
+    Each append updates the object, because creating a new object would be too slow.
+    """
+
+    #: SQLite's `data_version`, which each commit of another connection changes.
+    changes: int
+    stream: str
+    #: Position and hash of the log's last event; version and hash of the stream's last event.
+    position: int
+    last: str
+    version: int
+    hash: str
+
+    @property
+    def head(self) -> Link:
+        """The end of the stream's chain."""
+        return Link(self.version, self.hash)
+
+    def meets(self, expected: int | Expected) -> bool:
+        """Return whether the head of the stream is as expected."""
+        return self.version == expected or is_met(expected, self.version)
+
+
+def tip_of(cursor: sqlite3.Cursor, statement: str, stream: str, known: Tip | None) -> Tip:
+    """Return the ends of log and stream: the known ones, or a query's result if others wrote."""
+    (changes,) = cursor.execute("PRAGMA data_version").fetchone()
+    if known is not None and known.changes == changes and known.stream == stream:
+        return known
+    found = cursor.execute(statement, (stream,)).fetchone()
+    position, last, version, hash_ = found or (0, ZERO, *START)
+    return Tip(changes, stream, position, last, *(version, hash_) if version else START)
+
+
+_GUARDED = ("commands", "events", "folds", "refusals")
+_ASKED = f"SELECT type, name, sql FROM sqlite_master WHERE tbl_name IN {_GUARDED} ORDER BY name"
+_CLAUSE = re.compile(r"ON\s+CONFLICT|^\s*CREATE\s+(?:VIRTUAL|VIEW)", re.IGNORECASE)
+
+
+def foreign_rules(connection: sqlite3.Connection) -> Iterator[str]:
+    """Yield a description of each trigger or rule on the log that wfctl did not create."""
+    for kind, name, sql in connection.execute(_ASKED):
+        if kind == "trigger" and " ".join(str(sql).split()) not in TRIGGERS:
+            yield f"the trigger {name!r:.80}"
+        elif kind != "trigger" and _CLAUSE.search(str(sql)):
+            yield f"an additional rule in the {kind} {name!r:.80}"
+
+
+MOUNTS = Path("/proc/self/mountinfo")
+
+# Network file systems. Two hosts do not share mapped memory, so a write-ahead log is unsafe there.
+_NETWORK = frozenset(
+    (
+        *("9p", "afs", "cifs", "coda", "ncpfs", "nfs", "nfs4", "smb2", "smb3", "smbfs"),
+        *("acfs", "beegfs", "ceph", "cvfs", "gfs", "gfs2", "glusterfs", "gpfs", "lustre"),
+        *("ocfs2", "orangefs", "panfs", "pvfs2", "stornext", "wekafs"),
+        *("prl_fs", "vboxsf", "vmhgfs"),
+    )
+)
+
+
+def is_network(kind: str) -> bool:
+    """Return whether several hosts may share a file system of this kind. FUSE is included."""
+    return kind in _NETWORK or kind == "fuse" or kind.startswith("fuse.")
+
+
+def kind_of(path: Path, mounts: Path = MOUNTS) -> str:
+    """Return the type of the file system of `path`, or "unknown" if the kernel does not say."""
+    try:
+        lines = mounts.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+    except OSError:
+        return "unknown"
+    place = Path(os.path.realpath(path))
+    best, kind = -1, "unknown"
+    for point, found in map(_parse_mount, lines):
+        # A later mount over the same point hides the earlier one.
+        if place.is_relative_to(point) and len(point) >= best:
+            best, kind = len(point), found
+    return kind
+
+
+def _parse_mount(line: str) -> tuple[str, str]:
+    """Return mount point and type of a line of mountinfo: field 5, and the first after `-`."""
+    left, _, right = line.partition(" - ")
+    point = left.split(" ")[4]
+    for escaped, plain in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
+        point = point.replace(escaped, plain)
+    return point, right.split(" ")[0]
+
+
+def locks_exclude(path: Path) -> bool:
+    """Return whether a lock on the file at `path` prevents a second lock."""
+    first, second = open_lock(path), open_lock(path)
+    try:
+        # If the first attempt fails, another process holds the lock, so locks work.
+        return not (try_lock(first) and try_lock(second))
+    finally:
+        os.close(first)
+        os.close(second)

@@ -1,0 +1,148 @@
+"""Complete a command with data that the rules cannot read: digests, marks, and the agent."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from extensions.machines.rules.definition import MOST_ROUNDS, Definition, load_trusted_definition
+from extensions.machines.rules.errors import InvalidDefinition, InvalidInput
+from extensions.machines.rules.machine import Machine, tasks_in
+from extensions.machines.rules.path import marks_before
+from extensions.machines.rules.payload import (
+    MachineCreated,
+    MachineImported,
+    MachineRecorded,
+    MachineTaskChanged,
+    MachineUpdated,
+)
+from extensions.machines.rules.soundness import load_definition
+from extensions.machines.service import guard_facts
+from extensions.machines.service.guard_facts import outputs_of
+from lifecycle.payload.base import Payload
+from service.root.atomic_files import OutsideRoot, content_within
+
+#: The shipped definitions, in the order in which they are shown.
+SHIPPED = ("feature", "debug", "refactor", "oneshot", "discovery", "dotagent", "conductor")
+
+
+#: The settings file of a repository of conductor tracks, and the field with a track's own limit.
+_CONFIG, _LIMIT = "conductor/config.json", "loop_state.max_fix_cycles"
+
+
+@cache  # The definition never changes, and a long-lived process needs it several times.
+def load_shipped_definition(name: str) -> Definition:
+    """Return a definition included in wfctl. Raise `InvalidInput` for an unknown name."""
+    from service.documents.strict_yaml import load as decoded
+
+    if name not in SHIPPED:
+        raise InvalidInput(
+            (
+                f"the machine type {name!r} does not exist. Available types: "
+                f"{', '.join(SHIPPED)}. To use your own type, give its file with --definition "
+                "FILE."
+            ),
+            type=name,
+            known=list(SHIPPED),
+        )
+    source = files("extensions.machines.rules") / "definitions" / f"{name}.yaml"
+    return load_definition(decoded(source.read_text("utf-8")), name)
+
+
+def is_own(data: Mapping[str, Any]) -> bool:
+    """Return whether a definition is not included in wfctl, ignoring the limits of its loops."""
+    if data.get("id") not in SHIPPED:
+        return True
+    known, there = load_trusted_definition(data), load_shipped_definition(str(data["id"]))
+    same = known.with_limits({name: loop.limit for name, loop in there.loops.items()})
+    return same != there or list(known.phases) != list(there.phases)
+
+
+def apply_repository_limit(definition: Definition, root: Path) -> Definition:
+    """Return the definition with the loop limit from the repository's configuration."""
+    if definition.protocol != "conductor":
+        return definition
+    try:
+        found = json.loads(content_within(root, _CONFIG) or b"{}")
+    except (OSError, ValueError, RecursionError, OutsideRoot):
+        return definition
+    limit = found.get("max_fix_cycles") if isinstance(found, dict) else None
+    if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= MOST_ROUNDS:
+        return definition
+    from_there = [name for name, loop in definition.loops.items() if loop.limit_from == _LIMIT]
+    return definition.with_limits(dict.fromkeys(from_there, limit))
+
+
+def from_file(source: str) -> Definition:
+    """Return the definition in a JSON, YAML or TOML file (``-`` is standard input).
+
+    Raises `NotFound`, `UnreadablePlan`, `InvalidDefinition`.
+    """
+    from lifecycle.errors import InvalidPlan
+    from service.documents.plan_file import read_plan
+
+    try:
+        return load_definition(read_plan(source), source)
+    except InvalidPlan as error:
+        raise InvalidDefinition(source, error.data["problems"]) from error
+
+
+def complete_command(root: Path, agent: str, command: Payload, state: Machine | None) -> Payload:
+    """Return the command with digests and marks; ``agent`` starts phases without an agent."""
+    if isinstance(command, MachineUpdated):
+        found = guard_facts.compute_digests(root, command)
+        return command.model_copy(update={"digests": found}) if found else command
+    if isinstance(command, MachineCreated):
+        return command.model_copy(update={"own": is_own(command.definition)})
+    if isinstance(command, MachineImported):
+        own, there = is_own(command.definition), _outputs_there(root, command)
+        return command.model_copy(update={"own": own, "task_earlier": there})
+    if isinstance(command, MachineRecorded) and state is not None:
+        return _with_agent(command, state, agent)
+    if isinstance(command, MachineTaskChanged) and state is not None:
+        return _with_earlier_output(root, command, state)
+    return command
+
+
+def _with_earlier_output(
+    root: Path, command: MachineTaskChanged, state: Machine
+) -> MachineTaskChanged:
+    """Return the command with the marks of outputs that existed before the task started."""
+    tasks = state.definition.tasks
+    if tasks is None or command.changes.get("status") != tasks.running:
+        return command
+    task = {**(state.task(command.task) or {}), "id": command.task, **command.changes}
+    marks = outputs_of(root, state.definition, task, {}).marks
+    return command.model_copy(update={"earlier": dict(marks)})
+
+
+def _outputs_there(root: Path, command: MachineImported) -> dict[str, dict[str, str]]:
+    """Return the outputs that are older than the start of their task, for each task at work.
+
+    A task without a time of its own started with its phase.
+    """
+    known = load_trusted_definition(command.definition, command.machine)
+    if known.tasks is None:
+        return {}
+    found = {
+        str(one.get("id")): marks_before(
+            outputs_of(root, known, one, {}).marks, one.get("started_at") or command.entered_at
+        )
+        for one in tasks_in(command.document, known.tasks)
+        if one.get("status") == known.tasks.running
+    }
+    return {task: marks for task, marks in found.items() if marks}
+
+
+def _with_agent(command: MachineRecorded, state: Machine, agent: str) -> MachineRecorded:
+    """Return the command with its agent: the caller starts a phase that names no agent."""
+    kind = state.definition.events.get(command.name)
+    if kind is None or not kind.starts or state.is_final or "agent" in command.data:
+        return command
+    if "agent" not in kind.data or state.definition.phases[state.phase].agent is not None:
+        return command
+    return command.model_copy(update={"data": {**command.data, "agent": agent}})

@@ -1,0 +1,426 @@
+"""Find changes of others to a machine's files, and the changes that the rules forbid."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Container, Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import takewhile
+from pathlib import Path
+from typing import Any
+
+from extensions.machines.rules.errors import InvalidInput
+from extensions.machines.rules.machine import Document, Machine
+from extensions.machines.rules.path import get_value, parse_path
+from extensions.machines.rules.payload import MachineUpdated, change_of
+from extensions.machines.service import import_changes
+from extensions.machines.service.import_changes import Path_, Walk, is_field, is_same_json, log_time
+from extensions.machines.service.log import MachineLog, is_writer
+from extensions.machines.views import documents as shown_as
+from extensions.machines.views.documents import build_documents, list_file_paths, render_files
+from lifecycle.errors import LifecycleError
+from lifecycle.payload.base import Payload
+from lifecycle.payload.workflow import DriftAdopted, DriftDetected
+from lifecycle.state.workflow import Drift
+from lifecycle.words.document import layout_of
+from projections.files.document_diff import (
+    ABSENT,
+    FieldDifference,
+    apply_differences,
+    find_differences,
+)
+from projections.files.document_diff import get_at_path as standing_at
+from service.errors import NotFound
+from service.files.drift import (
+    build_drift_event,
+    make_recordable,
+    read_kept_version,
+    split_difference,
+)
+from service.reading.machine_streams import machine_folder
+from service.root.atomic_files import Clock, content_within, system_clock, utc_text
+from service.root.root import Root, Synced, digest, read_sync
+
+#: Maximum number of characters of a rule in a drift.
+_SAID = 300
+
+
+def _interpret_change(
+    root: Path, state: Machine, file: str, base: Document, found: Document, now: str
+) -> Walk:
+    """Return the replay of the change from ``base`` to ``found``; ``now`` is UTC."""
+    role = next(role for role, path in list_file_paths(state).items() if path == file)
+    walk = Walk(root, state, file, base, found, now, build_documents(state)[role], state.updated)
+    changed = [leaf for one in find_differences(base, found) for leaf in _split_leaves(one)]
+    if role in import_changes.TAKE_IN:
+        import_changes.TAKE_IN[role](walk)
+    after = build_documents(walk.state)[role]
+    walk.left = [
+        (leaf, _explain_refusal(walk, leaf))
+        for leaf in changed
+        if not _is_adopted(leaf, after, walk)
+    ]
+    return walk
+
+
+def _path_of(one: FieldDifference) -> Path_:
+    """Return the path of a changed field in its file, as far as it consists of objects."""
+    return ("stages",) if one.stage is not None else one.path
+
+
+def _list_refusals(walk: Walk, one: FieldDifference) -> list[LifecycleError]:
+    """Return why rules refused a change of the field, of a child, or of a parent."""
+    path = _path_of(one)
+    return [why for at, why in walk.refused.items() if at[: len(path)] == path[: len(at)]]
+
+
+def _split_leaves(one: FieldDifference) -> list[FieldDifference]:
+    """Return an added or removed object as its fields; ignore a change of key order."""
+    if one.kind == "order":
+        return []
+    return list(split_difference(one, lambda part: not (part.new or part.old)))
+
+
+def _is_adopted(one: FieldDifference, after: Document, walk: Walk) -> bool:
+    """Return whether the file will still contain this change after the next write."""
+    path = _path_of(one)
+    now = get_value(after, path)
+    is_there = standing_at(after, path) is not ABSENT
+    if is_same_json(now, one.new) and (one.new is not None or is_there == (one.kind != "removed")):
+        return True
+    match path:
+        case ("blockers",):
+            held = shown_as.recorded_blockers(walk.state)
+            return is_same_json(
+                import_changes.remove_recorded(now, held),
+                import_changes.remove_recorded(one.new, held),
+            )
+        case (import_changes.OWN, "current_step"):
+            return bool(import_changes.resolve_alias(one.new) == now)
+        case (import_changes.OWN, "step_started_at"):
+            return bool(walk.taken) and log_time(one.new) is not None
+        case (import_changes.OWN, import_changes.CHECKPOINTS, step, name):
+            return _same_in_checkpoint(one, step, name, now, walk)
+        case ("tasks",):
+            return _same_tasks(after, walk)
+        case ("completed_phases" | "user_checkpoints",):
+            return _list_phases(now) == _list_phases(one.new)
+    return path == ("last_updated",)
+
+
+def _same_in_checkpoint(one: FieldDifference, step: str, name: str, now: Any, walk: Walk) -> bool:
+    if name in import_changes.OF_VISIT and one.kind == "removed":
+        return True  # The engine writes the field again.
+    if name in ("started_at", "completed_at"):
+        visit = walk.state.visits.get(import_changes.resolve_alias(step))
+        return visit is not None and visit.has_begun and bool(walk.taken)
+    if name == "status" and now is None:
+        return bool(one.new == "NOT_STARTED")
+    if name == "notes" and isinstance(one.new, str):
+        return bool(now == f"ERROR: {one.new}")
+    return name == "last_updated"
+
+
+def _same_tasks(after: Document, walk: Walk) -> bool:
+    """Return whether each written task is now recorded, apart from derived times."""
+    written = walk.found.get(import_changes.TASKS)
+    if not isinstance(written, list) or len(import_changes.list_tasks(walk.found)) != len(written):
+        return False
+    now, before = (
+        {task.get("id"): task for task in import_changes.list_tasks(document)}
+        for document in (after, walk.base)
+    )
+    gone = set(before) - {task.get("id") for task in written}
+    times = ("started_at", "completed_at")
+    return not gone and all(
+        any(is_same_json(value, known.get(task.get("id"), {}).get(key)) for known in (now, before))
+        or (key in times and log_time(value) is not None)
+        for task in written
+        for key, value in task.items()
+    )
+
+
+def _list_phases(value: Any) -> list[Any]:
+    found = value if isinstance(value, list) else [value]
+    return [one.get("phase") if isinstance(one, dict) else one for one in found]
+
+
+def _explain_refusal(walk: Walk, one: FieldDifference) -> str:
+    path = _path_of(one)
+    own = map(str, _list_refusals(walk, one))
+    if said := "; ".join(dict.fromkeys(own)):
+        return said
+    for name, instead in walk.state.definition.all_reserved().items():
+        steps = parse_path(name)
+        if path[: len(steps)] == steps or path == steps[: len(path)]:
+            return f"only wfctl writes {name}: {instead.replace('{id}', walk.state.id)}"
+    if one.kind == "removed":
+        return "wfctl restores removed values until you adopt the change"
+    if walk.refused:
+        return "the change belongs to another change that was refused"
+    return "the protocol allows only wfctl to write this file"
+
+
+def kept_name(state: Machine, path: str) -> str:
+    """Return the name under which a foreign version of a file is kept."""
+    return f"{state.id}.{path.rpartition('/')[2]}"
+
+
+def decode_object(found: bytes | None) -> Document | None:
+    """Return a JSON object, None for other content."""
+    try:
+        value = json.loads(found or b"")
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def list_unadopted(known: Walk) -> list[dict[str, Any]]:
+    """Return each change that was not adopted, with the rule that forbids it."""
+    return [{**make_recordable(one), "rule": rule[:_SAID]} for one, rule in known.left]
+
+
+@dataclass(frozen=True, slots=True)
+class LeftForeign:
+    """A foreign version of a file that was not adopted, or only in part."""
+
+    path: str
+    found: bytes | None
+    base: int
+    known: Walk | None
+
+    def drift(self, root: Root, state: Machine) -> DriftDetected:
+        """Keep the foreign version of the file, and return its unadopted changes with the rules."""
+
+        def listed(found: bytes) -> list[dict[str, Any]] | None:
+            if decode_object(found) is None:
+                return None
+            return list_unadopted(self.known) if self.known is not None else []
+
+        name, expected = kept_name(state, self.path), render_files(state)[self.path]
+        return build_drift_event(root, self.path, self.base, expected, self.found, listed, name)
+
+
+@dataclass(slots=True)
+class News:
+    """The changes of others to the files: by file, the events that they mean, and leftovers.
+
+    ``state`` is the machine as the next write would find it; the log has version ``head``.
+    """
+
+    state: Machine
+    head: int
+    taken: dict[str, list[tuple[Payload, str]]] = field(default_factory=dict)
+    left: list[LeftForeign] = field(default_factory=list)
+
+
+class FilesLook:
+    """Looks at the files of one machine in one root."""
+
+    def __init__(self, root: Root, log: MachineLog, clock: Clock = system_clock) -> None:
+        self.root = root
+        self.log = log
+        self._clock = clock
+        self.sync_file = machine_folder(root) / f"{log.machine}.json"
+
+    def contents(self, state: Machine) -> dict[str, bytes | None]:
+        """Return what each of the files holds now."""
+        return {path: content_within(self.root.path, path) for path in render_files(state)}
+
+    def news(
+        self, contents: dict[str, bytes | None], taken: Container[bytes | None] = frozenset()
+    ) -> News:
+        """Return what to record of the files before they are written.
+
+        ``taken`` are versions of files that were taken over already.
+        """
+        sync = read_sync(self.sync_file)
+        newest, shown = self._collect_shown_versions(
+            min((left.version for left in sync.files.values()), default=0)
+        )
+        state = newest or self.log.current()
+        news = News(state, state.head)
+        now = utc_text(self._clock())
+        # Process the file of tasks first, because a phase may require its tasks.
+        for path, found in reversed(contents.items()):
+            left, expected = sync.files.get(path), render_files(news.state)[path]
+            if found in taken or _is_ours(shown.get(path, ()), left, expected, found):
+                continue
+            known = self._interpret_file(news.state, path, left, found, now)
+            if known is None or known.left:
+                base = left.version if left is not None else 0
+                news.left.append(LeftForeign(path, found, base, known))
+            if known is not None and known.taken:
+                news.taken[path], news.state = known.taken, known.state
+        return news
+
+    def _interpret_file(
+        self, state: Machine, path: str, left: Synced | None, found: bytes | None, now: str
+    ) -> Walk | None:
+        """Return the replay of a foreign change of a file, None if the file cannot be read."""
+        document, base = decode_object(found), decode_object(self._find_base(state, path, left))
+        if document is None or base is None or render_files(state)[path].startswith(found or b""):
+            return None
+        return _interpret_change(self.root.path, state, path, base, document, now)
+
+    def _find_base(self, state: Machine, path: str, left: Synced | None) -> bytes:
+        """Return the file as wfctl last wrote it, or as the import found it."""
+        if left is None:
+            return render_files(state)[path]
+        # If the log was cut since then, its last version is the best known base.
+        then = self.log.state(min(left.version, state.head)) if left.version else None
+        shown = render_files(then).get(path, b"") if then is not None else b""
+        if digest(shown) == left.sha256:
+            return shown
+        kept = read_kept_version(self.root, kept_name(state, path), left.sha256)
+        return kept or shown or render_files(state)[path]
+
+    def foreseen(self) -> News:
+        """Return the changes that the next write would make, without recording anything."""
+        state = self.log.current()
+        if not is_writer(self.root, self.log.store, state):
+            return News(state, state.head)
+        news = self.news(self.contents(state))
+        if news.taken:
+            # Callers state the version of the log as the expected version.
+            news.state = news.state.draft()
+            news.state.head = state.head
+        else:
+            news.state = state
+        return news
+
+    def _collect_shown_versions(
+        self, after: int
+    ) -> tuple[Machine | None, dict[str, set[str | None]]]:
+        """Return the newest state after a version, and the digests that each file may have had
+        since.
+
+        The digests are of written and of foreign versions; None stands for a missing file.
+        """
+        newest: Machine | None = None
+        head = self.log.store.head(self.log.stream)
+        shown: dict[str, set[str | None]] = {}
+        if head is None or after >= head.version:
+            return None, shown  # The log has no newer event, or it was cut.
+        for event, state in self.log.steps(after):
+            newest = state
+            for path, content in render_files(state).items():
+                shown.setdefault(path, set()).add(digest(content))
+            if event.type == "drift.detected":
+                shown.setdefault(event.data["file"], set()).add(event.data["found_sha256"])
+        return newest, shown
+
+    def waiting(self, state: Machine, file: str | None, version: int | None) -> Drift:
+        """Return the requested manual edit, by default the newest. Raise `NotFound` without one."""
+        for drift in reversed(state.drifts):
+            if file in (None, drift.file) and version in (None, drift.version):
+                return drift
+        what = f"the file {file}" if file is not None else "its files"
+        raise NotFound(
+            f"the machine {state.id} has no manual edit of {what} that waits for a decision.",
+            machine=state.id,
+            file=file,
+        )
+
+    def adoption(self, state: Machine, drift: Drift, only: Sequence[str] = ()) -> list[Payload]:
+        """Return the commands that adopt a manual edit, through the same rules as any command.
+
+        If ``only`` names some fields, the other fields stay pending. Raises `InvalidInput` for an
+        unedited field, and the error of the rules for a change that requires an event of the
+        protocol.
+        """
+        role = next(role for role, path in list_file_paths(state).items() if path == drift.file)
+        found = decode_object(content_within(self.root.path, drift.kept_as))
+        if found is None:
+            raise InvalidInput(
+                (
+                    f"there is nothing to adopt, because the file {drift.kept_as} is missing or "
+                    "contains no JSON object. To restore the recorded file, run `wfctl machine "
+                    f"drift {state.id} --revert`."
+                ),
+                kept_as=drift.kept_as,
+            )
+        base = build_documents(self.log.current(drift.base) if drift.base else state)[role]
+        current = build_documents(state)[role]
+        edits = [
+            leaf
+            for one in find_differences(base, found)
+            for leaf in _split_leaves(one)
+            # A field that was adopted before is no longer an edit.
+            if get_value(current, _path_of(leaf)) != get_value(found, _path_of(leaf))
+        ]
+        named = {_format_field_name(role, _path_of(one)): one for one in edits}
+        chosen = _select_fields(list(named), only)
+        wanted = apply_differences(base, found, [named[name] for name in chosen])
+        now = utc_text(self._clock())
+        known = _interpret_change(self.root.path, state, drift.file, base, wanted, now)
+        commands = [*known.asked, *_build_updates(role, known, wanted)]
+        if len(chosen) < len(edits):
+            return commands  # The other fields stay pending.
+        return [*commands, DriftAdopted(file=drift.file, detected=drift.version)]
+
+
+def _is_ours(
+    known: Container[str | None], left: Synced | None, expected: bytes, found: bytes | None
+) -> bool:
+    if found is None:
+        return left is None or None in known
+    sha = digest(found)
+    return found == expected or sha in known or (left is not None and left.sha256 == sha)
+
+
+def is_as_imported(state: Machine, left: Synced | None, found: bytes | None) -> bool:
+    """Return whether a file is as imported and nothing was recorded since; such a file stays."""
+    is_source = left is not None and left.version == 0 and state.head == 1
+    return is_source and found is not None and left is not None and digest(found) == left.sha256
+
+
+def list_undecided(
+    state: Machine, file: str, found: Iterable[dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """Return the differences of a recorded edit that were not adopted since."""
+    role = next((role for role, path in list_file_paths(state).items() if path == file), None)
+    if role is None:
+        return list(found)
+    now = build_documents(state)[role]
+    return [one for one in found if get_value(now, tuple(one["path"])) != one["new"]]
+
+
+def _select_fields(edits: list[str], only: Sequence[str]) -> list[str]:
+    """Return the edited fields that are at or below one of ``only``; all if that is empty."""
+    wanted: set[str] = set()
+    for name in only:
+        below = {path for path in edits if path == name or path.startswith(f"{name}.")}
+        if not below:
+            raise InvalidInput(
+                f"the field {name} was not edited. Edited fields: {', '.join(edits) or 'none'}.",
+                field=name,
+                edited=edits,
+            )
+        wanted |= below
+    return [path for path in edits if not only or path in wanted]
+
+
+def _build_updates(role: str, known: Walk, found: Document) -> list[Payload]:
+    """Return one update for changes without an event. Raise the error of a refused change."""
+    changes: dict[str, Any] = {}
+    removed: list[str] = []
+    for one, _ in known.left:
+        for refusal in _list_refusals(known, one):
+            raise refusal
+        whole = _path_of(one)
+        path = tuple(takewhile(is_field, whole)) or whole[:1]
+        if one.kind == "removed" and path == whole:
+            removed.append(_format_field_name(role, path))
+        else:
+            changes[_format_field_name(role, path)] = get_value(found, path)
+    if not (changes or removed):
+        return []
+    listed = [change_of(path, value) for path, value in changes.items()]
+    layout = layout_of([change.model_dump(mode="json") for change in listed])
+    return [MachineUpdated(changes=listed, layout=layout, removed=removed)]
+
+
+def _format_field_name(role: str, path: tuple[str, ...]) -> str:
+    is_apart = role == "execution" and path[0] != "tasks"
+    return ".".join(("execution", *path) if is_apart else path)

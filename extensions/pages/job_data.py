@@ -1,0 +1,105 @@
+"""Read data outside the log for the pages: output of jobs, files and tasks."""
+
+from __future__ import annotations
+
+from collections import deque
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from cli.frame.impact import forecast_effects, format_forecast, list_consequences
+from eventstore.event import Actor
+from extensions.pages.served_workflows import Sight
+from lifecycle.errors import Refused
+from lifecycle.rules.impact import impact_of
+from lifecycle.state.workflow import Amendment, Stage, Workflow
+from projections.words.account import Seen
+from reconciler.context import Jobs
+from reconciler.control.job_output import open_job_output
+from reconciler.dpdispatcher.late_runner import late_runner
+from reconciler.errors import ReconcilerError
+from reconciler.files.freshness import inspect_results
+from reconciler.sweep.stage_tasks import get_stage_tasks
+from service.errors import ServiceError
+from service.reading.log import WorkflowLog
+from service.root.atomic_files import system_clock, utc_text
+from service.root.root import Root
+from service.writing.amendments import kept_folders
+from service.writing.workflow_service import Service
+
+#: Maximum lines and characters of a job's output on a page, and lines on its own page.
+_LINES, _LETTERS, _MANY = 20, 8000, 400
+#: The actor of the pages, which never writes.
+_LOOKER = Actor("user", "pages")
+
+
+def _print_nothing(*_: object, **__: object) -> None:
+    """Print nothing, because a page has nobody to notify."""
+
+
+def build_sight() -> Sight:
+    """Return the functions that inspect jobs of this machine and files of the root."""
+    return Sight(
+        _read_tail, _read_printed, _inspect_workflow, _list_impact, _count_tasks, _list_tasks
+    )
+
+
+def _read_tail(root: Path, log: WorkflowLog, state: Workflow, stage: Stage) -> str:
+    """Return the last output lines of a stage's job, or a command that prints them elsewhere."""
+    attempt = stage.attempt
+    return "" if attempt is None else _read_output(root, log, state, stage, attempt.id)
+
+
+def _read_printed(
+    root: Path, log: WorkflowLog, state: Workflow, stage: Stage, attempt: str, err: bool
+) -> str:
+    return _read_output(root, log, state, stage, attempt, err=err, lines=_MANY)
+
+
+def _read_output(
+    root: Path,
+    log: WorkflowLog,
+    state: Workflow,
+    stage: Stage,
+    attempt: str,
+    *,
+    err: bool = False,
+    lines: int = _LINES,
+) -> str:
+    """Return the last lines that an attempt printed."""
+    service = Service(Root(root), log, _LOOKER)
+    jobs = Jobs(service, late_runner(), _print_nothing, _print_nothing)
+    try:
+        with closing(open_job_output(jobs, state, stage, attempt, err=err, last=lines)) as heard:
+            if heard.is_far:
+                return f"(on another machine: wfctl logs -f {stage.id})"
+            found: deque[bytes] = deque(maxlen=lines)
+            for said in heard.new():
+                found.extend(said.content.splitlines())
+    except (OSError, ReconcilerError, ServiceError) as error:
+        return f"(cannot be read: {error})"
+    return b"\n".join(found).decode("utf-8", "replace")[-_LETTERS * lines // _LINES :]
+
+
+def _count_tasks(root: Path, state: Workflow, stage: Stage) -> dict[str, int] | None:
+    return get_stage_tasks(root, state, stage).count(live=True)
+
+
+def _list_tasks(root: Path, state: Workflow, stage: Stage) -> list[dict[str, Any]]:
+    """Return a record of each task, an empty list if the tasks cannot be read."""
+    try:
+        return get_stage_tasks(root, state, stage).rows()
+    except (OSError, Refused, ReconcilerError, ServiceError):
+        return []
+
+
+def _inspect_workflow(root: Path, log: WorkflowLog, state: Workflow) -> Seen:
+    return inspect_results(Root(root), log, state)
+
+
+def _list_impact(root: Path, state: Workflow, amendment: Amendment) -> list[str]:
+    impact = impact_of(state, amendment, kept_folders(root, state), utc_text(system_clock()))
+    return [
+        *list_consequences(impact),
+        *format_forecast(forecast_effects(root, state, amendment, impact)),
+    ]

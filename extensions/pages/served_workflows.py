@@ -1,0 +1,337 @@
+"""The served workflows with their last folded states, their events, and change marks."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+from pathlib import Path
+from threading import Condition, Lock, Thread
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+from eventstore.chain import START, Link
+from eventstore.event import RecordedEvent
+from lifecycle.state.workflow import Amendment, Stage, Workflow
+from projections.words.account import Seen, list_waiting_items
+from projections.words.format_results import list_answers
+from service.errors import NotFound
+from service.reading.log import WorkflowLog
+
+#: Maximum number of states kept between requests; other states are read again.
+_KEPT = 12
+Opening = Callable[[], AbstractContextManager[WorkflowLog]]
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """Functions that read data outside the log.
+
+    ``tail`` returns the last output lines of a stage's newest attempt, ``printed`` those of a given
+    attempt, on stdout or, if true, on stderr. ``seen`` returns what is found in the files.
+    ``impact`` returns sentences about the effect of approving an amendment. ``counts`` returns the
+    number of tasks of a sweep by status, ``tasks`` a record of each task.
+    """
+
+    tail: Callable[[Path, WorkflowLog, Workflow, Stage], str]
+    printed: Callable[[Path, WorkflowLog, Workflow, Stage, str, bool], str]
+    seen: Callable[[Path, WorkflowLog, Workflow], Seen]
+    impact: Callable[[Path, Workflow, Amendment], list[str]]
+    counts: Callable[[Path, Workflow, Stage], dict[str, int] | None]
+    tasks: Callable[[Path, Workflow, Stage], list[dict[str, Any]]]
+
+
+@dataclass(frozen=True, slots=True)
+class ServedRoot:
+    """One workflow: ``name`` is its id, ``root`` its folder, None if only its log is known."""
+
+    name: str
+    root: Path | None
+    open: Opening
+    where: str
+    key: str = ""
+    #: The archive that this root was unpacked from; no command applies to such a root.
+    archive: str | None = None
+
+    @property
+    def address(self) -> str:
+        """The path of the workflow's page, with a final slash."""
+        return f"/w/{quote(self.key or self.name, safe='')}/"
+
+    @property
+    def command(self) -> str:
+        """The start of a command line for the workflow, valid in any folder."""
+        if self.root is None:
+            return "wfctl"
+        from shlex import quote as as_word
+
+        return f"wfctl --root {as_word(str(self.root))}"
+
+
+def assign_keys(entries: Sequence[ServedRoot]) -> list[ServedRoot]:
+    """Return the entries with unique keys: the id, with a digest if several share the id."""
+    counts = Counter(entry.name for entry in entries)
+    return [
+        replace(
+            one, key=one.name if counts[one.name] == 1 else f"{one.name}~{_short_digest(one.where)}"
+        )
+        for one in entries
+    ]
+
+
+def _short_digest(where: str) -> str:
+    return sha256(where.encode("utf-8", "surrogateescape")).hexdigest()[:8]
+
+
+@dataclass(slots=True)
+class _Kept:
+    lock: Lock = field(default_factory=Lock)
+    state: Workflow | None = None
+    link: Link = START
+
+
+class Shelf:
+    """All served workflows, for use by many threads."""
+
+    def __init__(self, find: Callable[[], Sequence[ServedRoot]], sight: Sight) -> None:
+        self._find = find
+        self.sight = sight
+        self._lock = Lock()
+        self._kept: OrderedDict[str, _Kept] = OrderedDict()
+        self._entries: dict[str, ServedRoot] = {}
+        self.refresh()
+
+    def refresh(self) -> list[ServedRoot]:
+        """Return the current entries; workflows may be added or removed."""
+        found = assign_keys(self._find())
+        with self._lock:
+            self._entries = {entry.key: entry for entry in found}
+        return found
+
+    def entry(self, key: str) -> ServedRoot:
+        """Return the entry of a key. Raise `NotFound` for an unknown key."""
+        if key not in self._entries:
+            self.refresh()
+        if key not in self._entries:
+            raise NotFound(
+                f"this server has no workflow {key!r:.200}. Select a workflow in the list of "
+                "workflows"
+            )
+        return self._entries[key]
+
+    def state(self, entry: ServedRoot, log: WorkflowLog) -> Workflow:
+        """Return the current state, continuing the last fold; raises as `WorkflowLog.current`."""
+        kept = self._get_place(entry.key)
+        with kept.lock:
+            head = log.store.head(log.stream)
+            if head is None:
+                return log.current()  # This call raises the error that says what is missing.
+            if kept.state is None or head.version < kept.link.version:
+                kept.state = log.current(head.version)
+            elif head.version > kept.link.version:
+                since = log.store.read(log.stream, after=kept.link, upto=head.version)
+                kept.state = log.evolve(kept.state, since)
+            elif head.hash != kept.link.hash:
+                kept.state = log.current(head.version)  # The log was restored and has grown again.
+            kept.link = Link(head.version, head.hash)
+            return kept.state or log.current()
+
+    def _get_place(self, key: str) -> _Kept:
+        with self._lock:
+            kept = self._kept.setdefault(key, _Kept())
+            self._kept.move_to_end(key)
+            while len(self._kept) > _KEPT:
+                self._kept.popitem(last=False)
+            return kept
+
+    def running(
+        self, entry: ServedRoot, log: WorkflowLog, state: Workflow, most: int
+    ) -> dict[str, str]:
+        """Return the last output lines of running stages, of at most the given number of stages."""
+        if entry.root is None:
+            return {}
+        at_work = [stage for stage in state.stages.values() if stage.open_attempt is not None]
+        return {one.id: self.sight.tail(entry.root, log, state, one) for one in at_work[:most]}
+
+
+def build_record(
+    entry: ServedRoot, state: Workflow | None, note: str | None = None
+) -> dict[str, Any]:
+    """Return an entry of the list: its open decisions and its progress."""
+    counts = Counter(stage.status.value for stage in state.stages.values()) if state else Counter()
+    every = list_waiting_items(state) if state else []
+    failed = [one.subject for one in every if one.kind == "failure"]
+    told = [one for one in every if one.kind != "failure"]
+    return {
+        "entry": entry,
+        "state": state,
+        "counts": counts,
+        "answers": [str(one) for one in list_answers(state) if one.number] if state else [],
+        "waits": told,
+        "failed": failed,
+        "note": note,
+        "urgency": (
+            not told,
+            not failed,
+            not (counts["running"] + counts["preparing"] + counts["post_processing"]),
+        ),
+        "updated": state.updated if state else "",
+    }
+
+
+#: Number of events read together, and maximum number of events that one page searches.
+_PIECE, _FAR = 1000, 20_000
+#: Start of a case-insensitive needle; the text of an event never contains this character.
+_FOLDED = "\0"
+
+
+class FoundEvents(NamedTuple):
+    """Events, newest first; ``before`` is where to continue, None at the start of the log."""
+
+    events: list[RecordedEvent]
+    before: int | None
+
+
+def find_newest_events(
+    log: WorkflowLog,
+    before: int,
+    most: int,
+    fits: Callable[[RecordedEvent], bool],
+    needles: Sequence[Sequence[str]] = (),
+) -> FoundEvents:
+    """Return at most ``most`` events before version ``before`` for which ``fits`` is true.
+
+    The text of an event must contain at least one needle of each group of ``needles``, which
+    `make_value_needle` and `make_text_needle` return; other events are not decoded.
+    """
+    found: list[RecordedEvent] = []
+    end = before - 1
+    last = max(end - _FAR, 0)
+    while end > last:
+        start = max(end - _PIECE, last)
+        for event in reversed(list(_iterate_matching_events(log, start, end, needles))):
+            if fits(event):
+                found.append(event)
+            if len(found) == most:
+                return FoundEvents(found, event.version if event.version > 1 else None)
+        end = start
+    return FoundEvents(found, end + 1 if end else None)
+
+
+def _iterate_matching_events(
+    log: WorkflowLog, start: int, end: int, needles: Sequence[Sequence[str]]
+) -> Iterator[RecordedEvent]:
+    """Yield the events of a range that contain a needle of each group."""
+    if not needles:
+        yield from log.store.read(log.stream, after=start, upto=end)
+        return
+    is_lower = any(needle.startswith(_FOLDED) for group in needles for needle in group)
+    groups = [[needle.removeprefix(_FOLDED) for needle in group] for group in needles]
+    for version, raw in enumerate(log.store.raw(log.stream, after=start, upto=end), start + 1):
+        text = raw.text.casefold() if is_lower else raw.text
+        if all(any(needle in text for needle in group) for group in groups):
+            yield from log.store.read(log.stream, after=version - 1, upto=version)
+
+
+def make_value_needle(value: str) -> str:
+    """Return the needle for a complete value, such as an id or a type."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def make_text_needle(part: str) -> str:
+    """Return the needle for a part of a text, ignoring case."""
+    return _FOLDED + make_value_needle(part)[1:-1].casefold()
+
+
+def contains_text(event: RecordedEvent, text: str) -> bool:
+    """Return whether any value of an event contains the text, ignoring case."""
+    return text.casefold() in _join_values(event.body).casefold()
+
+
+def _join_values(value: Any) -> str:
+    inner = value.values() if isinstance(value, dict) else value
+    return "\n".join(map(_join_values, inner)) if isinstance(value, (dict, list)) else str(value)
+
+
+#: Maximum seconds of one wait for an event: without running jobs, and with running jobs.
+_AT_REST, _AT_WORK = 3.0, 1.0
+#: Seconds before an unreadable log is opened again.
+_AGAIN = 1.0
+#: Maximum number of stages whose output is watched.
+_TAILS = 8
+
+
+class Pulses:
+    """The newest change mark of each watched workflow.
+
+    A mark, such as ``12.3fa9``, changes with the log and with the output of jobs.
+    """
+
+    def __init__(self, shelf: Shelf) -> None:
+        self._shelf = shelf
+        self._changed = Condition()
+        self._marks: dict[str, str] = {}
+        self._listeners: dict[str, int] = {}
+
+    @contextmanager
+    def heard(self, entries: list[ServedRoot]) -> Iterator[None]:
+        """Watch the workflows while the caller listens."""
+        for entry in entries:
+            with self._changed:
+                number = self._listeners.get(entry.key)
+                self._listeners[entry.key] = (number or 0) + 1
+                if number is None:
+                    Thread(target=self._watch_workflow, args=(entry,), daemon=True).start()
+        try:
+            yield
+        finally:
+            with self._changed:
+                for entry in entries:
+                    self._listeners[entry.key] -= 1
+
+    def after(self, entries: list[ServedRoot], seen: str, seconds: float) -> str:
+        """Return the mark of the workflows when it differs from ``seen``, or after a timeout."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._combine_marks(entries) not in ("", seen), seconds)
+            return self._combine_marks(entries)
+
+    def _combine_marks(self, entries: list[ServedRoot]) -> str:
+        marks = [self._marks.get(entry.key, "") for entry in entries]
+        if len(marks) == 1 or not all(marks):
+            return marks[0] if len(marks) == 1 else ""
+        return sha256("\n".join(marks).encode()).hexdigest()[:16]
+
+    def _watch_workflow(self, entry: ServedRoot) -> None:
+        while not self._has_ended(entry):
+            try:
+                with entry.open() as log:
+                    position = 0
+                    while not self._has_ended(entry):
+                        state = self._shelf.state(entry, log)
+                        tails = self._shelf.running(entry, log, state, _TAILS)
+                        self._update_mark(entry, state.head, tails)
+                        position = log.store.wait(position, _AT_WORK if tails else _AT_REST)
+            except Exception as error:  # noqa: BLE001 - a watcher that dies leaves pages that lie
+                self._update_mark(entry, -1, {"": repr(error)})
+                time.sleep(_AGAIN)
+
+    def _has_ended(self, entry: ServedRoot) -> bool:
+        """Return whether nobody listens; if so, forget the workflow until the next listener."""
+        with self._changed:
+            if self._listeners.get(entry.key, 0) > 0:
+                return False
+            self._listeners.pop(entry.key, None)
+            self._marks.pop(entry.key, None)
+            return True
+
+    def _update_mark(self, entry: ServedRoot, version: int, tails: dict[str, str]) -> None:
+        digest = sha256(repr(sorted(tails.items())).encode()).hexdigest()[:8]
+        mark = f"{version}.{digest}"
+        with self._changed:
+            if self._marks.get(entry.key) != mark:
+                self._marks[entry.key] = mark
+                self._changed.notify_all()

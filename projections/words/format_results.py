@@ -1,0 +1,192 @@
+"""Format the numbers and files that answer the question of a workflow."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from math import floor, hypot, isfinite, log10
+from typing import Any, NamedTuple
+
+from lifecycle.state.status import Status
+from lifecycle.state.workflow import Stage, Workflow
+from lifecycle.words.metrics import Metric, ResultTarget, lies_in, metrics_of, resolve_result
+from projections.words.account import Seen, find_stale_stages, list_recorded_deviations
+from projections.words.result_origin import describe_deleted
+
+#: Significant digits of an error, and of a number without an error.
+_OF_ERROR, _OF_NUMBER = 2, 6
+
+
+class Answer(NamedTuple):
+    """An entry of ``results``: ``text`` has the number, or the path of the file.
+
+    ``number`` is a `MeasuredNumber` as a dict, None for a file. ``lacking`` says why the result is
+    missing or unreliable; it is empty for a valid answer.
+    """
+
+    name: str
+    stage: str
+    text: str
+    number: Mapping[str, Any] | None = None
+    path: str = ""
+    lacking: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values, without empty values."""
+        number = {k: v for k, v in (self.number or {}).items() if v is not None}
+        told = {"result": self.name, "stage": self.stage, "text": self.text, "path": self.path}
+        told |= {"lacking": self.lacking}
+        return {name: value for name, value in told.items() if value} | (
+            {"number": number} if number else {}
+        )
+
+    def __str__(self) -> str:
+        return f"{self.text} ({self.lacking})" if self.lacking else self.text
+
+
+def list_answers(state: Workflow, seen: Seen | None = None) -> list[Answer]:
+    """Return the results that the plan names, in the plan's order.
+
+    ``seen`` is a check of the root. Without it, the statements of the log about the files are used.
+    Numbers of two stages with the same name are written as ``results`` names them.
+    """
+    found = (resolve_result(text, state.stages.values()) for text in dict.fromkeys(state.results))
+    named = [one for one in found if one is not None]
+    names = Counter(one.metric.name for one in named if one.metric is not None)
+    doubts = _find_doubts(state, seen or Seen(list_recorded_deviations(state)))
+    return [
+        _build_answer(
+            state, one, doubts, of_many=one.metric is not None and names[one.metric.name] > 1
+        )
+        for one in named
+    ]
+
+
+def _find_doubts(state: Workflow, seen: Seen) -> dict[str, str]:
+    """Return the doubts about results, by path, or about all results of a stage, by id."""
+    files = {
+        one.path: f"{one.path} {_CHANGED[one.kind]} since"
+        for one in seen.deviations
+        if one.what == "result" and one.kind in _CHANGED
+    }
+    gone = {path: f"{path} is missing" for paths in seen.gone.values() for path in paths}
+    return (
+        {id_: f"{id_} is stale" for id_ in find_stale_stages(state, seen.deviations)} | files | gone
+    )
+
+
+def _build_answer(
+    state: Workflow, named: ResultTarget, doubts: Mapping[str, str], *, of_many: bool
+) -> Answer:
+    stage = state.stages[named.stage]
+    if named.metric is None:
+        lacking = _describe_lack(stage, named.path, doubts) or _describe_deletion(stage, named.path)
+        return Answer(named.text, stage.id, named.path, path=named.path, lacking=lacking)
+    name = named.text if of_many else named.metric.name
+    number = number_of(stage, named.metric.name)
+    if stage.status is not Status.COMPLETED or number is None:
+        lacking = _describe_lack(stage, "", {}) or "not recorded"
+        return Answer(named.text, stage.id, name, lacking=lacking)
+    path = number["path"]
+    text = describe_number({**number, "name": name}, named.metric)
+    return Answer(named.text, stage.id, text, number, path, _describe_lack(stage, path, doubts))
+
+
+def _describe_lack(stage: Stage, path: str, doubts: Mapping[str, str]) -> str:
+    if stage.status is not Status.COMPLETED:
+        return f"{stage.id} is {stage.status.value}"
+    output = next((one for one in stage.outputs if lies_in(path, one)), path)
+    return doubts.get(path) or doubts.get(output) or doubts.get(stage.id, "")
+
+
+def _describe_deletion(stage: Stage, path: str) -> str:
+    found = (one for one in stage.deleted if lies_in(path, one["path"]))
+    return next((describe_deleted(one) for one in found), "")
+
+
+_CHANGED = {"changed": "has changed", "missing": "is missing"}
+
+
+def number_of(stage: Stage, name: str) -> Mapping[str, Any] | None:
+    """Return a recorded number of the stage, or None if no number has that name."""
+    return next((one for one in stage.metrics if one["name"] == name), None)
+
+
+def told_all(stage: Stage, numbers: list[dict[str, Any]]) -> list[str]:
+    """Return a line for each number of a stage or of one of its attempts."""
+    metrics = metrics_of(stage.parameters)
+    return [describe_number(one, metrics.get(one["name"])) for one in numbers]
+
+
+def describe_number(number: Mapping[str, Any], metric: Metric | None = None) -> str:
+    """Return a number as text, such as ``T_c = 2.261 ± 0.010 J (0.8 σ from 2.2692, Onsager)``.
+
+    For the best task of a sweep, its key follows.
+    """
+    text = f"{number['name']} = {with_error(number['value'], number.get('error'))}"
+    text += f" {number['unit']}" if number.get("unit") else ""
+    text += f" at {number['task']}" if number.get("task") else ""
+    reference = metric.reference if metric is not None else None
+    return f"{text} ({_compare_with_reference(number, reference)})" if reference else text
+
+
+def with_error(value: float, error: float | None) -> str:
+    """Return a number rounded to the precision of its error: ``2.261 ± 0.010``."""
+    if not error or error < 0:
+        return _format_plain_number(value)
+    decimals = max(_OF_ERROR - 1 - floor(log10(error)), 0)
+    if decimals > 12 or abs(value) >= 1e12:
+        return f"{value:.{_OF_NUMBER}g} ± {error:.{_OF_ERROR}g}"
+    return f"{value:.{decimals}f} ± {error:.{decimals}f}"
+
+
+def _format_plain_number(value: float) -> str:
+    if value == int(value) and abs(value) < 1e12:
+        return f"{value:.0f}"
+    return f"{value:.{_OF_NUMBER}g}"
+
+
+def _compare_with_reference(number: Mapping[str, Any], reference: Mapping[str, Any]) -> str:
+    known, error = reference["value"], reference.get("error")
+    source = f", {reference['source']}" if reference.get("source") else ""
+    found = measure_difference(known, error, number["value"], number.get("error"))
+    far = found.told if found is not None else "far"
+    return f"{far} from {with_error(known, error)}{source}"
+
+
+class Apart(NamedTuple):
+    """The distance of a number from another one. ``sigma`` is set if an error is known.
+
+    ``relative`` and ``sigma`` are None if they are not finite.
+    """
+
+    value: float
+    relative: float | None
+    sigma: float | None
+
+    @property
+    def told(self) -> str:
+        """The distance in σ if an error is known, otherwise in percent."""
+        if self.sigma is not None:
+            return f"{self.sigma:.1f} σ"
+        if self.relative is None:
+            return f"{self.value:+.3g}"
+        return f"{self.relative:+.2%}".replace("%", " %")
+
+    def __str__(self) -> str:
+        return self.told if self.sigma is None else f"{self.value:+.3g} ({self.told})"
+
+
+def measure_difference(
+    first: float, of_first: float | None, other: float, of_other: float | None
+) -> Apart | None:
+    """Return the distance of a number from the first one, given their errors, or None."""
+    far, sigma = float(other) - float(first), hypot(of_first or 0.0, of_other or 0.0)
+    if not isfinite(far):
+        return None
+    return Apart(far, _compute_ratio(far, abs(first)), _compute_ratio(abs(far), sigma))
+
+
+def _compute_ratio(value: float, of: float) -> float | None:
+    found = value / of if of else None
+    return found if found is not None and isfinite(found) else None

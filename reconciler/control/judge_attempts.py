@@ -1,0 +1,497 @@
+"""Judge attempts: known attempts, attempts missing from the log, and jobs that others launched."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from eventstore.private_files import NotRegular
+from lifecycle.errors import LifecycleError, Refused
+from lifecycle.payload import models as p
+from lifecycle.rules.stages import can_recover
+from lifecycle.state.conditions import needed_by
+from lifecycle.state.status import Status
+from lifecycle.state.workflow import Stage, Workflow
+from lifecycle.sweeps.definition import is_sweep
+from projections.words.text import parse_epoch
+from reconciler.attempt import execution_host as machine
+from reconciler.attempt.markers import SeenMarker
+from reconciler.attempt.observations import ObservedJob
+from reconciler.attempt.paths import (
+    ATTEMPTS,
+    LAUNCH_RECORD,
+    AttemptPaths,
+    digest_of,
+    parse_attempt_name,
+)
+from reconciler.context import Jobs, Mode
+from reconciler.dpdispatcher.watch import AGAIN, confirm_with_second_check
+from reconciler.errors import DamagedAttempt, ReconcilerError
+from reconciler.evidence.collect import Survey, collect_evidence, survey_attempts
+from reconciler.evidence.evidence import Evidence
+from reconciler.evidence.foreign_attempts import add_foreign_launch
+from reconciler.far import query_machine
+from reconciler.files import hand_launched_jobs
+from reconciler.files.described_submission import (
+    build_attempt_submission,
+    find_inputs_of_launch,
+    submission_of,
+)
+from reconciler.host import processes
+from reconciler.records.traces import forward, launch_told, launched, read_json
+from reconciler.sweep.stage_tasks import get_stage_tasks
+from reconciler.verdict.table import (
+    Action,
+    Verdict,
+    is_purged,
+    unreadable_verdict,
+    verdict,
+    verdict_after_move,
+    verdict_on_stranger,
+)
+from service.root.atomic_files import utc_text
+from service.root.folder_entries import is_folder, stat_of
+from service.root.root import original_of, was_here
+from service.writing.stream_writer import WriteOptions
+from service.writing.workflow_service import Outcome
+from wording import Worded
+
+#: Number of monitors that end for the same reason before no further monitor is started.
+MAX_EQUAL_RELAUNCHES = 3
+#: Errors that a damaged file may cause.
+DAMAGE_ERRORS = (OSError, ValueError, LookupError, TypeError, AttributeError, ReconcilerError)
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptFinding:
+    """The evidence on one attempt, the verdict and the planned actions."""
+
+    stage: str
+    attempt: str
+    evidence: Evidence
+    verdict: Verdict
+    steps: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return {
+            "stage": self.stage,
+            "attempt": self.attempt,
+            "verdict": self.verdict.to_dict(),
+            "action": self.verdict.action.value,
+            "steps": list(self.steps),
+            "evidence": self.evidence.to_dict(),
+        }
+
+
+def find_stages_in_flight(state: Workflow) -> list[Stage]:
+    """Return the stages with an attempt whose end is not recorded, in array order."""
+    return [stage for stage in state.stages.values() if is_in_flight(stage)]
+
+
+def is_in_flight(stage: Stage) -> bool:
+    """Return whether the stage has an attempt whose end is not recorded."""
+    under_way = stage.status in (Status.PREPARING, Status.RUNNING)
+    return under_way and stage.open_attempt is not None
+
+
+def inspect_attempt(
+    jobs: Jobs, state: Workflow, stage: Stage, *, again: bool = False
+) -> AttemptFinding:
+    """Collect the evidence on the stage's attempt and judge it.
+
+    ``again`` means that the missing items were already missing in an earlier check.
+    """
+    if again:
+        return _inspect_once(jobs, state, [stage], again=True)[stage.id]
+    return inspect_attempts(jobs, state, [stage])[0]
+
+
+def inspect_attempts(jobs: Jobs, state: Workflow, stages: Sequence[Stage]) -> list[AttemptFinding]:
+    """Judge the attempts of the stages.
+
+    Items missing for the first time are checked again later. The second check comes some seconds
+    later, because schedulers and other machines report with a delay.
+    """
+    found = _inspect_once(jobs, state, stages, again=False)
+    missing = [stage for stage in stages if found[stage.id].verdict.needs_second_look]
+    if missing:
+        time.sleep(AGAIN)
+        found |= _inspect_once(jobs, state, missing, again=True)
+    return [found[stage.id] for stage in stages]
+
+
+def _inspect_once(
+    jobs: Jobs, state: Workflow, stages: Sequence[Stage], *, again: bool
+) -> dict[str, AttemptFinding]:
+    """Return the findings by stage. A damaged attempt does not affect the other attempts."""
+    attempts = {stage.id: newest_attempt(jobs, state, stage) for stage in stages}
+    damaged = dict[str, Exception]()
+    for id_, attempt in attempts.items():
+        try:
+            machine.load_execution_host(attempt)
+        except DAMAGE_ERRORS as error:
+            damaged[id_] = error
+    survey = survey_attempts([one for id_, one in attempts.items() if id_ not in damaged])
+    found = dict[str, AttemptFinding]()
+    for stage in stages:
+        attempt = attempts[stage.id]
+        try:
+            if stage.id in damaged:
+                raise damaged[stage.id]
+            evidence, judged = _judge_attempt(jobs, state, survey, stage, attempt, again=again)
+        except DAMAGE_ERRORS as error:
+            evidence, judged = _build_unreadable_finding(jobs, attempt, error)
+        steps = tuple(_describe_steps(stage, evidence, judged))
+        found[stage.id] = AttemptFinding(stage.id, attempt.id, evidence, judged, steps)
+    return found
+
+
+def _build_unreadable_finding(
+    jobs: Jobs, attempt: AttemptPaths, error: Exception
+) -> tuple[Evidence, Verdict]:
+    evidence = Evidence(
+        observed_at=jobs.now(),
+        attempt=attempt.tag,
+        root_now=str(attempt.root),
+        host_now=processes.host(),
+        boot_now=processes.boot_id(),
+    )
+    if not isinstance(error, ReconcilerError):
+        error = DamagedAttempt(attempt.stage, attempt.folder, f"cannot be read ({error})")
+    return evidence, unreadable_verdict(error.message)
+
+
+def _judge_attempt(
+    jobs: Jobs, state: Workflow, survey: Survey, stage: Stage, attempt: AttemptPaths, *, again: bool
+) -> tuple[Evidence, Verdict]:
+    recorded = stage.attempts[-1]
+    # For a job that a person launched, or an import without a folder, use only session and markers.
+    # If an attempt was launched for a log that was lost, its folder is evidence too.
+    foreign = recorded.taken_over or not (recorded.submission_sha256 or attempt.folder.is_dir())
+    evidence = collect_evidence(
+        attempt,
+        jobs.now(),
+        # If the log of an attempt was lost, only the launch record names the folder.
+        recorded_root=recorded.root if foreign or recorded.submission_sha256 else None,
+        recorded_host=recorded.host,
+        recorded_boot=recorded.boot_id,
+        survey=survey,
+    )
+    evidence = replace(
+        evidence,
+        looked_twice=again,
+        last_chance=not can_recover(stage),
+        in_vain=recorded.relaunches_alike >= MAX_EQUAL_RELAUNCHES,
+        verifiable=bool(stage.parameters.get("verify")),
+    )
+    if is_purged(evidence) and not evidence.jobs:
+        # The job ids in the log are the only trace of the jobs.
+        evidence = replace(
+            evidence, jobs=tuple(ObservedJob(id_, id=id_) for id_ in recorded.job_ids)
+        )
+    if foreign:
+        evidence = add_foreign_launch(evidence, state, stage, jobs.root)
+    found = verdict(evidence)
+    if found.is_folder_refused and query_machine.has_other_remote_root(attempt):
+        evidence = replace(evidence, moved=True)
+        found = verdict(evidence)
+    if found.is_elsewhere and was_here(jobs.service.root, recorded.root, recorded.host):
+        evidence, found = verdict_after_move(evidence)
+    elif found.is_elsewhere and (original := original_of(jobs.service.root)) is not None:
+        why = (
+            f"the attempt belongs to {original}; this root is a copy of that folder and does "
+            "not touch the attempt. To compute the stage here too, run `wfctl stage fail "
+            f"{stage.id} --error copied`, then `wfctl stage retry {stage.id} --fix TEXT`"
+        )
+        found = replace(found, reason=why)
+    elif found.is_elsewhere and evidence.root_recorded == evidence.root_now:
+        why = (
+            f"the attempt was launched on {evidence.host_recorded}, and this host is "
+            f"{evidence.host_now}. Continue on {evidence.host_recorded}. If both are the same "
+            f"machine, or {evidence.host_recorded} no longer exists, run `wfctl --root-is "
+            "moved rehydrate`"
+        )
+        found = replace(found, reason=why)
+    if not foreign:
+        found = get_stage_tasks(jobs.root, state, stage).judge(attempt, found)
+    return evidence, found
+
+
+def newest_attempt(jobs: Jobs, state: Workflow, stage: Stage) -> AttemptPaths:
+    """Return the paths at which the newest attempt of the stage keeps its files."""
+    return jobs.attempt(state, stage, stage.attempts[-1].id)
+
+
+def _describe_steps(stage: Stage, evidence: Evidence, found: Verdict) -> Iterator[str]:
+    """Yield texts that describe the consequences of a verdict."""
+    again = "start a new attempt, not counted as a retry"
+    words = {
+        Action.WAIT: "wait for the attempt",
+        Action.ATTACH: "attach a monitor to the attempt; nothing is computed again",
+        Action.LAUNCH: "launch the attempt",
+        Action.SUCCEEDED: "record that the attempt was computed",
+        Action.FAILED: "record that the attempt failed",
+        Action.LOST: again if can_recover(stage) else "record that the attempt failed: lost twice",
+        Action.UNKNOWN: "change nothing and check again later",
+    }
+    if lacks_launch(stage, evidence, found):
+        yield "record that the attempt was launched"
+    yield words[found.action]
+
+
+def lacks_launch(stage: Stage, evidence: Evidence, found: Verdict) -> bool:
+    """Return whether the launch of a launched attempt, or its job ids, are missing in the log."""
+    recorded = stage.attempts[-1]
+    # Only an attempt that wfctl launched keeps the records from which job ids are recorded.
+    unread = recorded.taken_over or not any(job.id for job in evidence.jobs)
+    has_ids = recorded.job_ids or unread
+    was_launched = found.action in (Action.WAIT, Action.ATTACH, Action.SUCCEEDED)
+    return was_launched and not (recorded.launched_at is not None and has_ids)
+
+
+class StrangerAtWork(Worded, Refused):
+    """An attempt that the log does not know computes, or may, in the folder of the stage."""
+
+    code = "stranger_at_work"
+    text = (
+        "the folder {folder} of the stage {stage} contains an attempt that is not in this log, "
+        "and the attempt may still be running: {why}{at_work}. Wait until the attempt has ended, "
+        "or stop the attempt. If it has ended already, move its folder away. Then try again. wfctl "
+        "never uses the results of this attempt for this workflow."
+    )
+    untold = ("why", "at_work")
+    stage: str
+    folder: Path
+    why: str
+    at_work: str
+
+
+def check_strangers(jobs: Jobs, state: Workflow, stage: Stage) -> None:
+    """Report results of attempts that the log does not know.
+
+    Raises `StrangerAtWork` if one may run.
+    """
+    for stranger in _find_strangers(jobs, state, stage):
+        evidence, found = _inspect_stranger(jobs, stage, stranger)
+        if may_compute(found):
+            who = [f"process {tenant.pid}" for tenant in evidence.tenants or ()]
+            who += [f"job {job.id}" for job in evidence.jobs if job.id is not None]
+            at_work = f" ({', '.join(who)})" if who else ""
+            raise StrangerAtWork(stage.id, stranger.folder, found.reason, at_work)
+        if found.is_uncollected or _is_in_place(evidence, found):
+            where = "left in place" if evidence.copies else "moved aside"
+            jobs.say(
+                f"{stage.id}: {stranger.folder} contains the result of an attempt that is not "
+                f"in this log; the result is {where} and not used",
+                level="warning",
+                stage=stage.id,
+            )
+
+
+def _inspect_stranger(jobs: Jobs, stage: Stage, stranger: AttemptPaths) -> tuple[Evidence, Verdict]:
+    """Judge an attempt that the log does not know. If its jobs vanished, check a second time."""
+
+    def look_once(again: bool) -> tuple[Evidence, Verdict]:
+        try:
+            evidence = replace(collect_evidence(stranger, jobs.now()), looked_twice=again)
+        except DAMAGE_ERRORS as error:
+            why = f"cannot be read ({error})"
+            raise StrangerAtWork(stage.id, stranger.folder, why, "") from error
+        # In a copied root, no attempt runs. After a move, running jobs are visible.
+        return verdict_on_stranger(evidence)
+
+    return confirm_with_second_check(look_once)
+
+
+def _find_strangers(jobs: Jobs, state: Workflow, stage: Stage) -> Iterator[AttemptPaths]:
+    """Yield the attempts in the folder of the stage that the log does not know."""
+    known = {attempt.name for attempt in stage.attempts}
+    for record in sorted((jobs.root / stage.id / ATTEMPTS).glob(f"att-*/{LAUNCH_RECORD}")):
+        name = record.parent.name
+        if name not in known:
+            outputs = tuple(stage.declared_outputs)
+            yield parse_attempt_name(jobs.root, state.id, stage.id, name, outputs)
+
+
+def may_compute(found: Verdict) -> bool:
+    """Return whether an attempt runs or may run."""
+    at_work = found.action in (Action.WAIT, Action.ATTACH, Action.UNKNOWN)
+    return at_work and not found.is_uncollected
+
+
+_SECOND = 1_000_000_000
+
+
+def _is_in_place(evidence: Evidence, found: Verdict) -> bool:
+    """Return whether an attempt has succeeded and no other attempt has ended since."""
+    succeeded = found.action is Action.SUCCEEDED
+    return succeeded and evidence.done_marker.seen is SeenMarker.OWN
+
+
+@dataclass(frozen=True, slots=True)
+class LostAttempt:
+    """An attempt that is missing in the log, with its start time and the command that records it.
+
+    ``is_over`` is true if the attempt has ended and its result is used.
+    """
+
+    started: p.AttemptStarted
+    since: str
+    is_over: bool
+
+
+def _find_attempt_lost_from_log(jobs: Jobs, state: Workflow, stage: Stage) -> LostAttempt | None:
+    """Return the attempt that is missing in the log and with which the stage continues, or None.
+
+    The attempt runs, or has succeeded with the result that the stage would compute now.
+    """
+    if not hand_launched_jobs.may_have_manual_job(stage):
+        return None
+    found = list[tuple[AttemptPaths, bool]]()
+    for one in _find_strangers(jobs, state, stage):
+        with suppress(LifecycleError, ReconcilerError, OSError, NotRegular):
+            if not _is_since(jobs, state, stage, one):
+                continue
+            evidence, judged = _inspect_stranger(jobs, stage, one)
+            if may_compute(judged):
+                goes_on, is_over = one.starts.exists(), False
+            else:
+                goes_on, is_over = _is_usable(jobs.root, stage, one, evidence, judged), True
+            if goes_on and _is_as_defined(jobs, state, stage, one):
+                found.append((one, is_over))
+    if len(found) != 1:
+        return None
+    ((one, is_over),) = found
+    # The data that the attempt's own folder contains.
+    record = read_json(one.launch_record) or {}
+    rests_on = find_inputs_of_launch(
+        jobs.root, state, stage, str(one.submission.relative_to(jobs.root))
+    )
+    moment = datetime.fromtimestamp((launched(one) or 0) / _SECOND, UTC)
+    here = {"root": str(record.get("root", jobs.root)), "host": record.get("host")}
+    started = build_start_command(one, Mode.TMUX, **here, boot_id=record.get("boot_id"), **rests_on)
+    return LostAttempt(started, utc_text(min(moment, jobs.service.clock())), is_over)
+
+
+def _is_usable(
+    root: Path, stage: Stage, one: AttemptPaths, evidence: Evidence, found: Verdict
+) -> bool:
+    """Return whether the result of a completed attempt is what the stage would compute now.
+
+    All files that the attempt read are older than its launch. Its outputs are older than its
+    marker, or are in its scratch copy. The log has no newer attempt and no earlier results to keep.
+    """
+    newest, began = stage.attempt, launched(one) or 0
+    earlier = parse_epoch(newest.started_at) if newest is not None else None
+    if stage.keep_as is not None or (earlier is not None and began < earlier * _SECOND):
+        return False
+    if not found.is_uncollected:
+        marker = launch_told(one.done_marker)
+        if marker is None or not _is_in_place(evidence, found):
+            return False
+        # These files have new change times, because their second names were removed.
+        written = (file for path in one.outputs for file in _find_statuses(root / path))
+        if any(status.st_mtime_ns > marker[2] for status in written):
+            return False
+    changed = (file for path in forward(one) for file in _find_statuses(root / path))
+    return all(status.st_ctime_ns <= began for status in changed)
+
+
+def _find_statuses(place: Path) -> Iterator[os.stat_result]:
+    """Yield the status of a file, or of a folder and of each entry below it."""
+    entries = [place, *(place.rglob("*") if is_folder(place) else ())]
+    yield from (found for found in map(stat_of, entries) if found is not None)
+
+
+def _is_since(jobs: Jobs, state: Workflow, stage: Stage, one: AttemptPaths) -> bool:
+    """Return whether the attempt was launched after the start of the log, with unchanged inputs."""
+    began = launched(one)
+    since = parse_epoch(state.created)
+    if since is None or not began or began < since * _SECOND:
+        return False
+    there = (launch_told(jobs.root / path) for path in needed_by(state, stage))
+    return all(found is None or found[2] <= began for found in there)
+
+
+def _is_as_defined(jobs: Jobs, state: Workflow, stage: Stage, one: AttemptPaths) -> bool:
+    """Return whether the stage would submit exactly the same. Tasks of a sweep are not compared.
+
+    If the definition changed after the log was lost, the attempt stays unknown.
+    """
+    if is_sweep(stage.parameters):
+        return False
+    would_be = replace(one, outputs=tuple(stage.declared_outputs))
+    given = build_attempt_submission(
+        jobs.root, state, stage, submission_of(jobs.root, state, stage)
+    )
+    digest = jobs.runner.check(would_be, given)
+    return digest == digest_of(one.submission.read_text("utf-8"))
+
+
+def build_start_command(attempt: AttemptPaths, mode: Mode, **known: Any) -> p.AttemptStarted:
+    """Return the command that records an attempt.
+
+    Without ``known``, the attempt starts here and now.
+    """
+    here = {"root": str(attempt.root), "host": processes.host(), "boot_id": processes.boot_id()}
+    return p.AttemptStarted(
+        stage=attempt.stage,
+        mode=mode.value,
+        work_dir=str(attempt.work.relative_to(attempt.root)),
+        submission=str(attempt.submission.relative_to(attempt.root)),
+        wrapper=str(attempt.wrapper.relative_to(attempt.root)),
+        session=attempt.session if mode is Mode.TMUX else None,
+        **{**here, **known},
+    )
+
+
+def record_found_job(
+    jobs: Jobs, state: Workflow, stage: Stage, options: WriteOptions | None = None
+) -> Outcome | None:
+    """Record a running or completed job of the stage that the log does not know, if any."""
+    by_others = hand_launched_jobs.find_manual_launches(
+        jobs.root, state, [stage] if stage.open_attempt is None else []
+    )
+    if by_others:
+        return hand_launched_jobs.record_manual_launch(jobs, state, stage, by_others[0], options)
+    found = _find_attempt_lost_from_log(jobs, state, stage)
+    if found is None:
+        return None
+    outcome = jobs.record_each((found.started, found.since), options=options)
+    beside = "is running but was missing from the log; wfctl records it again and computes nothing "
+    over = "has ended but was missing from the log; wfctl uses its result and computes nothing "
+    jobs.say(
+        f"{stage.id}: {found.started.work_dir.rpartition('/')[0]} was started in this root, "
+        f"{f'{over}again' if found.is_over else f'{beside}in addition'}",
+        level="warning",
+        stage=stage.id,
+    )
+    return outcome
+
+
+def record_found_jobs(jobs: Jobs, state: Workflow) -> Workflow:
+    """Record all running jobs of stages that the log does not know, and return the new state.
+
+    Jobs that the rules refuse are reported.
+    """
+    free = [
+        stage for stage in state.stages.values() if hand_launched_jobs.may_have_manual_job(stage)
+    ]
+    ids = {job.stage for job in hand_launched_jobs.find_manual_launches(jobs.root, state, free)}
+    ids |= {stage.id for stage in free if any(_find_strangers(jobs, state, stage))}
+    for id_ in [id_ for id_ in state.stages if id_ in ids]:
+        try:
+            with jobs.sole(id_):
+                state = jobs.service.state()
+                record_found_job(jobs, state, state.stage(id_))
+        except LifecycleError as error:
+            text = f"{id_}: wfctl cannot record the job that runs for this stage: {error.message}"
+            jobs.say(text, level="warning", stage=id_)
+    return jobs.service.state() if ids else state

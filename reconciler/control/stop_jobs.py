@@ -1,0 +1,503 @@
+"""Stop the jobs and processes of attempts."""
+
+from __future__ import annotations
+
+import operator
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lifecycle.errors import NeedsConsent, Refused
+from lifecycle.payload import models as p
+from lifecycle.rules.decide import payload_of
+from lifecycle.state.conditions import is_refuted
+from lifecycle.state.status import Status
+from lifecycle.state.workflow import Attempt as Recorded
+from lifecycle.state.workflow import Stage, Workflow
+from lifecycle.sweeps.definition import is_sweep
+from lifecycle.words.mandates import format_count
+from reconciler.attempt import execution_host as machine
+from reconciler.attempt.paths import ATTEMPT, PREPARED, AttemptPaths, OfJob, of_recorded
+from reconciler.context import Jobs
+from reconciler.control.judge_attempts import AttemptFinding, inspect_attempt, newest_attempt
+from reconciler.control.recomputation import find_recomputation, warn_of_recomputation
+from reconciler.errors import MachineUnreachable
+from reconciler.evidence.evidence import Evidence
+from reconciler.far import query_machine
+from reconciler.far.manual_jobs import observe_manual_jobs
+from reconciler.host import processes
+from reconciler.host.processes import Host, Process, Tenant
+from reconciler.host.program import is_held
+from reconciler.records import traces
+from reconciler.submission import build as submission
+from reconciler.sweep.stage_tasks import get_stage_tasks
+from reconciler.verdict.diagnosis import Diagnosis, diagnose
+from reconciler.verdict.table import Action
+from service.errors import InvalidOption
+from service.root.root import was_here
+from service.writing.stream_writer import WriteOptions
+from service.writing.workflow_service import Outcome
+from wording import Worded
+
+if TYPE_CHECKING:
+    from lifecycle.payload.models import Payload
+
+
+def retry_stage(
+    jobs: Jobs,
+    id_: str,
+    fix: str,
+    options: WriteOptions,
+    *,
+    regenerate: bool = False,
+    decide: Callable[[Payload, str], Outcome] | None = None,
+) -> Outcome:
+    """Let a failed stage run again after a fix, which the text ``fix`` describes.
+
+    With ``regenerate``, its submission is built again. ``decide`` asks a person whether to keep the
+    finished tasks of a sweep although their inputs changed, and records the retry. Raises
+    `NeedsConsent` if the prepared submission.json changes the command or the resources of the
+    stage.
+    """
+    values: dict[str, Any] = {"stage": id_, "fix": fix, "regenerate": regenerate}
+    values |= {"failed_only": True} if decide is not None else {}
+    command = payload_of(p.StageRetried.type, values)
+    if decide is not None:
+        options = replace(options, content={command.type: command.model_dump(mode="json")})
+    first = jobs.service.first_answer(options, command)
+    if first is not None:
+        return first
+    touched = (
+        [] if regenerate else list(_find_changed_parameters(jobs, jobs.service.state().stage(id_)))
+    )
+    if touched:
+        refusal = NeedsConsent(
+            f"the submission.json of the stage {id_} changes {' and '.join(touched)}, and a "
+            "person must approve a change of parameters. Propose the change with `wfctl amend "
+            "propose`. After the approval, wfctl builds a new submission. A correction of an "
+            "input script needs no approval.",
+            stage=id_,
+            fields=touched,
+        )
+        if not options.dry_run:
+            jobs.service.writer.record_refusal([command], refusal)
+        raise refusal
+    if decide is not None:
+        question = _describe_kept_tasks(jobs, jobs.service.state().stage(id_))
+        jobs.say(question, stage=id_)
+        # Let the rules refuse the command before a person is asked for approval.
+        agreed = command.model_copy(update={"proof": {"policy": "none: a rehearsal"}})
+        jobs.service.handle(agreed, options=replace(options, dry_run=True))
+        return decide(command, question)
+    outcome = jobs.service.handle(command, options=options)
+    state = jobs.service.state()
+    warn_of_recomputation(jobs, state, state.stage(id_))
+    return outcome
+
+
+def _describe_kept_tasks(jobs: Jobs, stage: Stage) -> str:
+    """Return the question to a person who may keep the finished tasks of a failed sweep.
+
+    Raises `InvalidOption` if the stage is not a sweep.
+    """
+    if not is_sweep(stage.parameters):
+        raise InvalidOption(
+            "the option --failed-only keeps the finished tasks of a sweep, but the stage "
+            f"{stage.id} is not a sweep, because it has no parameters.map. Run the command again "
+            "without --failed-only.",
+            stage=stage.id,
+        )
+    found = find_recomputation(jobs.root, jobs.service.state(), stage)
+    if found is None:
+        return (
+            f"{stage.id}: the results of finished tasks are kept, even if their input files "
+            "change before the start"
+        )
+    rest = found.total - found.finished
+    return (
+        f"{stage.id}: {found.cause}: {format_count(found.finished, 'finished task')} kept as "
+        f"computed before the change, {format_count(rest, 'task')} to compute ({found.price(rest)})"
+    )
+
+
+def _find_changed_parameters(jobs: Jobs, stage: Stage) -> Iterator[str]:
+    """Yield the parameters that the prepared submission changes since the last attempt."""
+    prepared = jobs.root / stage.id / PREPARED
+    attempt = next((a for a in reversed(stage.attempts) if not a.diagnostic), None)
+    # An amendment that was approved after the preparation requires a new submission.
+    if attempt is None or stage.regenerate or not prepared.is_file():
+        return
+    ran = traces.read_json(of_recorded(jobs.root, "", stage.id, attempt).submission)
+    if ran is None:
+        return
+    now = submission.read_submission(prepared)
+    commands = ([task.get("command") for task in one.get("task_list", [])] for one in (ran, now))
+    if stage.parameters.get("command") is not None and operator.ne(*commands):
+        yield "parameters.command"
+    # wfctl sets the environment and the guard of an attempt itself, so ignore these fields.
+    ours = {"envs": 0, "prepend_script": 0, "group_size": 0}
+    if operator.ne(*({**one.get("resources", {}), **ours} for one in (ran, now))):
+        yield "parameters.resource_overrides"
+
+
+#: Actions which mean that a part of the attempt is still running.
+_ALIVE = frozenset({Action.WAIT, Action.ATTACH})
+#: Actions which mean that the computation has not completed successfully.
+_NOT_COMPUTED = _ALIVE | {Action.LAUNCH, Action.FAILED, Action.LOST}
+
+
+class ClaimDenied(Worded, Refused):
+    """Somebody says what the evidence denies."""
+
+    code = "claim_denied"
+    text = (
+        "the evidence shows that the attempt {attempt} of the stage {stage} is not {claim}: "
+        "{reason} ({verdict}). Run `wfctl wait {stage}` to wait for the attempt, `wfctl reconcile` "
+        'to record its actual state, or `wfctl stage fail {stage} --stop --error "…"` to end the '
+        "attempt. A person who knows better can add --overrule TEXT."
+    )
+    untold = ("claim", "reason")
+    stage: str
+    attempt: str
+    claim: str
+    reason: str
+    verdict: str
+    row: int
+
+
+Uphold = Callable[[AttemptFinding, str], tuple["Payload", int]]
+"""Asks a person to uphold a claim against a finding.
+
+Returns the record of the decision, and the version to which the record is bound.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """Compares claims with the evidence.
+
+    ``uphold`` asks a person who may overrule the evidence.
+    """
+
+    jobs: Jobs
+    uphold: Uphold | None = None
+
+    def computed(self, id_: str) -> tuple[Payload, int] | None:
+        """Raise `ClaimDenied` if the evidence contradicts that a computation has succeeded.
+
+        Returns the record of a person's decision against the evidence, if one is needed.
+        """
+        state = self.jobs.service.state()
+        stage = state.stage(id_)
+        is_open = stage.open_attempt is not None
+        return self._held(state, stage, "computed", _NOT_COMPUTED) if is_open else None
+
+    def over(self, id_: str) -> tuple[Payload, int] | None:
+        """Like `computed`, for a stage that is claimed to be complete while its job runs."""
+        state = self.jobs.service.state()
+        stage = state.stage(id_)
+        known = stage.attempt is not None and stage.status is Status.POST_PROCESSING
+        return self._held(state, stage, "over", _ALIVE) if known else None
+
+    def believe(self, id_: str) -> None:
+        """Record tasks as done whose results only a person can judge, and print their number."""
+        state = self.jobs.service.state()
+        stage = state.stage(id_)
+        if not is_sweep(stage.parameters) or stage.open_attempt is None:
+            return
+        # only if a stage has tasks
+        from reconciler.sweep.judge_tasks import close_tasks, tasks_without_verdict
+
+        with self.jobs.sole(id_):
+            if not inspect_attempt(self.jobs, state, stage).verdict.is_untold:
+                return
+            found = tasks_without_verdict(self.jobs.root, state, stage)
+            newest = newest_attempt(self.jobs, state, stage)
+            earlier = {one.id: one for one, _ in found.values() if one.id != newest.id}
+            for attempt in (*earlier.values(), newest):
+                observed = close_tasks(state, state.stage(id_), attempt, believed=True)
+                state = self.jobs.record(observed).state
+            tasks = "1 task" if len(found) == 1 else f"{len(found):,} tasks"
+            self.jobs.say(
+                f"{id_}: {tasks} recorded as done, although nothing shows how they ended", stage=id_
+            )
+
+    def _held(
+        self, state: Workflow, stage: Stage, claim: str, denying: frozenset[Action]
+    ) -> tuple[Payload, int] | None:
+        # An attempt that was recorded but never launched has left no evidence.
+        if not newest_attempt(self.jobs, state, stage).launch_record.exists():
+            return None
+        finding = inspect_attempt(self.jobs, state, stage)
+        found = finding.verdict
+        if found.action not in denying:
+            return None
+        if self.uphold is None:
+            raise ClaimDenied(stage.id, finding.attempt, claim, found.reason, found.name, found.row)
+        return self.uphold(finding, claim)
+
+
+def require_version(options: WriteOptions, version: int) -> WriteOptions:
+    """Return the options of a write that must directly follow the given version."""
+    return replace(options, expected_version=version, exact=True)
+
+
+def diagnose_attempt(
+    state: Workflow,
+    stage: Stage,
+    attempt: AttemptPaths,
+    evidence: Evidence | None,
+    verdict: str | None,
+) -> Diagnosis:
+    """Return the diagnosis of an attempt from its evidence and verdict."""
+    by_hand = any(one.taken_over for one in stage.attempts if one.id == attempt.id)
+    found = diagnose(attempt, evidence, verdict, by_hand=by_hand)
+    return get_stage_tasks(attempt.root, state, stage).diagnose(found)
+
+
+def diagnose_newest_attempt(
+    jobs: Jobs, state: Workflow, stage: Stage, recorded: Recorded
+) -> Diagnosis:
+    """Return the diagnosis of the newest attempt from its records and files."""
+    evidence = Evidence.from_dict(recorded.evidence) if recorded.evidence else None
+    attempt = jobs.attempt(state, stage, recorded.id)
+    found = diagnose_attempt(state, stage, attempt, evidence, recorded.verdict)
+    events = jobs.service.log.events() if stage.status is Status.FAILED else ()
+    failed = [one.data for one in events if one.type == p.StageFailed.type]
+    for data in [one for one in failed if one["stage"] == stage.id][-1:]:
+        if any(not check["passed"] for check in data["checks"]):
+            said = {name: data[name] for name in ("category", "because", "output")}
+            return replace(found, **said, has_output=True, failed_check=is_refuted(stage))
+    return replace(found, failed_check=is_refuted(stage))
+
+
+#: Seconds to wait until killed processes have ended.
+_KILL_TIMEOUT = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """Names of stopped and remaining jobs and processes, such as ``job 12`` or ``process 4711``."""
+
+    ended: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
+
+    def and_also(self, other: Stopped) -> Stopped:
+        """Return the union of both, without duplicates."""
+        ended = dict.fromkeys((*self.ended, *other.ended))
+        return Stopped(tuple(ended), tuple(dict.fromkeys((*self.left, *other.left))))
+
+
+def stop_attempt(attempt: AttemptPaths) -> Stopped:
+    """Stop every process and queued job of an attempt on the machines where they run.
+
+    From the first moment on, no job of the attempt starts its command. wfctl never signals a
+    process group, because the group may contain a person's shell. It finds a job by its working
+    folder, and a process by its working folder, inherited locks and environment. Jobs of a
+    scheduler that does not answer remain. An attempt that was never submitted has nothing to stop.
+    Raises MachineUnreachable if it is unknown whether anything remains.
+    """
+    where = machine.load_execution_host(attempt)
+    if attempt.folder.is_dir():
+        attempt.barrier.touch()
+    if where.is_far or where.has_scheduler:
+        told = query_machine.stop_attempt_jobs(attempt) if traces.may_be_submitted(attempt) else []
+        ended, left = ([what for word, what in told if word == w] for w in ("ended", "left"))
+        there = Stopped(tuple(ended), tuple(left))
+    else:
+        # A child process may work in another folder without open files in this one.
+        variable = f"{ATTEMPT}={attempt.tag}"
+        there = stop_below(Path(where.scratch)).and_also(
+            _kill_until_none_left(lambda: processes.find_processes_with(variable))
+        )
+    if where.is_far or there.left:
+        return there
+    locks = traces.told(attempt, OfJob.LOCK)
+    return there.and_also(_kill_until_none_left(lambda: processes.find_lock_holders(locks)))
+
+
+def stop_below(folder: Path) -> Stopped:
+    """Kill every process that works in ``folder`` or below it.
+
+    Only processes of an attempt work below its scratch folder, so no other process is killed.
+    """
+    return _kill_until_none_left(
+        lambda: processes.find_tenants_below(processes.list_tenants(), folder)
+    )
+
+
+def _kill_until_none_left(find: Callable[[], Sequence[Process | Tenant]]) -> Stopped:
+    """Kill the processes that ``find`` returns until none is left.
+
+    The search is repeated, because a process may start another one before it is killed.
+    """
+    deadline, ended = time.monotonic() + _KILL_TIMEOUT, dict[str, None]()
+    while (left := find()) and time.monotonic() < deadline:
+        for one in left:
+            ended[f"process {one.pid}"] = None
+            # A process is identified by its id and its start time.
+            if processes.start_ticks(one.pid) == one.ticks:
+                with suppress(ProcessLookupError):
+                    os.kill(one.pid, signal.SIGKILL)
+        time.sleep(0.05)
+    return Stopped(tuple(ended), tuple(f"process {one.pid}" for one in left))
+
+
+class NotStopped(Worded, Refused):
+    """An attempt that is over and may still be at work."""
+
+    code = "not_stopped"
+    text = (
+        "the log says that the attempt {attempt} of the stage {stage} has ended, but the attempt "
+        "may still be running: {why}. wfctl starts no new job of this stage before the attempt has "
+        "stopped. Stop the attempt on its machine, then run `wfctl reconcile`."
+    )
+    untold = ("why",)
+    stage: str
+    attempt: str
+    why: str
+
+
+def fail_and_stop(
+    jobs: Jobs, id_: str, error: str, options: WriteOptions, category: p.Category | None = None
+) -> Outcome:
+    """Record that the stage failed, and stop its attempt on the machine where it runs.
+
+    The failure is recorded first, so that after a crash the log still shows that the attempt must
+    be stopped. Raises `NotStopped` if the attempt keeps running.
+    """
+    attempt = jobs.service.state().stage(id_).open_attempt
+    named = attempt.id if attempt else None
+    failure = p.StageFailed(stage=id_, error=error, attempt=named, stop=True)
+    command = failure.model_copy(update={"category": category})
+    content = {"fail": id_, "error": error, "stop": True, "category": category}
+    options = replace(options, content=content)
+    if options.dry_run:
+        return jobs.service.handle(command, options=options)
+    with jobs.sole(id_):
+        outcome = jobs.service.handle(command, options=options)
+        stopped = _stop_newest_attempt(jobs, outcome.state.stage(id_))
+    if stopped is None:
+        return outcome
+    events = (*outcome.events, *stopped.events)
+    return replace(outcome, events=events, state=stopped.state, stands=stopped.stands)
+
+
+def stop_all(jobs: Jobs, *, tells: bool = False) -> None:
+    """Stop every attempt that is marked to be stopped.
+
+    Raises `NotStopped` if an attempt keeps running. With ``tells``, the error is printed instead,
+    and only the attempt's own stage is blocked.
+    """
+    for stage in jobs.service.state().stages.values():
+        if stage.attempt is not None and stage.attempt.is_to_stop:
+            with _report_not_stopped(jobs, stage) if tells else nullcontext(), jobs.sole(stage.id):
+                _stop_newest_attempt(jobs, stage)
+
+
+@contextmanager
+def _report_not_stopped(jobs: Jobs, stage: Stage) -> Iterator[None]:
+    try:
+        yield
+    except NotStopped as error:
+        jobs.say(error.message, level="warning", stage=stage.id)
+
+
+def stop_earlier(jobs: Jobs, stage: Stage) -> None:
+    """Stop the newest attempt of a stage that will run again, and its leftover processes.
+
+    Raises `NotStopped` if the end of the attempt was not observed.
+    """
+    newest = stage.attempt
+    if newest is None:
+        return
+    # If the end of the job was seen, leftover processes elsewhere do not prevent the next start.
+    # A scheduler ends all processes of a job together with the job.
+    attempt = jobs.attempt(jobs.service.state(), stage, newest.id)
+    unseen = newest.is_to_stop or newest.may_run_on or newest.taken_over
+    if unseen or not machine.load_execution_host(attempt).has_scheduler:
+        with nullcontext() if unseen else _report_not_stopped(jobs, stage):
+            _stop_newest_attempt(jobs, stage)
+
+
+def _stop_newest_attempt(jobs: Jobs, stage: Stage) -> Outcome | None:
+    """Stop the newest attempt, and record the stop if it was requested or stopped something."""
+    newest = stage.attempt
+    if newest is None or newest.is_open or newest.stopped_at is not None:
+        return None
+    attempt = jobs.attempt(jobs.service.state(), stage, newest.id)
+    if newest.taken_over and newest.root == str(attempt.root):
+        _check_manual_jobs_ended(jobs.root, stage, newest)
+    # Move the folder of an attempt with its stage only after the end of the attempt was observed.
+    said = was_here(jobs.service.root, newest.root, newest.host)
+    # In a copy of the root, the files name paths of the original root. Leave them unchanged.
+    if not attempt.folder.exists() or not (said or newest.root == str(attempt.root)):
+        return None
+    ended = _stop_monitor_and_jobs(stage, newest, attempt, is_said_to_be_here=said).ended
+    if not (ended or newest.is_to_stop):
+        return None
+    asked = "superseded" if newest.outcome == "superseded" else "asked for"
+    reason = asked if newest.is_to_stop else "the stage is computed again"
+    from reconciler.files.leftovers import collect_leftovers
+
+    # If the stage runs again immediately, the files would be moved aside immediately.
+    bring = newest.is_to_stop and newest.outcome != "superseded"
+    left = collect_leftovers(jobs.service.state(), stage, attempt, bring=bring)
+    stopped = p.AttemptStopped(stage=stage.id, attempt=newest.id, ended=list(ended), reason=reason)
+    return jobs.record(*left, stopped)
+
+
+def _check_manual_jobs_ended(root: Path, stage: Stage, recorded: Recorded) -> None:
+    """Raise `NotStopped` while a manually launched job is running."""
+    files = (root / recorded.submission, root / recorded.wrapper)
+    manual = observe_manual_jobs(root, *files, recorded.submission_sha256)
+    found = manual.observed
+    at_work = [f"process {one.pid}" for one in found.tenants or ()]
+    at_work += [
+        f"job {one.id}" for one in (found.queue and found.queue.listed) or () if one.is_alive
+    ]
+    if at_work:
+        why = f"the job was launched by hand, and {', '.join(at_work)} is still running"
+        raise NotStopped(stage.id, recorded.id, why)
+
+
+def _stop_monitor_and_jobs(
+    stage: Stage, recorded: Recorded, attempt: AttemptPaths, *, is_said_to_be_here: bool
+) -> Stopped:
+    """Stop the attempt's monitor and jobs. Raises `NotStopped` if anything keeps running."""
+    where = machine.load_execution_host(attempt)
+    launch = traces.texts(traces.read_json(attempt.launch_record))
+    began_on = Host(recorded.host, recorded.boot_id, launch.get("machine_id"))
+    if not (began_on.is_here(attempt.root) or is_said_to_be_here):
+        raise NotStopped(
+            stage.id,
+            recorded.id,
+            f"the attempt was started on the host {recorded.host}, but this host is named "
+            f"{processes.host()}. If both names belong to the same machine, or if {recorded.host} "
+            "no longer exists, run `wfctl --root-is moved note TEXT` once",
+        )
+    away = where.is_far or where.has_scheduler
+    if recorded.boot_id not in (None, processes.boot_id()) and not away:
+        return Stopped()
+    # Kill the monitor first, because a running monitor would submit the killed jobs again.
+    monitor = _kill_until_none_left(lambda: processes.find_lock_holders([attempt.monitor_lock]))
+    try:
+        found = monitor.and_also(stop_attempt(attempt))
+    except MachineUnreachable as error:
+        raise NotStopped(stage.id, recorded.id, error.message) from error
+    if found.left:
+        raise NotStopped(stage.id, recorded.id, f"{', '.join(found.left)} does not stop")
+    locks = [attempt.monitor_lock, *traces.told(attempt, OfJob.LOCK)]
+    held = [lock.name for lock in locks if is_held(lock) is not False]
+    if held:
+        raise NotStopped(
+            stage.id,
+            recorded.id,
+            f"the lock file {', '.join(held)} is held by another process or cannot be read",
+        )
+    return found

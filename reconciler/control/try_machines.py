@@ -1,0 +1,116 @@
+"""Try the machines of a plan before its first job, and report what would fail."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from lifecycle.errors import LifecycleError
+from lifecycle.state.workflow import Stage, Workflow
+from lifecycle.words.values import merge_environments
+from reconciler.attempt.execution_host import ExecutionHost
+from reconciler.attempt.paths import AttemptPaths, new_mark
+from reconciler.dpdispatcher.runner import DPDispatcherRunner
+from reconciler.errors import MachineUnreachable, ReconcilerError
+from reconciler.far import query_machine
+from reconciler.files.described_submission import has_command, submission_of
+from reconciler.submission import fields
+
+#: Batch type → the program that submits a job.
+_PROGRAMS = {"slurm": "sbatch", "pbs": "qsub", "torque": "qsub", "sge": "qsub", "lsf": "bsub"}
+#: The first word of a command if this word is a program name or an absolute path.
+_PROGRAM = re.compile(r"\s*(/?[A-Za-z0-9_][A-Za-z0-9_.+/-]*)(?=\s|$)")
+
+
+@dataclass(slots=True)
+class Trial:
+    """Problems found by one trial, valid for all stages with the same profile and resources."""
+
+    profile: str
+    stages: list[str]
+    problems: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _TrialInput:
+    """The input of a trial: a submission, its software, and the programs of its commands."""
+
+    trial: Trial
+    attempt: AttemptPaths
+    given: Mapping[str, Any]
+    software: Mapping[str, Any]
+    programs: list[str]
+
+
+def try_machines(root: Path, state: Workflow) -> list[Trial]:
+    """Contact the machine of each profile that stages use, and return the problems found.
+
+    Stages with the same profile but other resources or software have a trial of their own. Writes
+    and removes a file in ``remote_root``. Starts no job.
+    """
+    found: dict[str, _TrialInput | Trial] = {}
+    for stage in state.stages.values():
+        if has_command(root, stage):
+            _collect_trial_inputs(found, root, state, stage)
+    return [one if isinstance(one, Trial) else _make_trial(one) for one in found.values()]
+
+
+def _collect_trial_inputs(
+    found: dict[str, _TrialInput | Trial], root: Path, state: Workflow, stage: Stage
+) -> None:
+    profile = str(stage.backend or state.default_backend)
+    trial = Trial(profile, [stage.id])
+    try:
+        given = submission_of(root, state, stage)
+    except (ReconcilerError, LifecycleError) as error:
+        trial.problems.append(error.message)
+        found[stage.id] = trial
+        return
+    software = merge_environments(state.profile(stage), stage.parameters)
+    resources = {**given.get("resources", {}), "envs": None}
+    key = json.dumps([profile, given.get("machine"), resources, software], sort_keys=True)
+    attempt = AttemptPaths(root, state.id, stage.id, "att-0001", (), new_mark())
+    known = found.setdefault(key, _TrialInput(trial, attempt, given, software, []))
+    if isinstance(known, _TrialInput):
+        known.trial.stages += [] if known.trial is trial else [stage.id]
+        known.programs += _find_program(stage)
+
+
+def _find_program(stage: Stage) -> list[str]:
+    word = _PROGRAM.match(str(stage.parameters.get("command") or ""))
+    return [word[1]] if word is not None and (word[1][0] == "/" or "/" not in word[1]) else []
+
+
+def _make_trial(input_: _TrialInput) -> Trial:
+    try:
+        own, where, _ = DPDispatcherRunner().checked(input_.attempt, input_.given)
+        input_.trial.problems += _find_problems(input_, own, where)
+    except MachineUnreachable as error:
+        input_.trial.problems.append(error.reason)
+    except ReconcilerError as error:
+        input_.trial.problems.append(error.message)
+    return input_.trial
+
+
+def _find_problems(input_: _TrialInput, own: Mapping[str, Any], where: ExecutionHost) -> list[str]:
+    attempt = input_.attempt
+    header, environment = query_machine.render_job_script(
+        own["machine"], own["resources"], input_.given["resources"], attempt
+    )
+    program = _PROGRAMS.get(where.batch_type.lower(), "")
+    script = f"{environment}\n" + "\n".join(_build_checks(input_)) + "\n: > reached\n"
+    shell = (header.partition("\n")[0].removeprefix("#!") or "bash").split()
+    return query_machine.try_environment(
+        own["machine"], where, attempt, [program, header, script, *shell]
+    )
+
+
+def _build_checks(input_: _TrialInput) -> Iterator[str]:
+    """Yield the lines of a script that prints what the environment of the jobs lacks."""
+    software = fields.loaded_software(input_.software, input_.given.get("resources", {}))
+    programs = [] if "container" in software else list(dict.fromkeys(input_.programs))
+    yield from fields.build_missing_checks(software, programs)

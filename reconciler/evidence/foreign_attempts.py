@@ -1,0 +1,90 @@
+"""Collect the evidence of an attempt that a person or an imported workflow launched."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+
+from eventstore.private_files import NotRegular
+from lifecycle.state.workflow import Attempt, Stage, Workflow
+from reconciler.attempt.markers import Marker, SeenMarker
+from reconciler.attempt.paths import DONE, EXIT_CODE
+from reconciler.evidence.evidence import Evidence, ForeignLaunch
+from reconciler.far.manual_jobs import observe_manual_jobs
+from reconciler.host import processes
+from reconciler.host import small_files as plain
+from service.root.atomic_files import OutsideRoot, open_within
+
+#: Maximum number of bytes read from a marker.
+_LONGEST = 4_096
+
+
+def add_foreign_launch(evidence: Evidence, state: Workflow, stage: Stage, root: Path) -> Evidence:
+    """Return the evidence with the session, the markers and the jobs of a foreign launch."""
+    evidence = _add_markers(evidence, stage, root)
+    on_a_cluster = state.backend_type(stage) == "remote"
+    if evidence.session or evidence.root_recorded != evidence.root_now:
+        return replace(evidence, foreign_launch=ForeignLaunch(on_a_cluster))
+    return _add_manual_jobs(evidence, stage.attempts[-1], root, on_a_cluster)
+
+
+def _add_manual_jobs(
+    evidence: Evidence, recorded: Attempt, root: Path, on_a_cluster: bool
+) -> Evidence:
+    """Add the jobs that the folder of DPDispatcher shows."""
+    files = (root / recorded.submission, root / recorded.wrapper)
+    manual = observe_manual_jobs(root, *files, recorded.submission_sha256)
+    found = manual.observed
+    return replace(
+        evidence,
+        jobs=found.jobs,
+        tenants=found.tenants,
+        copies=found.copies,
+        recovery_file=found.recovery_file,
+        backward_missing=found.backward_missing,
+        queue=found.queue,
+        scheduler=manual.scheduler,
+        monitor_alive=manual.is_watched,
+        foreign_launch=ForeignLaunch(on_a_cluster, manual.why_unknown),
+    )
+
+
+def marker_paths(stage: Stage) -> tuple[str, str]:
+    """Return the paths of done marker and exit code of a foreign attempt, relative to the root."""
+    process = stage.running_process or {}
+    done = process.get("done_marker") or f"{stage.id}/{DONE}"
+    return done, process.get("exit_code_file") or f"{stage.id}/{EXIT_CODE}"
+
+
+def _add_markers(evidence: Evidence, stage: Stage, root: Path) -> Evidence:
+    """Add the session and the markers of a foreign attempt."""
+    recorded = stage.attempts[-1]
+    done, code = marker_paths(stage)
+    session = processes.is_live(recorded.session, os.environ) if recorded.session else False
+    return replace(
+        evidence,
+        session=session,
+        done_marker=_marker(root, done, recorded),
+        exit_marker=_marker(root, code, recorded),
+    )
+
+
+def _marker(root: Path, name: str, recorded: Attempt) -> Marker:
+    """Read a marker, which may hold an exit code.
+
+    A marker that is older than the launch belongs to another attempt.
+    """
+    try:
+        with os.fdopen(open_within(root, name), "rb") as file:
+            text = file.read(_LONGEST + 1).decode(errors="replace")
+            mtime = os.fstat(file.fileno()).st_mtime_ns
+    except (OutsideRoot, NotRegular, FileNotFoundError, NotADirectoryError):
+        return Marker(SeenMarker.NONE)
+    code, older = plain.parse_number(text.split("\n")[0]), False
+    with suppress(ValueError, OverflowError):
+        launched = datetime.fromisoformat(recorded.launched_at or recorded.started_at)
+        older = mtime < int(launched.timestamp()) * 10**9
+    return Marker(SeenMarker.OTHER if older else SeenMarker.OWN, code, None, mtime)

@@ -1,0 +1,772 @@
+"""Ask the machine of a job, in one round trip for all attempts that run there."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import secrets
+import shlex
+import subprocess
+from base64 import b64decode, b64encode
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from pathlib import Path, PurePosixPath
+from typing import Any, TypeAlias
+
+from lifecycle.words.values import MAX_COUNT
+from reconciler.attempt import execution_host as machine
+from reconciler.attempt import paths as genuine
+from reconciler.attempt.execution_host import ExecutionHost
+from reconciler.attempt.markers import digest_of, is_as
+from reconciler.attempt.observations import Far, ObservedAttempt, ObservedJob
+from reconciler.attempt.paths import ATTEMPT, ATTEMPTS, AttemptPaths
+from reconciler.errors import MachineRefused, MachineUnreachable, ReconcilerError
+from reconciler.far import incoming
+from reconciler.host import processes, program
+from reconciler.host import small_files as plain
+from reconciler.host.processes import Tenant, place_of
+from reconciler.host.program import Listed, Queue
+from reconciler.records import traces
+from reconciler.records.resource_use import together, used_in
+from service.root.atomic_files import OutsideRoot, is_inside, place_within
+from service.root.folder_entries import is_folder
+
+_HERE = Path(__file__).parent
+#: Seconds to wait for the answer of the machine, and for the helper process that asks it.
+_ANSWER_TIMEOUT, _HELPER_TIMEOUT = 40, 50
+#: Seconds to wait for the digests of the listed files, and the minimum speed of a download.
+_LISTING_TIMEOUT, _BYTES_A_SECOND = 600, 500_000
+#: Seconds to wait until the processes and jobs of an attempt have ended.
+#: By default, Slurm kills a job that ignores the signal after 30 s.
+_STOP_TIMEOUT = 60
+#: Maximum number of bytes of an answer, and of an answer that contains the text of logs.
+_MAX_ANSWER_BYTES, _MAX_LOG_BYTES = 1 << 26, 1 << 30
+
+
+def describe_machine(given: Mapping[str, Any], attempt: AttemptPaths) -> dict[str, Any]:
+    """Return the batch type, context type and roots of a machine that a file describes.
+
+    Raises MachineUnreachable if the file cannot be read, or ProgramMissing.
+    """
+    source = machine.find_machine_file(given, attempt.stage_folder)
+    return _run_helper({"machine": {**given, "$ref": str(source)}}, attempt.root)
+
+
+def describe_submission(path: Path, given: Mapping[str, Any], root: Path) -> dict[str, Any]:
+    """Return how DPDispatcher reads a submission file in the root.
+
+    The answer has the fields of `describe_machine`. For jobs on this machine it also has their
+    ``folder`` and the names of the ``jobs``. Raises MachineUnreachable if the machine file cannot
+    be read, or ProgramMissing.
+    """
+    source = machine.find_machine_file(given, path.parent)
+    named = {**given, "$ref": str(source)} if source is not None else dict(given)
+    return _run_helper({"machine": named, "submission": str(path)}, root)
+
+
+def render_job_script(
+    own: Mapping[str, Any],
+    submitted: Mapping[str, Any],
+    described: Mapping[str, Any],
+    attempt: AttemptPaths,
+) -> tuple[str, str]:
+    """Return the header of a job script and its environment lines, as DPDispatcher writes them.
+
+    The header comes from the ``submitted`` resources, the environment from the resources that the
+    stage ``described``. Raises MachineUnreachable.
+    """
+    request = {"machine": dict(own), "header": submitted, "environment": described}
+    answer = _run_helper(request, attempt.root)
+    return str(answer["header"]), str(answer["environment"])
+
+
+#: Seconds to wait for a trial, in addition to the timeout of an answer.
+_TRIAL_TIMEOUT = 100
+
+
+def try_environment(
+    own: Mapping[str, Any], where: ExecutionHost, attempt: AttemptPaths, words: Sequence[str]
+) -> list[str]:
+    """Test the folder, the scheduler and the environment on the machine, and return the problems.
+
+    ``words`` are the program that submits jobs (may be empty), the header, the environment lines
+    and the words of the shell command. Raises MachineUnreachable.
+    """
+    program_, header, lines, *shell = words
+    is_own = where.scratch == str(attempt.work)
+    place = str(attempt.root if is_own else _remote_root_of(PurePosixPath(where.scratch), attempt))
+    coded = [b64encode(text.encode()).decode() for text in (header, lines)]
+    call = _build_script("try.sh", "wfctl_try", [place, program_, *coded, *shell])
+    script = f"{_read_script('probe.sh')}\n{call}"
+    far = where.is_far
+    printed = _run_far(own, attempt.root, script, _TRIAL_TIMEOUT) if far else _run_bash(script)
+    said = _group_by_kind(line.split("\t") for line in printed.splitlines() if line)
+    return [_decode_text(one) for (one,) in said["problem"]]
+
+
+def observe_far_attempts(attempts: Iterable[AttemptPaths]) -> dict[str, ObservedAttempt]:
+    """Inspect attempts whose jobs run on other machines, and return the observations by tag.
+
+    ``far.error`` states why an inspection failed. The other fields are then meaningless.
+    """
+    groups: dict[str, list[AttemptPaths]] = {}
+    for attempt in attempts:
+        given = {
+            name: value
+            for name, value in _get_machine_settings(attempt).items()
+            if name != "remote_root"
+        }
+        groups.setdefault(json.dumps(given, sort_keys=True), []).append(attempt)
+    answered: dict[str, ObservedAttempt] = {}
+    for group in groups.values():
+        try:
+            printed = _run_script(group[0], _build_probe_script(group))
+            with _readable_answer(printed[:100]):
+                found = parse_probe_output(printed)
+            nothing = dict.fromkeys(
+                (one.tag for one in group), Far(0, "the machine did not report this value")
+            )
+        except ReconcilerError as error:
+            found, nothing = {}, {one.tag: _describe_missing_answer(one, error) for one in group}
+        answered |= {
+            tag: found.get(tag) or ObservedAttempt(far=far) for tag, far in nothing.items()
+        }
+    return answered
+
+
+def _describe_missing_answer(attempt: AttemptPaths, error: ReconcilerError) -> Far:
+    """Return the `Far` of an attempt whose machine gave no answer or refused the connection.
+
+    The host name of a submitted attempt was valid, so an unknown host means a network failure.
+    """
+    refusal = error.reason if isinstance(error, MachineRefused) else None
+    if isinstance(error, MachineRefused) and error.is_unknown_host:
+        refusal = None if traces.may_be_submitted(attempt) else refusal
+    return Far(0, error.message, refusal=refusal)
+
+
+def _build_probe_script(group: Sequence[AttemptPaths]) -> str:
+    places = [(one, machine.load_execution_host(one)) for one in group]
+    queued = [where.scratch for _, where in places if where.has_slurm]
+    calls = [_build_call("queue", queued)] if queued else []
+    calls.append(_build_call("processes", []))
+    calls += [
+        _build_call("attempt", [one.tag, where.scratch, *traces.backward(one)])
+        for one, where in places
+    ]
+    return "\n".join([_read_script("tags.sh"), _read_script("probe.sh"), *calls])
+
+
+def query_local_queue(places: Sequence[str]) -> Queue:
+    """Query the scheduler of this machine for the jobs that work in or below the folders."""
+    printed = _run_bash(_build_script("probe.sh", "queue", places))
+    said = _group_by_kind(line.split("\t") for line in printed.splitlines() if line)
+    return _parse_queue(said) or Queue(0, None, "squeue was not asked")
+
+
+def _remote_root_of(place: PurePosixPath, attempt: AttemptPaths) -> PurePosixPath:
+    """Return the ``remote_root`` that contains the folder of an attempt."""
+    return place.parents[len(PurePosixPath(attempt.tag).parts) - 1]
+
+
+def has_other_remote_root(attempt: AttemptPaths) -> bool:
+    """Return whether the machine file of an attempt now names another ``remote_root``."""
+    named = dict(_get_machine_settings(attempt))
+    source = machine.find_machine_file(named, attempt.stage_folder)
+    if source is None or named.pop("remote_root", None) is None:
+        return False
+    try:
+        root = str(describe_machine(named, attempt).get("remote_root"))
+    except ReconcilerError:
+        return False
+    scratch = machine.load_execution_host(attempt).scratch
+    return str(attempt.root / root / attempt.tag) != scratch and not is_inside(
+        Path(scratch), attempt.root
+    )
+
+
+def make_scratch_folder(attempt: AttemptPaths) -> dict[str, str]:
+    """Create the attempt's folder on the machine of its jobs.
+
+    Return its ``host`` and ``boot_id``. Raises MachineUnreachable.
+    """
+    place = PurePosixPath(machine.load_execution_host(attempt).scratch)
+    base = _remote_root_of(place, attempt)
+    # Create `remote_root` if needed, but not its parent, because that would hide a mistyped path.
+    above, own = shlex.quote(str(base)), shlex.quote(str(place))
+    script = (
+        f"cd / && {{ [ -d {above} ] || mkdir {above}; }} "
+        f"&& mkdir -p {own} && uname -n && cat /proc/sys/kernel/random/boot_id"
+    )
+    printed = _run_script(attempt, script)
+    with _readable_answer(printed[:100]):
+        host, boot_id = printed.split()
+        return {"host": host, "boot_id": boot_id}
+
+
+def tag_jobs(attempt: AttemptPaths) -> None:
+    """Tag each job whose tasks all succeeded as finished, as DPDispatcher does.
+
+    Raises MachineUnreachable.
+    """
+    where = machine.load_execution_host(attempt)
+    records = where.scratch if where.is_far else str(attempt.folder)
+    alone = " ".join(traces.alone(attempt))
+    words = [where.scratch, records, alone, *traces.backward(attempt)]
+    _run_script(attempt, _build_script("tags.sh", "tag_jobs", words))
+
+
+def kept_files_path(attempt: AttemptPaths) -> str:
+    """Return the folder, on the machine of the jobs, that keeps the files they wrote."""
+    return f"{machine.load_execution_host(attempt).scratch}/left"
+
+
+def keep_written_files(attempt: AttemptPaths) -> None:
+    """Keep the files that the jobs wrote, on their machine. Raises MachineUnreachable."""
+    words = [machine.load_execution_host(attempt).scratch, kept_files_path(attempt)]
+    _run_script(attempt, _build_script("keep.sh", "keep_left", words))
+
+
+def read_new_output(
+    attempt: AttemptPaths, offsets: Mapping[str, int], last: int | None
+) -> tuple[dict[str, tuple[bytes, int]], bool]:
+    """Read the new output of an attempt's jobs. ``offsets`` has the bytes already read, by path.
+
+    ``last`` limits the number of lines. Returns by path the new content and the new offset of each
+    existing file, and whether every started job has ended. Raises MachineUnreachable.
+    """
+    words = [machine.load_execution_host(attempt).scratch, "" if last is None else str(last)]
+    for path, offset in offsets.items():
+        words += [path, str(offset)]
+    lines = _run_script(
+        attempt, _build_script("said.sh", "said", words), size=_MAX_LOG_BYTES
+    ).splitlines()
+    paths = list(offsets)
+    with _readable_answer(lines[-1:]):
+        *files, jobs = (line.split("\t") for line in lines)
+        found = {paths[int(n)]: (b64decode(text), int(end)) for n, end, text in files}
+        return found, int(jobs[0]) > 0 and jobs[0] == jobs[1]
+
+
+def stop_attempt_jobs(attempt: AttemptPaths) -> list[list[str]]:
+    """Stop every job and process of an attempt on the machine where they run.
+
+    Returns pairs of ``ended`` or ``left`` and the name of the job or process. Raises
+    MachineUnreachable if the result is not known.
+    """
+    where = machine.load_execution_host(attempt)
+    kind = where.batch_type.lower() if where.has_scheduler else "none"
+    words = [where.scratch, kind, str(_STOP_TIMEOUT), f"{ATTEMPT}={attempt.tag}"]
+    printed = _run_script(attempt, _build_script("stop.sh", "stop", words), _STOP_TIMEOUT)
+    return [line.split("\t") for line in printed.splitlines()]
+
+
+def _get_machine_settings(attempt: AttemptPaths) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = (genuine.submission_of(attempt) or {}).get("machine", {})
+    return found
+
+
+def _run_script(
+    attempt: AttemptPaths, script: str, longer: int = 0, size: int = _MAX_ANSWER_BYTES
+) -> str:
+    """Run a script on the machine of the attempt's jobs, and return its output.
+
+    On another machine, ``longer`` adds seconds to the timeout, and ``size`` is the maximum number
+    of bytes that the script may print.
+    """
+    if not machine.load_execution_host(attempt).is_far:
+        return _run_bash(script)
+    return _run_far(_get_machine_settings(attempt), attempt.root, script, longer, size)
+
+
+def _run_far(
+    given: Mapping[str, Any],
+    root: Path,
+    script: str,
+    longer: int = 0,
+    size: int = _MAX_ANSWER_BYTES,
+) -> str:
+    """Run a script on another machine, and return its output."""
+    # The login shell may print additional lines before and after the output of the script.
+    mark, within = secrets.token_hex(16), _ANSWER_TIMEOUT + longer
+    framed = f"echo {mark}\n{UNFILTERED}\n{script}\ncode=$?; echo {mark}; exit $code"
+    request = {"machine": dict(given), "script": framed, "timeout": within, "most": size}
+    answer = _run_helper(request, root, longer)
+    if answer["code"] != 0:
+        raise MachineUnreachable(
+            f"bash ended with exit code {answer['code']}: {answer['err'].strip()[-500:]}"
+        )
+    parts = str(answer["out"]).split(f"{mark}\n")
+    if len(parts) != 3:
+        raise MachineUnreachable(f"expected a complete answer, found {parts[-1][-100:]!r}")
+    return parts[1]
+
+
+def _run_helper(request: Mapping[str, Any], root: Path, longer: int = 0) -> dict[str, Any]:
+    python = program.read_interpreter(program.find_dpdisp(os.environ))
+    try:
+        done = subprocess.run(
+            [*python, str(_HERE / "start.py"), str(_HERE / "connection.py")],
+            cwd=root,
+            input=json.dumps(request),
+            capture_output=True,
+            text=True,
+            timeout=_HELPER_TIMEOUT + longer,
+            check=True,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise MachineUnreachable(f"no answer within {_HELPER_TIMEOUT + longer} s") from error
+    except subprocess.CalledProcessError as error:
+        # The stderr of the helper process may contain a secret.
+        raise MachineUnreachable(
+            f"the helper process of wfctl ended with exit code {error.returncode}"
+        ) from error
+    try:
+        answer: dict[str, Any] = json.loads(done.stdout)
+    except ValueError as error:
+        raise MachineUnreachable(
+            f"the response of the helper process is not valid JSON: {done.stdout[:100]!r}"
+        ) from error
+    if "refused" in answer:
+        raise MachineRefused(str(answer["refused"]), answer["is_unknown_host"])
+    if "error" in answer:
+        raise MachineUnreachable(str(answer["error"]))
+    return answer
+
+
+#: Removes the user's filters, so that the clients of Slurm print and cancel every job.
+UNFILTERED = 'unset "${!SQUEUE_@}" "${!SACCT_@}" "${!SCANCEL_@}"'
+
+
+def _run_bash(script: str) -> str:
+    done = subprocess.run(
+        ["bash", "-s"],
+        input=f"{UNFILTERED}\n{script}",
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
+    )
+    return done.stdout
+
+
+def _read_script(name: str) -> str:
+    return (_HERE / name).read_text(encoding="utf-8")
+
+
+def _build_call(function: str, arguments: Iterable[str]) -> str:
+    # The script itself comes on stdin, so its commands must not read stdin.
+    return f"{function} {shlex.join(arguments)} < /dev/null"
+
+
+def _build_script(name: str, function: str, arguments: Iterable[str]) -> str:
+    return f"{_read_script(name)}\n{_build_call(function, arguments)}"
+
+
+_Lines: TypeAlias = "list[list[str]]"
+"""The lines of the probe. Each line has a kind and values."""
+_ByKind: TypeAlias = "defaultdict[str, list[list[str]]]"
+
+
+def parse_probe_output(printed: str) -> dict[str, ObservedAttempt]:
+    """Return the observed attempts by tag, from the output of the probe."""
+    common: _Lines = []
+    own: dict[str, _Lines] = {}
+    current = common
+    for line in (line.split("\t") for line in printed.splitlines() if line):
+        if line[0] == "attempt":
+            current = own.setdefault(line[1], [])
+        else:
+            current.append(line)
+    said = _group_by_kind(common)
+    places = {
+        tag: next((_decode_text(line[1]) for line in found if line[0] == "place"), "")
+        for tag, found in own.items()
+    }
+    queue, names = _parse_queue(said), set(places.values())
+    queues = queue.split(names) if queue is not None else {}
+    tenants = defaultdict[str, list[Tenant]](list)
+    for place, tenant in _find_tenants(said, names):
+        tenants[place].append(tenant)
+    host, boot_id, asked_at = (said["here"] or [["", "", "0"]])[-1]
+    far = Far(int(asked_at), None, host, boot_id)
+    for tag, found in own.items():
+        for pid, ticks in _find_by_environment(found, said):
+            if pid not in [tenant.pid for tenant in tenants[places[tag]]]:
+                tenants[places[tag]].append(Tenant(pid, ticks, places[tag], deleted=True))
+    return {
+        tag: replace(
+            _parse_attempt(found, far),
+            queue=queues.get(places[tag]),
+            tenants=tuple(tenants[places[tag]]),
+        )
+        for tag, found in own.items()
+    }
+
+
+def _group_by_kind(lines: Iterable[list[str]]) -> _ByKind:
+    said = defaultdict[str, list[list[str]]](list)
+    for kind, *values in lines:
+        said[kind].append(values)
+    return said
+
+
+def _parse_queue(said: _ByKind) -> Queue | None:
+    """Return the scheduler's answer or its error, or None if it was not asked."""
+    for asked_at, code, words in said["queue"]:
+        if code != "0":
+            return Queue(
+                int(asked_at),
+                None,
+                _decode_text(words).strip() or f"squeue ended with exit code {code}",
+            )
+        return Queue(int(asked_at), tuple(_parse_queue_entry(*line) for line in said["listed"]))
+    return None
+
+
+def _parse_queue_entry(id_: str, state: str, *at: str) -> Listed:
+    state, _, reason = state.partition(" ")
+    known = reason if state == "PENDING" and reason not in ("", "None", "(null)") else None
+    return Listed(id_, state, "\t".join(at), known)
+
+
+def _find_tenants(said: _ByKind, places: set[str]) -> Iterator[tuple[str, Tenant]]:
+    ticks = {pid: int(since) for pid, state, since in said["stat"] if state not in "ZX"}
+    for process, *words in said["cwd"]:
+        pid, named = process.split("/")[2], "\t".join(words)
+        folder = named.removesuffix(processes.DELETED)
+        place = place_of(folder, places)
+        if pid in ticks and place is not None:
+            yield place, Tenant(int(pid), ticks[pid], folder, folder != named)
+
+
+def _find_by_environment(lines: _Lines, said: _ByKind) -> Iterator[tuple[int, int]]:
+    """Yield the id and start time of the live processes of an attempt whose folder was removed."""
+    ticks = {pid: int(since) for pid, state, since in said["stat"] if state not in "ZX"}
+    yield from (
+        (int(pid), ticks[pid]) for kind, pid, *_ in lines if kind == "process" and pid in ticks
+    )
+
+
+def _parse_attempt(lines: _Lines, far: Far) -> ObservedAttempt:
+    said = {kind: [one[0] for one in found if one] for kind, found in _group_by_kind(lines).items()}
+    jobs = (
+        ObservedJob(name, **{"fail_count": 0, **known})
+        for name, known in _parse_jobs(lines).items()
+    )
+    errors = (_decode_text(one).strip() for one in said.get("err", ()))
+    refusals = (_decode_text(one).strip() for one in said.get("refused", ()))
+    return ObservedAttempt(
+        jobs=tuple(jobs),
+        copies=tuple(said.get("copy", ())),
+        recovery_file=bool(said.get("recovery")),
+        backward_missing=tuple(map(_decode_text, said.get("absent", ()))),
+        far=replace(
+            far, errors=tuple(errors), has_folder="none" not in said, refusal=next(refusals, None)
+        ),
+        complete=frozenset(said.get("complete", ())),
+        ends=_parse_printed_ends(lines),
+    )
+
+
+def _parse_printed_ends(lines: _Lines) -> dict[str, str]:
+    """Return the states of jobs that Slurm printed into their output, by the ids of the jobs."""
+    printed = {
+        one[1]: _decode_text(one[2]) for one in lines if one[0] == "printed" and len(one) > 2
+    }
+    ends = {id_: program.find_printed_end(text) for id_, text in printed.items()}
+    return {id_: state for id_, state in ends.items() if state is not None}
+
+
+def _parse_jobs(lines: Iterable[list[str]]) -> dict[str, dict[str, Any]]:
+    """Return the fields of the `ObservedJob` of each job, by the name of the job."""
+    jobs = defaultdict[str, dict[str, Any]](dict)
+    current: dict[str, Any] | None = None
+    for kind, name, *values in (line for line in lines if len(line) > 1):
+        if kind == "of":
+            # DPDispatcher may list a job that it has not submitted, which does not exist yet.
+            current = jobs.get(name)
+        elif kind in ("job_state", "fail_count") and current is not None:
+            current[kind.removeprefix("job_")] = int(name)
+        elif kind in _JOB_FIELD_PARSERS:
+            jobs[name] |= _JOB_FIELD_PARSERS[kind](*values)
+    return jobs
+
+
+def _parse_job_record(
+    _started: str, lock: str, code: str, ended: str, _record: str
+) -> dict[str, Any]:
+    found: dict[str, Any] = {"started": True, "lock_held": {"held": True, "free": False}.get(lock)}
+    known = plain.parse_number(code)
+    whole, _, part = ended.partition(".")
+    if known is not None:
+        found |= {"exit_code": known, "ended_at": int(whole) * 10**9 + int(f"{part:0<9.9}")}
+    return found
+
+
+#: Kind of a line → function that returns the fields of a job from the values of the line.
+_JOB_FIELD_PARSERS: Mapping[str, Callable[..., dict[str, Any]]] = {
+    "job": _parse_job_record,
+    "job_id": lambda id_: {"id": id_},
+    "command_code": lambda code: {"command_code": plain.parse_number(code)},
+    "used": lambda told: {"used": together(map(used_in, _decode_text(told).splitlines())) or None},
+    "complete": dict,
+    "job_tag_finished": lambda _: {"tag": True},
+    "flag_if_job_task_fail": lambda flag: {"failed_flag": flag == "1"},
+}
+
+
+def _decode_text(encoded: str) -> str:
+    return b64decode(encoded).decode(errors="replace")
+
+
+#: Maximum number of bytes that one answer transfers.
+_MAX_BATCH_BYTES = 16 * 10**6
+#: Maximum number of leftover files, or of results, that are downloaded for one attempt.
+_MAX_FILES = 100_000
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass(frozen=True, slots=True)
+class FarFile:
+    """A leftover file or a result of a job.
+
+    ``path`` is the path to which the job wrote the file, relative to the root. ``at`` is the
+    current path if it differs: relative to the root, or absolute on another machine. ``link`` is
+    the target of a symbolic link.
+    """
+
+    path: str
+    size: int
+    sha256: str
+    at: str | None = None
+    link: str | None = None
+
+
+def can_be_recorded(file: FarFile) -> bool:
+    """Return whether the log can record the paths of a file, which requires UTF-8."""
+    try:
+        "".join((file.path, file.at or "", file.link or "")).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def download_leftovers(
+    attempt: AttemptPaths, limit: int | None, wanted: Sequence[str] = ()
+) -> list[FarFile]:
+    """Download the leftover files of an attempt, its logs and the smallest files first.
+
+    Returns the files that stay on the other machine: files that `find_refused_leftovers` names,
+    files that the log cannot record, and files that exceed ``limit`` bytes in total and match none
+    of the ``wanted`` patterns (paths in the stage's folder). Existing equal files are left alone.
+    Raises MachineUnreachable.
+    """
+    keep_written_files(attempt)
+    total, coming, stays = 0, list[tuple[str, FarFile]](), list[FarFile]()
+    listed = _list_far_files(attempt, "list_left", [kept_files_path(attempt)])
+    # wfctl writes the files below the folder of attempts and downloads them separately.
+    ours = f"{attempt.stage}/{ATTEMPTS}/"
+    others = [of for of in listed if not of[1].path.startswith(ours)]
+    # Files that are already in place are neither downloaded nor reported.
+    known = [of for of in others if not _is_here(attempt, of[1])]
+    links = {one.path: one.link for _, one in known if one.link is not None}
+    refused = incoming.find_refused_leftovers([one.path for _, one in known], links, attempt.stage)
+    refused |= {one.path for _, one in known if not can_be_recorded(one)}
+    for there, one in sorted(known, key=lambda of: (of[1].path not in attempt.logs, of[1].size)):
+        total += one.size
+        own = one.path.removeprefix(f"{attempt.stage}/")
+        needed = one.path in attempt.logs or any(fnmatchcase(own, pattern) for pattern in wanted)
+        if one.path in refused or not (limit is None or total <= limit or needed):
+            stays.append(replace(one, at=f"{kept_files_path(attempt)}/{one.path}"))
+        else:
+            coming.append((there, one))
+    _download_files(attempt, attempt.kept, coming)
+    return stays
+
+
+def _is_here(attempt: AttemptPaths, left: FarFile) -> bool:
+    place, recorded = attempt.root / left.path, {"size": left.size, "sha256": left.sha256}
+    return left.link is None and not place.is_symlink() and is_as(place, recorded)
+
+
+def download_results(attempt: AttemptPaths, base: Path, listing: str = "list_results") -> None:
+    """Download the results of an attempt to ``base``, each file completely or not at all.
+
+    Downloads only files that the submission names as results. Safe to repeat after an
+    interruption. Raises MachineUnreachable or OSError.
+    """
+    patterns = traces.backward(attempt)
+    found = _list_far_files(
+        attempt, listing, [machine.load_execution_host(attempt).scratch, *patterns]
+    )
+    sent = tuple(traces.forward_patterns(genuine.submission_of(attempt) or {}))
+    protected = incoming.read_protected_files(attempt.folder)
+    _download_files(
+        attempt,
+        base,
+        [
+            (there, one)
+            for there, one in found
+            if one.link is None
+            and incoming.is_result(base, one.path, patterns, sent, protected)
+            and not is_folder(base / one.path)
+        ],
+    )
+
+
+def _run_listing(
+    attempt: AttemptPaths, function: str, words: Sequence[str], size: int = 0
+) -> list[list[str]]:
+    longer = _LISTING_TIMEOUT + size // _BYTES_A_SECOND
+    printed = _run_script(attempt, _build_script("list.sh", function, words), longer)
+    return [line.split("\t") for line in printed.splitlines()]
+
+
+def _list_far_files(
+    attempt: AttemptPaths, function: str, words: Sequence[str]
+) -> list[tuple[str, FarFile]]:
+    """Return each listed file, after its path below the attempt's folder on the other machine.
+
+    A row is ``copy`` and the name of a job's folder, followed by the rows of its files; ``file``,
+    the path in base64, the size in bytes and the SHA-256; or ``link``, the path and the target in
+    base64. Paths that lead out of the folder are left out. Raises MachineUnreachable if a row
+    cannot be read.
+    """
+    folder, found = "left", list[tuple[str, FarFile]]()
+    rows = _run_listing(attempt, function, words)
+    if len(rows) > _MAX_FILES:
+        raise MachineUnreachable(f"expected at most {_MAX_FILES} files, found {len(rows)}")
+    for row in rows:
+        with _readable_answer(row):
+            kind, name, *values = row
+            if kind == "copy":
+                folder = name
+                continue
+            path = os.fsdecode(b64decode(name))
+            if not incoming.is_plain(path):
+                continue
+            if kind == "link":
+                target = b64decode(values[0])
+                sha256, link = hashlib.sha256(target).hexdigest(), os.fsdecode(target)
+                found.append(("", FarFile(path, 0, sha256, link=link)))
+            else:
+                size, sha256 = _size_and_digest(*values)
+                found.append((f"{folder}/{path}", FarFile(path, size, sha256)))
+    return found
+
+
+def _size_and_digest(size: str, sha256: str) -> tuple[int, str]:
+    """Return the size and digest of a listed file. Raises ValueError if they are not valid."""
+    number = plain.parse_number(size)
+    if number is None or number > MAX_COUNT or not _SHA256.fullmatch(sha256):
+        raise ValueError(
+            f"each listed file must have a size and a SHA-256, but one file has {size!r} and "
+            f"{sha256!r}"
+        )
+    return number, sha256
+
+
+@contextmanager
+def _readable_answer(answer: object) -> Iterator[None]:
+    """Raise `MachineUnreachable` if the block cannot read the answer of another machine."""
+    try:
+        yield
+    except (ValueError, IndexError, KeyError, TypeError) as error:
+        raise MachineUnreachable(
+            f"the response of the machine cannot be read: {str(answer)[:100]!r}"
+        ) from error
+
+
+def _download_files(
+    attempt: AttemptPaths, base: Path, found: Sequence[tuple[str, FarFile]]
+) -> None:
+    """Download files to ``base``. Each file is written to a partial file that is then renamed.
+
+    No link is followed out of ``base``, and links are created last. A file that is listed more than
+    once, because several patterns match it, is downloaded once.
+    """
+    found = [*{one.path: (there, one) for there, one in found}.values()]
+    base.mkdir(parents=True, exist_ok=True)
+    paths = {there: one.path for there, one in found if one.link is None}
+    for path in paths.values():
+        with _open_partial_path(attempt, base, path) as (partial, _):
+            partial.unlink(missing_ok=True)
+            partial.open("xb").close()
+    for there, content in _download_parts(attempt, found):
+        with (
+            _open_partial_path(attempt, base, paths[there]) as (partial, _),
+            partial.open("ab") as stream,
+        ):
+            stream.write(content)
+    for _, one in found:
+        with _open_partial_path(attempt, base, one.path) as (partial, place):
+            if one.link is not None:
+                continue
+            if digest_of(partial) != one.sha256:
+                partial.unlink()
+                raise MachineUnreachable(
+                    f"the file {one.path} was damaged during the transfer, because its SHA-256 "
+                    "differs from the SHA-256 of the original file"
+                )
+            partial.replace(place)
+    for _, one in found:
+        with _open_path_below(base, one.path) as place:
+            if one.link is not None and not os.path.lexists(place):
+                place.symlink_to(one.link)
+
+
+@contextmanager
+def _open_partial_path(attempt: AttemptPaths, base: Path, path: str) -> Iterator[tuple[Path, Path]]:
+    """Yield the paths of the partial and the final file, and create missing folders."""
+    with _open_path_below(base, path) as place:
+        yield place.with_name(f".{place.name}.{attempt.id}.part"), place
+
+
+@contextmanager
+def _open_path_below(base: Path, path: str) -> Iterator[Path]:
+    """Yield a path below ``base``, as `place_within` does. Raises OSError if a link leads out."""
+    try:
+        with place_within(base, path, make=True) as place:
+            yield place
+    except OutsideRoot as error:
+        raise OSError(error.message) from error
+
+
+def _download_parts(
+    attempt: AttemptPaths, found: Sequence[tuple[str, FarFile]]
+) -> Iterator[tuple[str, bytes]]:
+    """Yield the parts of the files in order, each after the path of its file."""
+    for batch in _split_into_batches(found):
+        words = [machine.load_execution_host(attempt).scratch]
+        for path, start, size in batch:
+            words += [b64encode(os.fsencode(path)).decode(), str(start), str(size)]
+        rows = _run_listing(attempt, "send_parts", words, sum(size for _, _, size in batch))
+        with _readable_answer(f"expected {len(batch)} parts of files, received {len(rows)}"):
+            contents = [b64decode(content) for _, (content,) in zip(batch, rows, strict=True)]
+        yield from (
+            (there, content) for (there, _, _), content in zip(batch, contents, strict=True)
+        )
+
+
+def _split_into_batches(
+    found: Sequence[tuple[str, FarFile]],
+) -> Iterator[list[tuple[str, int, int]]]:
+    """Yield the parts of each request: path of the file, first byte and number of bytes."""
+    batch: list[tuple[str, int, int]] = []
+    room = _MAX_BATCH_BYTES
+    for there, one in found:
+        for start in range(0, one.size, _MAX_BATCH_BYTES):
+            size = min(_MAX_BATCH_BYTES, one.size - start)
+            if size > room:
+                yield batch
+                batch, room = [], _MAX_BATCH_BYTES
+            batch.append((there, start, size))
+            room -= size
+    if batch:
+        yield batch

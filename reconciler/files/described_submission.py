@@ -1,0 +1,391 @@
+"""Build the submission that a stage's definition describes, and list the inputs of an attempt."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from glob import escape
+from pathlib import Path
+from typing import Any
+
+from eventstore.private_files import NotRegular
+from lifecycle.errors import NeedsConsent, Refused
+from lifecycle.payload import models as p
+from lifecycle.rules.stages import require_agreed_plan
+from lifecycle.state.conditions import needed_by
+from lifecycle.state.workflow import Attempt, Stage, Workflow
+from lifecycle.sweeps.definition import VERDICTS, is_sweep
+from lifecycle.sweeps.variables import command_variables
+from lifecycle.words.rounds import VARIABLE, folder_of
+from lifecycle.words.values import find_environment_problems, merge_environments
+from projections.files import progress_log, state_document
+from reconciler.attempt.markers import MARKERS, digests
+from reconciler.attempt.paths import PREPARED, WRAPPER, forwarded, of_recorded
+from reconciler.context import Jobs
+from reconciler.errors import ReconcilerError, UnusableProfile
+from reconciler.submission import build as submission
+from reconciler.submission.build import ERROR_LOG, FILE_NAME, OUTPUT_LOG
+from reconciler.submission.compare_submission import (
+    SubmissionDrift,
+    check_recorded,
+    find_computation_differences,
+    find_differences,
+)
+from reconciler.submission.fields import add_place_variables, check_fields
+from reconciler.submission.transferred_files import BEFORE_VARIABLE
+from service.consent.scripts import (
+    find_changed_digests,
+    find_data_of_jobs,
+    find_unpinnable,
+    find_unpinned_changes,
+    find_verify_paths,
+    scripts_of,
+)
+from service.root.atomic_files import is_inside
+from service.root.folder_entries import exists, is_file
+from service.root.git import describe_code
+from service.root.root import MARKER
+from wording import Worded
+
+
+class ScriptsChanged(Worded, NeedsConsent):
+    """No person approved the current content of the files to run."""
+
+    code = "scripts_changed"
+    text = (
+        "{where}: a person approved the files that may run (session_config.pin), and these "
+        "files have changed since: {files:, }. Restore the files, or propose the new "
+        "versions with `wfctl amend propose --set session_config.pin=scripts --reason …`; a "
+        "person decides."
+    )
+    where: str
+    files: Sequence[str]
+
+
+class ScriptsUnknown(Worded, NeedsConsent):
+    """No person approved the current content of the files to run."""
+
+    code = "scripts_unknown"
+    text = (
+        "{where}: only pinned files may run (session_config.pin), but {reasons:; }. Or ask a "
+        "person to approve a plan without the pin: `wfctl plan apply PLAN --reason TEXT`."
+    )
+    where: str
+    reasons: Sequence[str]
+
+
+def check_agreed(jobs: Jobs, state: Workflow, where: str) -> None:
+    """Check that the files of the definition may run, before any of them runs.
+
+    Raises `NeedsConsent` while the plan waits for its approval, `ScriptsChanged` if a pinned file
+    changed or a file to run is not pinned, and `ScriptsUnknown` if the digest of a file is unknown.
+    """
+    require_agreed_plan(state, f"{where} runs nothing")
+    found = find_unpinned_changes(jobs.root, state)
+    if found:
+        raise ScriptsChanged(where, found)
+    unknown = find_unpinnable(jobs.root, state)
+    if unknown:
+        raise ScriptsUnknown(where, unknown)
+
+
+class VerdictChanged(Worded, NeedsConsent):
+    """A check script was changed after it rejected results, and no person approved the change."""
+
+    code = "verdict_changed"
+    text = (
+        "{stage}: {attempt} did not pass its check, and {files:, }, which the check uses, "
+        "has changed since. Restore the old file, or ask a person to approve the new one: "
+        "`wfctl amend propose --set session_config.pin=scripts --reason …`."
+    )
+    stage: str
+    attempt: str
+    files: Sequence[str]
+
+
+def check_verdict(jobs: Jobs, state: Workflow, stage: Stage) -> None:
+    """Raise `VerdictChanged` if a check script has changed since it rejected an attempt.
+
+    A script that a person approved since then is valid: an approval contains the digests of all
+    scripts.
+    """
+    if (found := find_changed_verdict(jobs.root, state, stage)) is not None:
+        raise found
+
+
+def find_changed_verdict(root: Path, state: Workflow, stage: Stage) -> VerdictChanged | None:
+    """Return the reason why the current scripts may not judge the stage, or None if they may."""
+    refuted = next((one for one in reversed(stage.attempts) if _was_refused(one)), None)
+    if refuted is None:
+        return None
+    own = find_verify_paths(root, stage)
+    found = find_changed_digests(
+        root, {path: sha for path, sha in refuted.scripts.items() if path in own}
+    )
+    unasked = {path for path, now in found.items() if state.scripts.get(path) != now}
+    unasked -= find_data_of_jobs(root, state) if unasked else set()
+    return VerdictChanged(stage.id, refuted.id, sorted(unasked)) if unasked else None
+
+
+def _was_refused(attempt: Attempt) -> bool:
+    failed = (attempt.tasks or {}).get("failures", [])
+    return attempt.is_refuted or any(str(f.get("because")).startswith(VERDICTS) for f in failed)
+
+
+#: Maximum number of bytes and files that are sent without being named.
+_MAX_BYTES, _MAX_FILES = 10**8, 1000
+#: Files that wfctl, DPDispatcher and the published wrapper write into the folder.
+_WFCTL_FILES = frozenset(
+    {PREPARED, WRAPPER, FILE_NAME, OUTPUT_LOG, ERROR_LOG, "dpdispatcher.log", *MARKERS}
+)
+
+
+class TooMuchBeside(Worded, Refused):
+    """The stage's folder has too many files to send all of them to a job."""
+
+    code = "too_much_beside"
+    text = (
+        "{stage}/ contains {files} files of {bytes} bytes that no field of the stage names; wfctl "
+        f"sends at most {_MAX_FILES} unnamed files and {_MAX_BYTES} bytes to a job. Name the files "
+        "that the command needs: `wfctl amend propose --stage {stage} --set "
+        "'parameters.forward_files=[\"run.py\"]' --reason TEXT`; [] sends no file."
+    )
+    stage: str
+    files: int
+    bytes: int
+
+
+def files_beside(root: Path, stage: Stage) -> list[str]:
+    """Return the files that a user put into the stage's folder, relative to it, as patterns.
+
+    Outputs, inputs and leftover files of attempts are not included, and hidden files are never
+    sent. Raises `TooMuchBeside`.
+    """
+    taken = [*stage.outputs, *stage.inputs, *stage.left_in_place]
+    taken += [*stage.work.tables, *stage.work.task_folders]
+    rounds = {attempt.round for attempt in stage.attempts}
+    taken += [folder_of(stage.id, number) for number in rounds if number]
+    above = tuple(os.path.normpath(path) for path in taken)
+    found = [
+        (path, size)
+        for path, size in _walk_visible_files(root / stage.id)
+        if not any(f"{stage.id}/{path}/".startswith(f"{one}/") for one in above)
+    ]
+    total = sum(size for _, size in found)
+    if total > _MAX_BYTES or len(found) > _MAX_FILES:
+        raise TooMuchBeside(stage.id, len(found), total)
+    return [escape(path) for path, _ in found]
+
+
+def _walk_visible_files(folder: Path) -> Iterator[tuple[str, int]]:
+    """Yield each file below a folder with its size, except hidden, linked and compiled files."""
+    for place, folders, names in os.walk(folder):
+        folders[:] = sorted(one for one in folders if not one.startswith((".", "__pycache__")))
+        for name in sorted(names):
+            path = Path(place) / name
+            own = str(path.relative_to(folder))
+            # An event cannot contain bytes that are not UTF-8.
+            can_be_recorded = own.encode(errors="ignore").decode() == own
+            if name.startswith(".") or own in _WFCTL_FILES or not can_be_recorded:
+                continue
+            if is_file(path) and is_inside(path, folder):
+                yield own, path.stat().st_size
+
+
+_PARAMETERS = {
+    "command": "text",
+    "forward_files": "a list of strings",
+    "backward_files": "a list of strings",
+    "resource_overrides": "an object",
+}
+
+
+class NoStageCommand(Refused):
+    """The stage has no command."""
+
+    code = "no_stage_command"
+
+    def __init__(self, stages: Sequence[str]) -> None:
+        self.why = (
+            "the stage has no command; expected parameters.command in the plan or a prepared "
+            f"{stages[0]}/submission.json"
+        )
+        super().__init__(
+            f"{', '.join(stages)}: {self.why}. Write the submission, or propose a "
+            f"command: `wfctl amend propose --stage {stages[0]} --set parameters.command=COMMAND "
+            "--reason TEXT`.",
+            stages=list(stages),
+        )
+
+
+def has_command(root: Path, stage: Stage) -> bool:
+    """Return whether the stage defines a command."""
+    prepared = root / stage.id / PREPARED
+    return bool(stage.parameters.get("command")) or is_file(prepared)
+
+
+def submission_of(
+    root: Path, state: Workflow, stage: Stage, *, anew: bool = False
+) -> dict[str, Any]:
+    """Return the submission that the stage's definition describes, or the prepared one.
+
+    With ``anew``, a prepared submission is ignored, unless the stage has no command. Raises
+    `NoStageCommand` if neither exists, and `SubmissionDrift` if the prepared submission differs
+    from the definition.
+    """
+    if not has_command(root, stage):
+        raise NoStageCommand([stage.id])
+    path = root / stage.id / PREPARED
+    if not stage.parameters.get("command"):
+        return submission.read_submission(path)
+    prepared = submission.read_submission(path) if is_file(path) and not anew else None
+    # A forward_files field lists every file that is sent, and so does a prepared submission.
+    unnamed = stage.parameters.get("forward_files") is None
+    beside = files_beside(root, stage) if unnamed else []
+    if prepared is None:
+        return _build_described_submission(state, stage, beside)
+    tasks = [task for task in prepared.get("task_list", []) if isinstance(task, dict)]
+    named = {path for task in tasks for path in task.get("forward_files") or []}
+    built = _build_described_submission(state, stage, [path for path in beside if path in named])
+    submission.check_secrets(prepared.get("machine"))
+    fields = find_differences(built, prepared)
+    if fields:
+        raise SubmissionDrift(stage.id, fields)
+    return built
+
+
+def build_attempt_submission(
+    root: Path, state: Workflow, stage: Stage, given: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return a stage's submission in the form of its attempts: with paths, time limit and round.
+
+    The worker of a sweep ends its tasks itself.
+    """
+    placed_ = add_place_variables(given, stage.inputs)
+    if not is_sweep(stage.parameters):
+        placed_ = submission.add_time_limit(placed_, stage.parameters)
+    return submission.add_variables(placed_, variables_of_round(root, state, stage))
+
+
+def variables_of_round(root: Path, state: Workflow, stage: Stage) -> dict[str, str]:
+    """Return the environment variables with the current round for the jobs of a stage."""
+    name = state.loop_of(stage.id)
+    if name is None:
+        return {}
+    number = state.loops[name].round.number
+    before = {BEFORE_VARIABLE: str(root / folder_of(stage.id, number - 1))} if number > 1 else {}
+    return {VARIABLE: str(number), **before}
+
+
+def _build_described_submission(
+    state: Workflow, stage: Stage, beside: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Return the submission that the stage's definition describes, with the files ``beside`` it.
+
+    Raises UnusableProfile for a software environment that a plan may not contain.
+    """
+    given = {name: value for name, value in stage.parameters.items() if value is not None}
+    check_fields(given, _PARAMETERS, "parameters.")
+    software = merge_environments(state.profile(stage), stage.parameters)
+    wrong = next(find_environment_problems(software), None)
+    if wrong is not None:
+        raise UnusableProfile("environment", wrong, software)
+    backward = given.get("backward_files")
+    job = submission.StageJob(
+        stage=stage.id,
+        command=given["command"],
+        forward_files=(*given.get("forward_files", ()), *beside),
+        backward_files=tuple(backward) if backward is not None else None,
+        inputs=tuple(stage.inputs),
+        outputs=tuple(stage.declared_outputs),
+        resource_overrides=given.get("resource_overrides", {}),
+        environment=software,
+    )
+    built = submission.build_submission(job, state.profile(stage))
+    resources = built["resources"]
+    own = command_variables(stage.work)
+    return {**built, "resources": {**resources, "envs": {**own, **resources.get("envs", {})}}}
+
+
+#: Files that wfctl writes in a root.
+_ROOT_FILES = (MARKER, state_document.FILE_NAME, progress_log.FILE_NAME)
+
+
+def find_attempt_inputs(
+    root: Path, state: Workflow, stage: Stage, files: Sequence[p.FileDigest]
+) -> dict[str, Any]:
+    """Return the inputs of an attempt as its record holds them: files, scripts and their commit."""
+    scripts = scripts_of(root, state, stage)
+    made = (path for one in state.stages.values() for path in one.outputs)
+    code = describe_code(root, [*scripts, *(one.path for one in files)], [*_ROOT_FILES, *made])
+    return {"inputs": list(files), "scripts": scripts, "code": code}
+
+
+def find_inputs_of_launch(root: Path, state: Workflow, stage: Stage, path: str) -> dict[str, Any]:
+    """Return the inputs of an attempt that was launched elsewhere with the submission at ``path``.
+
+    The attempt already runs, so missing files are left out.
+    """
+    needed, sent = needed_by(state, stage), list[str]()
+    with suppress(ReconcilerError, OSError, NotRegular, LookupError):
+        own = {**submission.read_submission(root / path), "machine": {"local_root": str(root)}}
+        sent.extend(os.path.relpath(one, root) for one in forwarded(own))
+    others = [one for one in sent if not (one in needed or one.startswith(".."))]
+    submitted = _digest_existing(root, [path])
+    known = find_attempt_inputs(root, state, stage, _digest_existing(root, [*needed, *others]))
+    return {"submission_sha256": submitted[0].sha256 if submitted else "", **known}
+
+
+def _digest_existing(root: Path, paths: Iterable[str]) -> list[p.FileDigest]:
+    return [one for path in paths if exists(root / path) for one in digests(root, [path])]
+
+
+def find_launch_differences(
+    root: Path, state: Workflow, stage: Stage, recorded: Attempt
+) -> list[str]:
+    """Return the fields in which a foreign launch differs from the definition of the stage.
+
+    Raises `SubmissionChanged` if its submission is not the recorded one.
+    """
+    attempt = of_recorded(root, state.id, stage.id, recorded)
+    place = root / recorded.submission
+    if not (recorded.taken_over and stage.parameters.get("command") and is_file(place)):
+        return []
+    check_recorded(attempt, place)
+    return find_computation_differences(
+        _build_described_submission(state, stage), submission.read_submission(place)
+    )
+
+
+def explain_launch_differences(root: Path, state: Workflow, stage: Stage) -> list[str]:
+    """Return the differences that prevent the use of a stage's outputs.
+
+    These are fields of its definition, or one sentence that explains why a comparison is
+    impossible.
+    """
+    if stage.source is None or not stage.source.taken_over:
+        return []
+    try:
+        return find_launch_differences(root, state, stage, stage.source)
+    except (NeedsConsent, ReconcilerError, OSError) as error:
+        return [str(error)]
+
+
+def check_launched(root: Path, state: Workflow, stage: Stage) -> None:
+    """Raise `SubmissionDrift` if the attempt with the outputs differs from the definition."""
+    if stage.source is not None:
+        fields = find_launch_differences(root, state, stage, stage.source)
+        if fields:
+            raise SubmissionDrift(stage.id, fields, launched=stage.source.id)
+
+
+def find_inputs_of_imported(root: Path, state: Workflow) -> dict[str, dict[str, Any]]:
+    """Return the inputs of each running imported attempt, by stage."""
+    found = {
+        stage.id: find_inputs_of_launch(root, state, stage, stage.attempt.submission)
+        for stage in state.stages.values()
+        if stage.attempt is not None and stage.attempt.taken_over
+    }
+    # The commit of these files at that time is unknown.
+    return {id_: {k: v for k, v in one.items() if k != "code"} for id_, one in found.items()}

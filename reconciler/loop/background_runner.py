@@ -1,0 +1,476 @@
+"""Run the autonomous runner: session after session, without a user.
+
+The runner survives the process that starts it and can be found again. The staged-workflow protocol
+("The autonomous runner") defines its limits and the reasons for its end.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from hashlib import sha256
+from math import inf
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import Any
+
+from lifecycle.payload import models as p
+from lifecycle.state.status import Status
+from projections.words.text import utc_seconds
+from reconciler.context import Jobs
+from reconciler.errors import AlreadyAutonomous, AlreadyDriven, NoRunner, RunnerFailed
+from reconciler.host import processes
+from reconciler.host.processes import Process
+from reconciler.host.program import is_held
+from reconciler.loop.agent import poll_until, read_record, wait_or_terminate
+from reconciler.loop.end_loop import Interruption
+from service.errors import RootBusy
+from service.files.stage_obstacles import PAUSE
+from service.root.atomic_files import hold_lock, write_whole
+from service.root.root import Root
+from wfctl_eventstore.extension import RunnerNotifier, require_extension
+from wording import Coded
+
+LOCK = "runner.lock"
+#: Seconds for the runner to take its lock, and to end after a request.
+_START_TIMEOUT = 30.0
+#: The command that starts the runner.
+RUN_AUTONOMOUSLY = "wfctl run --autonomous"
+#: File for the output of a runner without a terminal.
+OUTPUT = "runner.log"
+
+#: tmux gives a new session the environment of its server.
+#: This environment is passed through a pipe instead, which only its owner can read.
+#: Everybody could read a command line.
+_BOOTSTRAP = (
+    "import json, os, signal, sys; path = sys.argv[1]; signal.alarm(60); "
+    "environ = json.load(open(path)); signal.alarm(0); os.unlink(path); "
+    "os.execve(sys.argv[2], sys.argv[2:], environ)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RunnerProcess:
+    """A runner: its process, its tmux session if it has one, and its end.
+
+    ``ended_at`` and ``why`` are None while the runner runs, and also if it was killed.
+    """
+
+    pid: int
+    ticks: int
+    boot_id: str
+    session: str | None
+    started_at: str
+    ended_at: str | None = None
+    why: str | None = None
+
+    @property
+    def process(self) -> Process:
+        """Return the process, which is distinguished from other processes with the same id."""
+        return Process(self.pid, self.ticks, self.boot_id)
+
+    @property
+    def was_killed(self) -> bool:
+        """Return whether the process no longer exists and did not record why it ended."""
+        return self.ended_at is None and not self.process.is_alive()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields by name."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        """Return one sentence about the status or the end of the runner."""
+        begun = f"the autonomous runner (started {utc_seconds(self.started_at)})"
+        if self.ended_at is not None:
+            return f"{begun} ended {utc_seconds(self.ended_at)}: {self.why}"
+        if self.was_killed:
+            return f"{begun} was killed, so no new session starts"
+        return f"{begun} is running this workflow"
+
+
+def start_runner(jobs: Jobs, words: list[str], environ: Mapping[str, str]) -> RunnerProcess:
+    """Start the runner in tmux, or with setsid, and return when the runner holds its lock.
+
+    Raises `AlreadyAutonomous` if a runner is running, and `RunnerFailed` if the runner does not
+    start.
+    """
+    root = jobs.service.root
+    if is_held(root.folder / LOCK):
+        raise AlreadyAutonomous(root.folder / LOCK)
+    (root.runner_record).unlink(missing_ok=True)
+    session = _start_in_tmux(jobs, words, environ)
+    if session is None:
+        with (root.folder / OUTPUT).open("ab") as output:
+            subprocess.run(
+                # Fork once more, so that no process here waits for the runner.
+                ["setsid", "--fork", *words],
+                cwd=root.path,
+                env=dict(environ),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                check=True,
+            )
+    # A runner that has already ended was started successfully too.
+    found = poll_until(lambda: read_last_runner(root), _START_TIMEOUT)
+    if found is None:
+        where = f"tmux session {session}" if session else str(root.folder / OUTPUT)
+        raise RunnerFailed(where, _START_TIMEOUT)
+    how = f"tmux session: {session}" if session else f"setsid, pid {found.pid}"
+    jobs.record(p.NoteLogged(text=f"Autonomous mode activated. {how}"))
+    return found
+
+
+def _start_in_tmux(jobs: Jobs, words: list[str], environ: Mapping[str, str]) -> str | None:
+    if not processes.is_installed(environ):
+        jobs.say("tmux is not installed, so the runner runs in the background through setsid.")
+        return None
+    # Spell the name as tmux spells it.
+    name = f"workflow-runner-{jobs.service.state().id}".replace(".", "_").replace(":", "_")
+    if processes.is_live(name, environ):
+        # Another root with the same workflow id uses this session name.
+        name = f"{name}-{sha256(os.fsencode(jobs.root)).hexdigest()[:8]}"
+    pipe = jobs.service.root.folder / "runner.environment"
+    pipe.unlink(missing_ok=True)
+    os.mkfifo(pipe, 0o600)
+    given = {**environ, "WFCTL_RUNNER_SESSION": name}
+    command = [sys.executable, "-P", "-c", _BOOTSTRAP, str(pipe), *words]
+    refused = processes.start_session(name, jobs.root, command, environ)
+    if refused is None and _write_environment(pipe, given):
+        return name
+    pipe.unlink(missing_ok=True)
+    jobs.say(
+        f"tmux refused to start the session {name} ({refused}), so the runner runs through setsid."
+    )
+    return None
+
+
+def _write_environment(pipe: Path, environ: Mapping[str, str]) -> bool:
+    """Write the environment when a reader opens the pipe.
+
+    Return False if no reader comes in time.
+    """
+
+    def is_read() -> bool:
+        with suppress(OSError):
+            # Opening fails while no process has the other end open.
+            descriptor = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
+            os.set_blocking(descriptor, True)
+            with open(descriptor, "w") as writer:  # noqa: PTH123 - a descriptor has no path
+                json.dump(dict(environ), writer)
+            return True
+        return False
+
+    return poll_until(is_read, _START_TIMEOUT)
+
+
+def record_runner(root: Root, now: str) -> None:
+    """Record that this process is the runner.
+
+    The runner holds its lock before and until its end.
+    """
+    found = processes.identify(os.getpid())
+    if found is not None:
+        session = os.environ.get("WFCTL_RUNNER_SESSION")
+        entry = RunnerProcess(**found.to_dict(), session=session, started_at=now)
+        (root.runner_record).write_text(json.dumps(entry.to_dict()))
+
+
+def find_running_runner(root: Root) -> RunnerProcess | None:
+    """Return the running runner, or None."""
+    found = read_last_runner(root)
+    return found if found is not None and found.process.is_alive() else None
+
+
+def read_last_runner(root: Root) -> RunnerProcess | None:
+    """Return the runner that was started last, or None if a later session followed it."""
+    return read_record(RunnerProcess, root.runner_record)
+
+
+def forget_ended_runner(root: Root) -> None:
+    """Remove the record of a runner that has ended, because a user now drives the workflow."""
+    found = read_last_runner(root)
+    if found is not None and not found.process.is_alive():
+        (root.runner_record).unlink(missing_ok=True)
+
+
+def _record_end(root: Root, now: str, why: str) -> None:
+    """Record why the runner ended.
+
+    If the disk is full, only the last notice contains the reason.
+    """
+    found = read_last_runner(root)
+    if found is not None and found.pid == os.getpid():
+        entry = replace(found, ended_at=now, why=why)
+        with suppress(OSError):
+            write_whole(root.runner_record, json.dumps(entry.to_dict()).encode())
+
+
+def stop_runner(root: Root, within: float = 2 * _START_TIMEOUT) -> RunnerProcess:
+    """Ask the runner to stop and wait for its end. Its session ends in order, and jobs continue.
+
+    Raises `NoRunner` if no runner is running, and `RunnerFailed` if it does not end in time.
+    """
+    found = find_running_runner(root)
+    if found is None:
+        raise NoRunner(root.path)
+    with suppress(ProcessLookupError):
+        os.kill(found.pid, signal.SIGTERM)
+    if not poll_until(lambda: not found.process.is_alive(), within):
+        raise RunnerFailed(f"process {found.pid}, which does not stop", within)
+    return found
+
+
+#: Environment variable which shows a loop that the runner started it.
+_CHILD = "WFCTL_RUNNER"
+#: Seconds that a check may hold the lock, and that a session has to end after a request.
+_LOCK_TIMEOUT = 2.0
+_END_TIMEOUT = 60.0
+#: Exit code of a session that could not be started.
+_START_FAILED = 5
+#: Exit codes after which no further session helps.
+_FATAL_EXIT_CODES = frozenset({2, 3, 5, 6})
+#: Errors whose cause may pass without a change of the workflow.
+#: Examples are a full disk, a locked log, an unreachable server and a root that is not mounted.
+_PASSING_CODES = frozenset(
+    {
+        "store_busy",
+        "store_unwritable",
+        "store_unreachable",
+        "database_missing",
+        "no_workflow",
+        "root_busy",
+        "os_error",
+    }
+)
+#: Seconds after which the runner stops waiting for such a cause, and the longest pause.
+_MAX_WAIT, _LONGEST_PAUSE = 86_400.0, 300.0
+#: Maximum number of characters of a session's error message.
+_MAX_MESSAGE_LENGTH = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class RunnerLimits:
+    """Limits of a runner: at most ``sessions``, of ``seconds`` each, ``between`` seconds apart.
+
+    The runner ends after ``rapid`` sessions in a row that took less than ``rapid_seconds``, did not
+    use all their time and completed no stage.
+    """
+
+    sessions: int = 20
+    seconds: float = 7200.0
+    between: float = 15.0
+    rapid: int = 3
+    rapid_seconds: float = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class LoopSession:
+    """The result of one session: its exit code, its duration in seconds and its output.
+
+    ``reason`` is its exit reason and ``code`` the code of its error, if any. ``message`` is the
+    message of its error, or the causes that block the session. ``has_progress`` states whether it
+    completed a stage, and ``may_pass`` whether a blocking cause may end without a command.
+    """
+
+    exit_code: int
+    seconds: float
+    reason: str | None = None
+    code: str | None = None
+    message: str | None = None
+    has_progress: bool = False
+    may_pass: bool = False
+
+    @property
+    def failure(self) -> str:
+        """Return the cause of a failed session in one line, or "" if the session ended in order."""
+        if self.exit_code == 0 or self.reason is not None:
+            return ""
+        words = " ".join((self.message or "").split())[:_MAX_MESSAGE_LENGTH]
+        return f" (exit {self.exit_code})" + (f": {words}" if words else "")
+
+    def is_last(self) -> str | None:
+        """Return why no further session follows this one, or None if one follows."""
+        if self.reason in ("completed", "blocked"):
+            words = " ".join((self.message or "").split())[:_MAX_MESSAGE_LENGTH]
+            return f"{self.reason}: {words}" if words else self.reason
+        if self.reason is None and self.exit_code in _FATAL_EXIT_CODES:
+            return f"a session could not start{self.failure}"
+        return None
+
+
+class PassingCause:
+    """The reason why no session can start at present, and the time since which it applies."""
+
+    def __init__(self, notices: RunnerNotifier | None) -> None:
+        self._notices = notices
+        self._began = time.monotonic()
+        self._tries = 0
+
+    def may_wait(self, failed: LoopSession) -> bool:
+        """Return whether to keep waiting. The first call notifies the receiver of notices."""
+        if self._tries == 0 and self._notices is not None:
+            self._notices.tell_waiting(failed.failure.strip(" :") or str(failed.is_last()))
+        self._tries += 1
+        return time.monotonic() - self._began < _MAX_WAIT
+
+    def pause(self, between: float) -> float:
+        """Return the seconds until the next try, which grow with each try."""
+        return float(min(_LONGEST_PAUSE, max(between, 1.0) * 2 ** min(self._tries, 10) / 2))
+
+
+@dataclass(frozen=True, slots=True)
+class Runner:
+    """Starts loops until no work is left. The runner holds its lock as long as it lives.
+
+    ``words`` is the command of a loop; the runner adds an option with the time limit.
+    """
+
+    jobs: Jobs
+    words: list[str]
+    limits: RunnerLimits
+    asked: Interruption
+    #: Program or address that receives notices about the runner.
+    receiver: str | None = None
+
+    def serve(self, begun: Callable[[], None]) -> str:
+        """Run sessions and return why the runner ended.
+
+        ``begun`` is called when the lock is held. Raises `AlreadyAutonomous` if another runner
+        runs.
+        """
+        lock = self.jobs.service.root.folder / LOCK
+        try:
+            with hold_lock(lock, timeout=_LOCK_TIMEOUT):
+                begun()
+                return self._run_until_end()
+        except RootBusy as busy:
+            raise AlreadyAutonomous(lock) from busy
+
+    def _run_until_end(self) -> str:
+        notices = self._open_notifier()
+        why = self._run_sessions(notices)
+        # Send the notice first, because another process may lock the log for some time.
+        if notices is not None:
+            notices.tell_end(why)
+        _record_end(self.jobs.service.root, self.jobs.now(), why)
+        with suppress(Coded, OSError):
+            self.jobs.record(p.NoteLogged(text=f"Autonomous runner ended: {why}"))
+        return why
+
+    def _open_notifier(self) -> RunnerNotifier | None:
+        if not self.receiver:
+            return None
+        state = self.jobs.service.state()
+        notices = require_extension("notices", "--notify")
+        return notices.open_runner_notifier(self.receiver, state.id, self.jobs.root, os.getpid())
+
+    def _run_sessions(self, notices: RunnerNotifier | None) -> str:
+        rapid = number = 0
+        passing = PassingCause(notices)
+        while number < self.limits.sessions:
+            self._wait_while((self.jobs.root / PAUSE).exists)
+            if self.asked.signal is not None:
+                return "a user or the system asked the runner to stop"
+            done = self._try_session()
+            if done.code == AlreadyDriven.code:
+                self._let_other_end()
+                continue
+            if (done.may_pass or done.code in _PASSING_CODES) and passing.may_wait(done):
+                self._wait_while(lambda: True, passing.pause(self.limits.between))
+                continue
+            if (last := done.is_last()) is not None:
+                return last
+            passing = PassingCause(notices)
+            number += 1
+            # A session that used all its time has already waited.
+            rapid_below = min(self.limits.rapid_seconds, self.limits.seconds)
+            idle = done.seconds < rapid_below and done.reason != "budget_exhausted"
+            rapid = rapid + 1 if idle and not done.has_progress else 0
+            if rapid >= self.limits.rapid:
+                return f"{rapid} sessions in a row made no progress{done.failure}"
+            if number < self.limits.sessions:
+                self._wait_while(lambda: True, self.limits.between)
+        return f"the maximum of {number} sessions is reached"
+
+    def _try_session(self) -> LoopSession:
+        """Run a session. An error that prevents its start becomes the error of the session."""
+        try:
+            before = self._count_completed()
+            done = self._run_session()
+            return replace(done, has_progress=self._count_completed() != before)
+        except Coded as error:
+            return LoopSession(_START_FAILED, 0.0, code=error.code, message=error.message)
+        except OSError as error:
+            return LoopSession(_START_FAILED, 0.0, code="os_error", message=str(error))
+
+    def _let_other_end(self) -> None:
+        """Wait for the end of another loop, started by a person or by a runner that was killed."""
+        if self.jobs.is_driven():
+            self.jobs.record(p.NoteLogged(text="The runner waits until another `wfctl run` ends"))
+        # If the state of the lock is unknown, start another session, but only after a pause.
+        self._wait_while(lambda: True, 1.0)
+        self._wait_while(lambda: self.jobs.is_driven() is True)
+
+    def _count_completed(self) -> int:
+        """Return the number of completed stages."""
+        stages = self.jobs.service.state().stages.values()
+        return sum(stage.status is Status.COMPLETED for stage in stages)
+
+    def _run_session(self) -> LoopSession:
+        began = time.monotonic()
+        limit = f"--time-limit={self.limits.seconds}"
+        # The output goes to a file, because a full pipe would block the loop.
+        with TemporaryFile("w+") as printed:
+            process = subprocess.Popen(
+                [*self.words, limit],
+                cwd=self.jobs.root,
+                env={**os.environ, _CHILD: "1"},
+                stdin=subprocess.DEVNULL,
+                stdout=printed,
+                # Signals of the terminal reach the loop only through the runner.
+                start_new_session=True,
+            )
+            wait_or_terminate(
+                lambda: process.poll() is not None,
+                process.send_signal,
+                self.limits.seconds + _END_TIMEOUT,
+                _END_TIMEOUT,
+                lambda: self.asked.signal is not None,
+            )
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+            printed.seek(0)
+            told = _parse_result(printed.read())
+        return LoopSession(process.returncode, time.monotonic() - began, **told)
+
+    def _wait_while(self, holds: Callable[[], object], within: float = inf) -> None:
+        """Wait while ``holds`` is true and no stop is requested, at most ``within`` seconds."""
+        poll_until(lambda: not holds() or self.asked.signal is not None, within)
+
+
+def _parse_result(printed: str) -> dict[str, Any]:
+    """Return the exit reason or the error that a loop printed, or an empty dict."""
+    with suppress(ValueError, KeyError, TypeError):
+        envelope: Mapping[str, Any] = json.loads(printed)
+        if "error" in envelope:
+            return {key: str(envelope["error"][key]) for key in ("code", "message")}
+        data = envelope["data"]
+        reason = str(data["exit_reason"])
+        return {"reason": reason} | (_parse_blocked_result(data) if reason == "blocked" else {})
+    return {}
+
+
+def _parse_blocked_result(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the causes that block a session, and whether one of them may pass."""
+    found = data.get("blocked", ())
+    may_pass = any(isinstance(one, dict) and one.get("may_pass") is True for one in found)
+    return {"message": str(data.get("message", "")), "may_pass": may_pass}

@@ -1,0 +1,458 @@
+"""Judge the tasks of an ended attempt, and build the events that record them."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from hashlib import sha256
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from lifecycle.payload import models as p
+from lifecycle.state.workflow import Stage, Workflow
+from lifecycle.sweeps.definition import DONE, VERDICTS, TaskRules, format_ranges
+from lifecycle.words.values import MAX_VARIABLE, find_cause, shorten
+from reconciler.attempt import execution_host
+from reconciler.attempt import paths as genuine
+from reconciler.attempt.markers import digests, file_digest, make_folders
+from reconciler.attempt.paths import UNTOLD, AttemptPaths, of_recorded
+from reconciler.host import small_files as plain
+from reconciler.records import traces
+from reconciler.records.numbers import measured
+from reconciler.submission.build import ERROR_LOG, OUTPUT_LOG
+from reconciler.sweep import table
+from reconciler.sweep.download_task_results import download_task_results
+from reconciler.sweep.map_points import count_tasks_before_rounds, digest_points
+from reconciler.sweep.tasks import (
+    Task,
+    list_journals,
+    read_journal_rows,
+    read_journal_runs,
+    read_mark,
+    read_task_list,
+    tasks_of,
+)
+from reconciler.verdict.diagnosis import Diagnosis, of_texts, with_full_disk
+from reconciler.verdict.table import Action, TaskCounts, Verdict, verdict_of_tasks
+from service.root.atomic_files import write_whole
+from service.root.folder_entries import describe_unreadable_entries, exists, is_folder, stat_of
+
+_SUM = re.compile(r"\b([0-9a-f]{64})  ([\w.]+)")
+
+
+_FinishedTask = tuple[tuple[str, str, str], Path]
+"""A finished task: its number, folder and assignments, and the folder in which it ran."""
+
+
+def _find_finished_tasks(attempt: AttemptPaths, outputs: Sequence[str]) -> Iterator[_FinishedTask]:
+    """Yield the tasks whose outputs are complete although their shells were killed."""
+    silent = {job.name for job in traces.jobs(attempt) if job.exit_code in UNTOLD}
+    jobs = silent.intersection(traces.alone(attempt))
+    if not jobs:
+        return
+    runs, copies = read_journal_runs(attempt), traces.scratch_copies(attempt)
+    for one in read_task_list(attempt):
+        run = runs.get(int(one[0]))
+        # No program can start with a longer variable, so the task is computed again.
+        if len(one[2].encode()) > MAX_VARIABLE:
+            continue
+        if run is None or run["state"] != "running" or run["job"] not in jobs:
+            continue
+        for place in (copy / attempt.stage / DONE / one[1] for copy in copies):
+            left = [stat_of(place / path) for path in outputs]
+            since = run["started"] * 1000
+            if is_folder(place) and all(one and one.st_ctime_ns >= since for one in left):
+                yield one, place
+
+
+def tasks_without_verdict(
+    root: Path, state: Workflow, stage: Stage
+) -> dict[str, tuple[AttemptPaths, Path]]:
+    """Return, by folder, the attempt and the path of each task that a person must judge.
+
+    Only the newest attempt and the lost attempts that it replaces are read. The dictionary is
+    empty if the stage has a verification, which judges these tasks.
+    """
+    what = stage.work.task_rules
+    found, newer = dict[str, tuple[AttemptPaths, Path]](), set[str]()
+    for recorded in reversed(stage.attempts if what.verify is None else ()):
+        attempt = of_recorded(root, state.id, stage.id, recorded)
+        through = {
+            folder: place for (_, folder, _), place in _find_finished_tasks(attempt, what.outputs)
+        }
+        found |= {name: (attempt, at) for name, at in through.items() if name not in newer}
+        if recorded.recovers is None:
+            break
+        newer |= {folder for _, folder, _ in read_task_list(attempt)}
+    return found
+
+
+def _settle_finished_tasks(attempt: AttemptPaths, outputs: Sequence[str]) -> None:
+    """End these tasks as their worker would: verify, move into place and record each task."""
+    own = genuine.submission_of(attempt) or {}
+    tasks = attempt.tasks
+    found = list(_find_finished_tasks(attempt, outputs))
+    # The log has the digest of the submission, which has those of the worker's files.
+    sums = dict.fromkeys(_SUM.findall(json.dumps(own)))
+    texts = ((digest, plain.read_content(tasks / name) or b"") for digest, name in sums)
+    vouched = all(sha256(text).hexdigest() == digest for digest, text in texts)
+    if not (found and sums and vouched):
+        return
+    environ = {**os.environ, **own["resources"]["envs"]}
+    for task, place in found:
+        subprocess.run(
+            ["bash", str(tasks / "worker.sh"), "alone", "", *task],
+            cwd=place.parents[1],
+            env={name: str(value) for name, value in environ.items()},
+            stdin=subprocess.DEVNULL,
+            check=False,
+        )
+
+
+#: Maximum number of failures that an event names. The record of the attempt names all.
+_MAX_NAMED_FAILURES = 100
+#: Share of all tasks that must have ended since the last event before the next one is recorded.
+_PROGRESS_STEP = 0.02
+#: Cause of a task that no longer runs and whose end is not recorded.
+_CUT_OFF = "cut off"
+#: Seconds after the end of a task in which its files may still be written.
+_LATE_MARGIN = 2.0
+
+
+def judge_tasks(state: Workflow, stage: Stage, attempt: AttemptPaths, found: Verdict) -> Verdict:
+    """Return the verdict on an attempt of a sweep, given the verdict on its jobs.
+
+    The tasks decide, not the exit codes of the jobs, as soon as nothing of the attempt computes.
+    An attempt without its list of tasks cannot be launched, so its tasks decide too.
+    """
+    gone = found.action is Action.LAUNCH and not attempt.task_list.is_file()
+    if not (found.is_over or gone or found.is_untold) or not found.has_begun:
+        return found
+    return verdict_of_tasks(found, _count_tasks(state, stage, attempt))
+
+
+def _count_tasks(state: Workflow, stage: Stage, attempt: AttemptPaths) -> TaskCounts:
+    """Count the tasks of an ended attempt by their result."""
+    what, untold = stage.work.task_rules, tasks_without_verdict(attempt.root, state, stage)
+    known = set[str]()
+    if what.verify is not None:
+        known = {folder for (_, folder, _), _ in _find_finished_tasks(attempt, what.outputs)}
+    tasks = [_close_task(task, known) for task in tasks_of(attempt.root, state, stage)]
+    judged_ = [task for task in tasks if task.point.folder not in untold]
+    spent = [task for task in judged_ if task.is_spent(what.retries)]
+    return TaskCounts(
+        total=len(tasks),
+        done=sum(task.state == "done" for task in tasks),
+        left=sum(task.state != "done" for task in judged_) - len(spent),
+        failed=len(spent),
+        untold=len(untold),
+        tolerated=what.tolerate * len(tasks),
+        why_failed=_describe_failures(spent) if spent else "",
+        why_untold=_describe_unjudged_tasks(len(untold), next(iter(untold.values()))[1])
+        if untold
+        else "",
+    )
+
+
+def _describe_unjudged_tasks(count: int, place: Path) -> str:
+    return (
+        f"the shells of {count:,} tasks were killed, but the commands of the tasks continued: "
+        "their task_outputs exist, and nothing shows whether the commands succeeded, for "
+        f"example in {place}. Check the outputs. If they are right, run `wfctl stage "
+        "compute`; if not, `wfctl stage fail` and `wfctl stage retry`"
+    )
+
+
+def _close_task(task: Task, through: Collection[str] = ()) -> Task:
+    """Return a task of an ended attempt. A running task becomes done or lost.
+
+    ``through`` has the folders of tasks that finished without their shells. They are verified
+    before anything is recorded.
+    """
+    if task.state != "running":
+        return task
+    if task.point.folder in through:
+        return replace(task, state="done")
+    return replace(task, state="lost", lost=task.lost + 1, why=_CUT_OFF)
+
+
+#: Maximum number of characters of a value, or of a key, in a sentence about failed tasks.
+_MAX_VALUE_LENGTH = 200
+
+
+#: Prefix of the cause of a task whose command succeeded and whose check failed.
+_FAILED_CHECK = "task_verify"
+#: Maximum number of failed tasks that a sentence names.
+_MAX_NAMED_TASKS = 3
+
+
+def _describe_failures(failed: Sequence[Task]) -> str:
+    """Return the most frequent cause, an example, the values in common, and the failed tasks."""
+    why, most = Counter(task.why for task in failed).most_common(1)[0]
+    first, *others = (task.point for task in failed if task.why == why)
+    alike = [n for n in first.values if all(o.values[n] == first.values[n] for o in others)]
+    shared = ",".join(shorten(f"{n}={first.values[n]}", _MAX_VALUE_LENGTH) for n in alike if others)
+    example = f"such as {shorten(first.key, _MAX_VALUE_LENGTH)}"
+    if most == len(failed) == 1:
+        return f"{why} in task {shorten(first.key, _MAX_VALUE_LENGTH)}"
+    cause = f"{why} in {most:,} tasks{f' with {shared}' if shared else ''}, {example}"
+    if most == len(failed):
+        return cause
+    if most == 1:
+        cause = f"{why} in task {shorten(first.key, _MAX_VALUE_LENGTH)}"
+    rest = [shorten(task.point.key, _MAX_VALUE_LENGTH) for task in failed if task.why != why]
+    more = f" and {len(rest) - _MAX_NAMED_TASKS:,} more" if len(rest) > _MAX_NAMED_TASKS else ""
+    return f"{cause}; other messages in {', '.join(rest[:_MAX_NAMED_TASKS])}{more}"
+
+
+def _observe_tasks(
+    state: Workflow, stage: Stage, attempt: AttemptPaths, kept: p.FileDigest | None = None
+) -> p.TasksObserved:
+    """Return the command that records the states of the tasks.
+
+    ``kept`` is the record of the attempt, if the attempt has ended.
+    """
+    root = attempt.root
+    tasks = tasks_of(root, state, stage)
+    tasks = [_close_task(task) for task in tasks] if kept is not None else tasks
+    named = [t for t in tasks if t.state == "failed" and t.attempt == attempt.id]
+    seen = next((one.tasks or {} for one in stage.attempts if one.id == attempt.id), {})
+    places: dict[str, Any] = {
+        where: format_ranges(number for number, task in enumerate(tasks) if task.state == where)
+        for where in ("done", "failed", "lost", "running")
+    }
+    return p.TasksObserved(
+        stage=stage.id,
+        attempt=attempt.id,
+        total=len(tasks),
+        points=digest_points(tuple(task.point for task in tasks)),
+        **places,
+        ended=sum(run["ended"] is not None for run in read_journal_runs(attempt).values()),
+        failures=[
+            p.FailedTask(
+                key=task.point.key,
+                exit_code=task.exit_code,
+                because=_add_cause(root / task.folder, task.why)[:200],
+            )
+            for task in named[:_MAX_NAMED_FAILURES]
+        ],
+        record=kept,
+        journals=[
+            file_digest(root, path, plain.read_content(path) or b"")
+            for path in list_journals(attempt)
+        ],
+        edited=_find_edited_journals(root, seen),
+        late=list(islice(_find_late_files(attempt, tasks), _MAX_NAMED_FAILURES))
+        if kept is not None
+        else [],
+    )
+
+
+def _find_edited_journals(root: Path, seen: Mapping[str, Any]) -> list[str]:
+    """Return the journals that were edited: their recorded beginning has changed.
+
+    A worker only appends to its journal.
+    """
+    known = set(seen.get("edited", []))
+    for one in seen.get("journals", []):
+        text = plain.read_content(root / one["path"]) or b""
+        if sha256(text[: one["size"]]).hexdigest() != one["sha256"]:
+            known.add(one["path"])
+    return sorted(known)
+
+
+def _find_late_files(attempt: AttemptPaths, tasks: Iterable[Task]) -> Iterator[p.LateFile]:
+    """Yield the outputs that were written after their task ended, if they are on this machine."""
+    if execution_host.load_execution_host(attempt).is_far:
+        return
+    for task in (one for one in tasks if one.attempt == attempt.id):
+        for path in (f"{task.folder}/{one['path']}" for one in task.outputs):
+            with suppress(OSError):
+                after = (attempt.root / path).stat().st_mtime - (task.ended or 0) / 1e6
+                if task.ended and after > _LATE_MARGIN:
+                    yield p.LateFile(path=path, seconds=int(after))
+
+
+def observe_progress(state: Workflow, stage: Stage, attempt: AttemptPaths) -> list[p.TasksObserved]:
+    """Return the command that records the progress of the tasks, if enough tasks have ended."""
+    if not attempt.task_head.is_file():
+        return []
+    seen = _observe_tasks(state, stage, attempt)
+    before = (stage.attempts[-1].tasks or {}).get("ended", 0)
+    return [seen] if seen.ended - before >= max(1, _PROGRESS_STEP * seen.total) else []
+
+
+def close_tasks(
+    state: Workflow,
+    stage: Stage,
+    attempt: AttemptPaths,
+    *,
+    stopped: bool = False,
+    believed: bool = False,
+) -> p.TasksObserved:
+    """Write the record and the table of an ended attempt, and return the command that records both.
+
+    Tasks that outlived their shells are verified and moved into place, unless the attempt was
+    ``stopped``. Without a verification they are moved into place only if ``believed`` is true,
+    which means that a person confirmed their results.
+    """
+    download_task_results(attempt)
+    what = stage.work.task_rules
+    if believed or (not stopped and what.verify is not None):
+        _settle_finished_tasks(attempt, what.outputs)
+    state = state.draft()
+    stage = state.stage(stage.id)
+    recorded = next(one for one in stage.attempts if one.id == attempt.id)
+    # If the attempt is closed again, the old record would hide the tasks that only have a mark.
+    recorded.tasks = {k: v for k, v in (recorded.tasks or {}).items() if k != "record"}
+    marked = [task for task in tasks_of(attempt.root, state, stage) if task.marked]
+    kept = _write_record(attempt, stage, marked)
+    recorded.tasks |= {"record": kept.model_dump()}
+    told = _observe_tasks(state, stage, attempt, kept)
+    tasks, rounds = tasks_of(attempt.root, state, stage), count_tasks_before_rounds(state, stage)
+    table.write_table(attempt.root, stage, tasks, rounds)
+    return told
+
+
+def find_unclosed_attempts(root: Path, state: Workflow, stage: Stage) -> list[AttemptPaths]:
+    """Return the ended attempts of a sweep whose tasks are not recorded yet."""
+    over = [one for one in stage.attempts if not (one.is_open or (one.tasks or {}).get("record"))]
+    found = [of_recorded(root, state.id, stage.id, one) for one in over]
+    return [attempt for attempt in found if attempt.task_head.is_file()]
+
+
+#: Maximum number of tasks whose output a diagnosis quotes.
+_MAX_QUOTED_TASKS = 3
+#: Maximum number of tasks that a diagnosis names.
+_MAX_LISTED_TASKS = 20
+
+
+def _read_task_logs(folder: Path) -> list[tuple[str, str]]:
+    """Return the end of each log of a task, with the name of the log."""
+    found = ((name, traces.end_of(folder / name)) for name in (ERROR_LOG, OUTPUT_LOG))
+    return [(name, text) for name, text in found if text.strip()]
+
+
+def _add_cause(folder: Path, ended: str) -> str:
+    """Return the cause of a task's end, followed by the text of its worker, such as ``exit 1``."""
+    if not ended.startswith(("exit ", *VERDICTS)):
+        return ended
+    verdict = next((words for words in VERDICTS if ended.startswith(words)), "")
+    texts = _read_task_logs(folder)
+    if verdict:  # the verification wrote to one of the two logs after the command
+        texts.sort(key=lambda one: -(folder / one[0]).stat().st_mtime_ns)
+    cause = find_cause(*(text for _, text in texts))
+    if cause is None:
+        return ended
+    return f"{verdict}{cause} ({ended.removeprefix(verdict)})"
+
+
+def diagnosis_of(found: Diagnosis, root: Path, state: Workflow, stage: Stage) -> Diagnosis:
+    """Return the diagnosis of a sweep's attempt by its failed tasks, given that of its jobs."""
+    failed = [task for task in tasks_of(root, state, stage) if task.state in ("failed", "lost")]
+    if not failed:
+        return found
+    counted = Counter(task.why for task in failed)
+    ordered = sorted(failed, key=lambda task: -counted[task.why])
+    kind = of_texts([(task.point.key, task.why) for task in ordered])
+    category, because, cause = kind.category, kind.because, None
+    if all(task.why.startswith(_FAILED_CHECK) for task in failed):
+        category = "unknown"  # the program succeeded, as in a failed check of a stage
+    if all(task.why == _CUT_OFF for task in failed):
+        # The cause that ended the job also ended its tasks, which could not report it.
+        category, because, cause = found.category, found.because, found.cause
+    output = "\n".join(
+        f"{task.point.key}/{name}:\n{text}"
+        for task in ordered[:_MAX_QUOTED_TASKS]
+        for name, text in _read_task_logs(root / task.folder)
+    )
+    return replace(
+        found,
+        category=category,
+        because=because,
+        # If the tasks reported the cause, their verdict states it with their number.
+        cause=cause,
+        jobs=(),
+        tasks=tuple(
+            f"{one.point.key}: {one.why} ({one.folder})" for one in ordered[:_MAX_LISTED_TASKS]
+        ),
+        output=output or None,
+        has_output=bool(output),
+    )
+
+
+def _write_record(attempt: AttemptPaths, stage: Stage, marked: Sequence[Task]) -> p.FileDigest:
+    """Write the record of an ended attempt, and return its path, size and digest.
+
+    ``marked`` are the tasks that are done only by the mark in their folder. Writing the record
+    again gives the same content.
+    """
+    what, done = stage.work.task_rules, attempt.stage_folder / DONE
+    told = (_close_row(attempt, row) for row in read_journal_rows(attempt))
+    by_key: dict[str, dict[str, Any]] = {row["key"]: row for row in told}
+    for task in marked:
+        own = {"key": task.point.key, "folder": task.point.folder, "state": "done", "exit_code": 0}
+        times = {"started": task.started, "ended": task.ended}
+        by_key[task.point.key] = {**own, **times, "why": ""}
+    rows = (row | _read_results(attempt.root, done, row, what) for row in by_key.values())
+    content = "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows).encode()
+    make_folders(attempt, attempt.tasks)
+    write_whole(attempt.task_record, content)
+    return file_digest(attempt.root, attempt.task_record, content)
+
+
+#: End of the prefix with which a worker names a full file system, before the cause.
+_FULL_DISK_PREFIX_END = "bytes free): "
+
+
+def _close_row(attempt: AttemptPaths, row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row of the journals for an ended attempt. A running task becomes lost."""
+    if row["state"] == "waiting":
+        return dict(row)
+    state = "lost" if row["state"] == "running" else row["state"]
+    full, colon, ended = row["why"].rpartition(_FULL_DISK_PREFIX_END)
+    said = f"{full}{colon}{_add_cause(attempt.tasks / state / row['folder'], ended)}"
+    if state == "failed" and not full:
+        # The task's files have left the disk of its job, so the free space may differ.
+        said = with_full_disk(said, attempt, is_vague=False)
+    return {**row, "state": state, "why": said or ("" if state == "done" else _CUT_OFF)}
+
+
+def _read_results(
+    root: Path, done: Path, row: Mapping[str, Any], what: TaskRules
+) -> dict[str, Any]:
+    """Return the outputs and numbers of a done task, or the reason why the task is not done."""
+    if row["state"] != "done":
+        return {}
+    folder = done / str(row["folder"])
+    mark = read_mark(folder)
+    if mark is not None and mark.key not in ("", row["key"]):
+        return {
+            "state": "lost",
+            "why": f"the folder of the task contains the results of {mark.key:.200}",
+        }
+    missing = [path for path in what.outputs if not exists(folder / path)]
+    if missing:
+        return {"state": "lost", "why": f"{missing[0]} no longer exists"}
+    reasons = ((path, describe_unreadable_entries(folder / path)) for path in what.outputs)
+    if unreadable := next((f"{path} {why}" for path, why in reasons if why), None):
+        return {"state": "failed", "why": unreadable}
+    found = digests(root, [str((folder / path).relative_to(root)) for path in what.outputs])
+    outputs = [
+        {"path": path, "size": one.size, "sha256": one.sha256}
+        for path, one in zip(what.outputs, found, strict=True)
+    ]
+    try:
+        read = {name: measured(folder / one.path, one) for name, one in what.metrics.items()}
+    except ValueError as error:
+        return {"state": "failed", "why": str(error)}
+    errors = {name: error for name, (_, error) in read.items() if error is not None}
+    numbers = {"metrics": {name: value for name, (value, _) in read.items()}}
+    return {"outputs": outputs, **numbers, **({"errors": errors} if errors else {})}

@@ -1,0 +1,70 @@
+"""The sides of a comparison: an attempt, a stage, a round, or a workflow."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from lifecycle.state.workflow import Stage, Workflow
+from projections.files.comparison import (
+    ComparedSide,
+    side_of_attempt,
+    side_of_round,
+    side_of_stage,
+    side_of_state,
+)
+from service.errors import InvalidOption, NotFound
+from service.reading.log import WorkflowLog
+from service.reading.point_in_history import Moment, parse_moment
+from service.reading.rounds import find_round
+
+_ATTEMPT = re.compile(r"(?P<stage>[^/]+)/(?P<attempt>att-[0-9]{4,})")
+#: Returns a record of each finished task of a sweep.
+TasksOf = Callable[[Stage], Iterable[Mapping[str, Any]]]
+
+
+def build_side(
+    name: str, named: str, log: WorkflowLog, state: Workflow, tasks: TasksOf
+) -> ComparedSide:
+    """Return the side that a text names in a workflow. ``name`` is the name of the side.
+
+    ``named`` is ``stage-2/att-0001``, a stage, a round such as ``search@2``, a moment, or empty for
+    the current workflow. Raises `NotFound`, `UnknownStage`, `UnknownLoop`, or `InvalidOption` if
+    the text is not a moment.
+    """
+    found = _ATTEMPT.fullmatch(named)
+    if not named:
+        return side_of_state(name, state)
+    if named in state.stages:
+        return side_of_stage(name, state.stages[named], tasks(state.stages[named]))
+    if (asked := find_round(state, named)) is not None:
+        return side_of_round(name, state, *asked)
+    if found is None:
+        return side_of_state(name, log.current(_parse_side_moment(named)))
+    stage, attempt = found["stage"], found["attempt"]
+    known = state.stage(stage)
+    side = side_of_attempt(name, log.steps(), stage, attempt)
+    if side is None:
+        has = ", ".join(one.id for one in known.attempts) or "none"
+        raise NotFound(f"{stage} has no attempt {attempt}; it has {has}", stage=stage)
+    return side
+
+
+def _parse_side_moment(text: str) -> Moment:
+    """Return the moment of a text. Raises `InvalidOption` with all forms of a side."""
+    try:
+        return parse_moment(text)
+    except InvalidOption:
+        sides = "a stage, STAGE/ATTEMPT, LOOP@ROUND, a workflow's folder or archive (.zip)"
+        moments = "a moment (12, 2026-03-31T14:00, @{2 hours ago}, session:3)"
+        raise InvalidOption(f"expected {sides}, or {moments}; found {text!r}", value=text) from None
+
+
+def list_side_names(named: str, state: Workflow) -> list[str]:
+    """Return the attempts of a named stage or the rounds of a named loop, else the name."""
+    stage, loop = state.stages.get(named), state.loops.get(named)
+    if stage is None and loop is not None:
+        return [f"{named}@{one.number}" for one in loop.rounds]
+    attempts = stage.attempts if stage is not None else []
+    return [f"{named}/{one.id}" for one in attempts] or [named]

@@ -1,0 +1,132 @@
+"""Events since the last action of a person or agent, and the time of stages in each status."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from eventstore.event import RecordedEvent
+from lifecycle.state.status import Status
+from projections.files.progress_log import format_message
+from service.reading.log import WorkflowLog
+from service.reading.point_in_history import Moment
+from service.root.atomic_files import system_clock, utc_text
+
+#: Kinds of actors that decide. A reconciler and a runner only record consequences.
+_ACTING = frozenset({"user", "agent", "import"})
+_SESSIONS = frozenset({"session.started", "session.ended"})
+#: Number of events that are read together, backwards from the end of the log.
+_PAGE = 500
+#: Maximum number of events that are searched for a note.
+_BACK = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class PastEvent:
+    """An event as a sentence. ``at`` is its recording time, None for just now."""
+
+    version: int
+    at: str | None
+    actor: str
+    text: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return asdict(self)
+
+
+def _find_newest(
+    log: WorkflowLog, upto: int, fits: Callable[[RecordedEvent], bool], most: int
+) -> RecordedEvent | None:
+    first = max(0, upto - most)
+    for end in range(upto, first, -_PAGE):
+        page = log.store.read(log.stream, after=max(first, end - _PAGE), upto=end)
+        found = [event for event in page if fits(event)]
+        if found:
+            return found[-1]
+    return None
+
+
+def last_note(log: WorkflowLog, upto: int) -> PastEvent | None:
+    """Return the newest note of a person or an agent, None if recent events contain none."""
+
+    def is_note(event: RecordedEvent) -> bool:
+        return event.type == "note.logged" and event.actor.kind in _ACTING
+
+    last = _find_newest(log, upto, is_note, _BACK)
+    if last is None:
+        return None
+    return PastEvent(last.version, last.recorded_at, str(last.actor), str(last.data["text"]))
+
+
+def _is_act(event: RecordedEvent) -> bool:
+    return event.actor.kind in _ACTING or event.type in _SESSIONS
+
+
+def list_events_since_last_act(log: WorkflowLog, known: int, upto: int) -> tuple[PastEvent, ...]:
+    """Return the newest action up to version ``upto`` and the events after it, oldest first.
+
+    Events after version ``known`` were recorded just now.
+    """
+    act = _find_newest(log, upto, _is_act, upto)
+    first = act.version if act is not None else 1
+    return tuple(
+        PastEvent(
+            event.version,
+            event.recorded_at if event.version <= known else None,
+            str(event.actor),
+            format_message(event, state) or _describe_plainly(event),
+        )
+        for event, state in log.steps(first - 1)
+        if event.version <= upto
+    )
+
+
+def _describe_plainly(event: RecordedEvent) -> str:
+    subject = (event.data.get(key) for key in ("stage", "attempt"))
+    return " ".join([event.type, *(str(word) for word in subject if word is not None)])
+
+
+_ORDER = [status.value for status in Status]
+
+
+def status_times(
+    rows: Sequence[dict[str, Any]], log: WorkflowLog, at: Moment | None
+) -> list[dict[str, Any]]:
+    """Return, by stage and status, how often and how long, from the rows of `questions.TIMES`.
+
+    The current status counts until the moment: its time, or that of the last event in the view;
+    without a moment, until now.
+    """
+    from projections.words.text import compute_seconds  # imports SQLAlchemy
+
+    state = log.state(at)
+    if state is None:
+        return []
+    stages = list(state.stages)
+    until = _view_end(log, at)
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    for row in rows:
+        name, status = row["stage"], row["status"]
+        empty = {"stage": name, "status": status, "times": 0, "seconds": 0.0, "is_open": False}
+        entry = found.setdefault((name, status), empty)
+        entry["times"] += row["times"]
+        if row["since"] is not None:
+            entry["is_open"] = True
+            entry["seconds"] += max(0.0, compute_seconds(row["since"], until) or 0.0)
+        entry["seconds"] = round(entry["seconds"] + (row["seconds"] or 0.0), 6)
+
+    def place(names: Sequence[str], name: str) -> int:
+        return names.index(name) if name in names else len(names)
+
+    return sorted(
+        found.values(), key=lambda e: (place(stages, e["stage"]), place(_ORDER, e["status"]))
+    )
+
+
+def _view_end(log: WorkflowLog, at: Moment | None) -> str:
+    if at is None:
+        return utc_text(system_clock())
+    times = [time for time in (at.so_by, at.known_by) if time is not None]
+    return min(times) if times else max(event.occurred_at for event in log.events(at))
