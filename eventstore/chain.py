@@ -1,4 +1,4 @@
-"""The stored and hashed text of an event, and the chain of hashes."""
+"""Serialize events to canonical JSON and link them into a chain of hashes."""
 
 from __future__ import annotations
 
@@ -36,9 +36,13 @@ _HARMLESS = frozenset({str, int, bool, type(None)})
 
 
 def canonical_json(value: Any, where: str = "value") -> bytes:
-    """Return canonical JSON: sorted keys, no spaces, UTF-8. Raises InvalidData naming `where`."""
+    """Return the value as canonical JSON: sorted keys, no spaces, UTF-8.
+
+    Raises InvalidData with the name `where` if JSON cannot express the value.
+    """
     text = encode_json(value, where)
-    # The encoder writes NaN and infinity as null, so only a null can hide one.
+    # The encoder writes NaN and infinity as null. Text without null therefore needs no further
+    # check for them.
     if b"null" in text:
         require_finite(value, where)
     return text
@@ -53,14 +57,18 @@ def encode_json(value: Any, where: str) -> bytes:
 
 
 def require_finite(value: Any, where: str) -> None:
-    """Raise InvalidData naming `where` if the value contains a number that JSON cannot express."""
+    """Raise InvalidData if the value contains a number that JSON cannot express.
+
+    NaN and infinity are such numbers. The error names `where` as their place.
+    """
     if isinstance(value, dict):
         value = value.values()
     elif isinstance(value, float) and not math.isfinite(value):
         raise InvalidData(where, "a number that is not finite")
     elif not isinstance(value, _LISTS):
         return
-    # Most values are flat and contain only strings and null, so checking their types is enough.
+    # Most values are flat and contain only strings, integers and null. Checking their types is
+    # faster than a recursive check.
     if not _HARMLESS.issuperset(map(type, value)):
         for part in value:
             require_finite(part, where)
@@ -82,10 +90,11 @@ def _accept_all(type_: str, data: dict[str, Any]) -> str | None:
 class Schema:
     """The event types of a program.
 
-    `versions` gives the current schema version of each type; `upcasters` convert `data` of (type,
-    version) to version + 1; `misfit` returns why data does not fit its type, or None. `unknown` is
-    called with each unknown event, which is then set aside; without `unknown`, such an event
-    raises an error.
+    `versions` gives the current schema version of each type. `upcasters` has a function for each
+    pair of type and schema version; it converts an event's `data` to the next version. `misfit`
+    returns the reason why data is invalid for its type, or None if the data is valid. `unknown` is
+    called with the error for each unknown event, and the event is then ignored. Without `unknown`,
+    an unknown event raises an error.
     """
 
     versions: Mapping[str, int]
@@ -94,9 +103,10 @@ class Schema:
     unknown: Unknown | None = None
 
     def decode(self, position: int, hash_: str, text: str | bytes) -> RecordedEvent:
-        """Return the recorded event of a trusted text, converted to the current schema version.
+        """Parse the stored text of an event, convert its data to the current schema, and return it.
 
-        Raises SchemaError or DamagedEvent.
+        The text is trusted: only JSON, type and schema version are checked. Raises SchemaError or
+        DamagedEvent.
         """
         try:
             body: dict[str, Any] = orjson.loads(text)
@@ -107,10 +117,10 @@ class Schema:
         return RecordedEvent(position, hash_, body)
 
     def event(self, position: int, hash_: str, body: dict[str, Any]) -> RecordedEvent:
-        """Return the recorded event of a stored envelope, in the current schema version.
+        """Return the recorded event for a parsed envelope, in the current schema version.
 
-        An envelope that is not a valid event is replaced by an ignored event. Raises SchemaError or
-        DamagedEvent.
+        If the envelope is not a valid event, return an ignored event that replaces it. Raises
+        SchemaError or DamagedEvent.
         """
         try:
             why = (
@@ -123,7 +133,10 @@ class Schema:
             raise DamagedEvent(position, str(error)) from error
 
     def _try_upcast(self, body: dict[str, Any]) -> str | None:
-        """Convert the data to the current schema, and return the reason if the conversion fails."""
+        """Convert the event's data to the current schema version.
+
+        Return the reason if the conversion fails, otherwise None.
+        """
         if self.versions.get(body["type"]) == body["schema_version"]:
             return None
         try:
@@ -160,7 +173,7 @@ class Schema:
         return known
 
     def check_new(self, event: NewEvent) -> None:
-        """Raise a SchemaError if the event could not be read again."""
+        """Raise a SchemaError if this program could not read the new event after recording it."""
         if self.versions.get(event.type) == event.schema_version:
             return
         place = f"new event {event.event_id}"
@@ -172,7 +185,7 @@ ZERO = "0" * 64
 
 
 class Link(NamedTuple):
-    """A position in a chain: a version and its hash."""
+    """The version of an event in its stream, together with the event's hash."""
 
     version: int
     hash: str
@@ -192,9 +205,10 @@ Stamp = tuple[str, str, str, str]
 
 
 def seal_events(events: Sequence[NewEvent], after: Link, stamp: Stamp) -> tuple[list[Sealed], Link]:
-    """Return the events as links of the chain that ends at `after`, and the new end of the chain.
+    """Hash the events as a continuation of the chain that ends at `after`.
 
-    Raises InvalidData.
+    Return the rows to store, and the last link of the extended chain. Raises InvalidData if JSON
+    cannot represent an event.
     """
     sealed = []
     version, hash_ = after
@@ -207,9 +221,10 @@ def seal_events(events: Sequence[NewEvent], after: Link, stamp: Stamp) -> tuple[
 
 
 def link_event(event: NewEvent, version: int, previous: str, stamp: Stamp) -> Sealed:
-    """Return the event as link `version`, after the link with the hash `previous`.
+    """Return the row to store for the event, as number `version` of its stream.
 
-    Raises InvalidData.
+    The hash of the row also covers `previous`, the hash of the previous event. Raises InvalidData
+    if JSON cannot represent the event.
     """
     stream, command_id, recorded_at, utc_offset = stamp
     event_id, type_, schema_version, data, actor, session, causation, correlation, at = event
@@ -238,24 +253,25 @@ def link_event(event: NewEvent, version: int, previous: str, stamp: Stamp) -> Se
 
 Range = tuple[int, int]
 
-#: Root of an empty tree.
+#: Root hash of a Merkle tree without leaves.
 EMPTY = sha256().digest()
 
 
 def leaf_hash(leaf: bytes) -> bytes:
-    """Return the hash of a leaf."""
+    """Return the hash of a leaf of a Merkle tree."""
     return sha256(b"\x00" + leaf).digest()
 
 
 def node_hash(left: bytes, right: bytes) -> bytes:
-    """Return the hash of the node above two other nodes."""
+    """Return the hash of the Merkle tree node above the nodes with the given two hashes."""
     return sha256(b"\x01" + left + right).digest()
 
 
 class Frontier:
-    """A growing tree: the roots of its complete subtrees, the widest first.
+    """A growing Merkle tree, stored as the roots of its complete subtrees, the widest first.
 
-    A frontier has at most one root for each bit of its size, so it is small enough to be stored.
+    The number of stored roots is the number of 1 bits in the tree's size, which makes a frontier
+    small enough to be saved after every event.
     """
 
     __slots__ = ("peaks", "size")
@@ -267,7 +283,7 @@ class Frontier:
             raise ValueError(f"expected {size.bit_count()} peaks for {size} leaves")
 
     def add(self, leaf: bytes) -> None:
-        """Add a leaf, given as its hash."""
+        """Append a leaf, given as its hash, to the tree."""
         size, peaks = self.size, self.peaks
         while size & 1:
             leaf = sha256(b"\x01" + peaks.pop() + leaf).digest()
@@ -280,7 +296,10 @@ class Frontier:
         return _fold_peaks(self.peaks) if self.peaks else EMPTY
 
     def added(self, leaf: bytes) -> Iterator[tuple[Range, bytes]]:
-        """Add a leaf, and yield each complete subtree that ends with the leaf, and its root."""
+        """Append a leaf to the tree, and yield the range and root of each newly complete subtree.
+
+        The yielded subtrees all end with the new leaf, the smallest first.
+        """
         self.size += 1
         width, end, peaks = 1, self.size, self.peaks
         yield (end - 1, end), leaf
@@ -291,7 +310,10 @@ class Frontier:
         peaks.append(leaf)
 
     def roots_to_the_end(self) -> Iterator[tuple[Range, bytes]]:
-        """Yield each range from the start of a peak to the end of the tree, with its root."""
+        """Yield the ranges that start with a complete subtree and end with the last leaf.
+
+        Each range is yielded with its root hash.
+        """
         first = self.size
         for number in range(len(self.peaks) - 1, -1, -1):
             first -= first & -first
@@ -306,9 +328,9 @@ def _fold_peaks(peaks: Sequence[bytes]) -> bytes:
 
 
 def find_nodes(leaves: Iterable[bytes], wanted: Iterable[Range]) -> dict[Range, bytes]:
-    """Return the roots of the wanted ranges, from the hashes of all leaves in order.
+    """Compute the root hashes of the `wanted` ranges from the hashes of all leaves in order.
 
-    The result omits ranges that are not nodes of the tree.
+    Ranges that are not nodes of the Merkle tree are missing in the returned dictionary.
     """
     asked, found, tree = set(wanted), dict[Range, bytes](), Frontier()
     for leaf in leaves:
@@ -318,7 +340,10 @@ def find_nodes(leaves: Iterable[bytes], wanted: Iterable[Range]) -> dict[Range, 
 
 
 def inclusion_ranges(index: int, size: int) -> list[Range]:
-    """Return the nodes that prove leaf `index` of a tree of `size` leaves, from leaf to root."""
+    """Return the nodes that prove that a Merkle tree of `size` leaves contains leaf `index`.
+
+    The nodes are in order from the leaf to the root.
+    """
     first, end, path = 0, size, list[Range]()
     while end - first > 1:
         middle = first + _largest_power_below(end - first)
@@ -332,9 +357,10 @@ def inclusion_ranges(index: int, size: int) -> list[Range]:
 
 
 def consistency_ranges(old: int, size: int) -> list[Range]:
-    """Return the nodes that prove that a tree of `size` leaves starts with a tree of `old` leaves.
+    """Return the nodes that prove that a larger Merkle tree continues a smaller one.
 
-    `old` is from 1 to `size`.
+    The smaller tree has `old` leaves (1 to `size`), the larger one has `size` leaves. The proof
+    shows that the first `old` leaves are the same in both.
     """
     first, end, path, is_whole = 0, size, list[Range](), True
     while old != end:
@@ -354,7 +380,10 @@ def _largest_power_below(count: int) -> int:
 
 
 def is_included(leaf: bytes, index: int, size: int, proof: Sequence[bytes], root: bytes) -> bool:
-    """Return whether the proof leads from the leaf's hash, at its index, to the root."""
+    """Return whether the proof connects a leaf to the root hash of a Merkle tree.
+
+    `leaf` is the hash of the leaf, `index` its place among the `size` leaves of the tree.
+    """
     if not 0 <= index < size or len(proof) != len(inclusion_ranges(index, size)):
         return False
     last = size - 1
@@ -372,7 +401,11 @@ def is_included(leaf: bytes, index: int, size: int, proof: Sequence[bytes], root
 def is_consistent(
     old: int, old_root: bytes, size: int, root: bytes, proof: Sequence[bytes]
 ) -> bool:
-    """Return whether the proof shows that the tree of `size` leaves starts with the old tree."""
+    """Return whether the proof shows that a Merkle tree continues an older one.
+
+    The older tree has `old` leaves and the root hash `old_root`. The newer tree has `size` leaves
+    and the root hash `root`.
+    """
     if old == 0:
         return not proof and old_root == EMPTY
     if old >= size:

@@ -1,4 +1,4 @@
-"""Detect a full file system, name it and report its free space."""
+"""Detect a full file system, and report its mount point and free space."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 #: Error numbers of a write that fails because the disk or a quota is full.
 NO_ROOM = frozenset({ENOSPC, EDQUOT})
-#: Messages with which programs report one of these errors.
+#: Matches the messages that other programs print when the disk or a quota is full.
 NO_ROOM_REPORTED = re.compile(r"no space left on device|disk quota exceeded", re.IGNORECASE)
 
 
@@ -19,9 +19,10 @@ def is_no_room(error: BaseException) -> bool:
 
 
 def reason_of(error: OSError, *likely: Path) -> str:
-    """Return the system's message for an error. If a disk is full, name its file system first.
+    """Return the system's message for an error, with the name of a full file system.
 
-    ``likely`` contains the paths to check if the error names no file.
+    The file system is named only if the disk or quota is full. ``likely`` contains the paths to
+    check if the error names no file.
     """
     places = [Path(os.fsdecode(error.filename))] if error.filename else likely
     if not (is_no_room(error) and places):
@@ -30,13 +31,16 @@ def reason_of(error: OSError, *likely: Path) -> str:
 
 
 def describe_full_disk(*paths: Path) -> str:
-    """Return a message that the file system with the fewest free bytes is full."""
+    """Return an error message for a full file system.
+
+    The message names the file system of the given paths that has the fewest free bytes.
+    """
     place = min(map(_find_existing_path, paths), key=_free_bytes)
     return f"no room is left on {describe_file_system(place)}"
 
 
 def describe_file_system(path: Path) -> str:
-    """Return the mount point and the free bytes of a path's file system."""
+    """Return a text with the mount point and the free bytes of a path's file system."""
     place = _find_existing_path(path)
     found = os.statvfs(place)
     inodes = ", no file can be added" if found.f_files and not found.f_favail else ""
@@ -54,7 +58,7 @@ def _free_bytes(path: Path) -> int:
 
 
 def _find_existing_path(path: Path) -> Path:
-    """Return the path, or the nearest folder above it that exists, without symbolic links."""
+    """Return the path with symbolic links resolved, or its nearest parent that exists."""
     real = Path(os.path.realpath(path))
     return next((one for one in (real, *real.parents) if os.path.lexists(one)), Path("/"))
 

@@ -1,4 +1,4 @@
-"""Choose the engine of a log by its address."""
+"""Open an event log with the database engine that its address names."""
 
 from pathlib import Path
 
@@ -19,10 +19,10 @@ def open_log(
     as_is: bool = False,
     journal: str | None = None,
 ) -> EventStore:
-    """Open the log at a path, or at the URL of a database on a server.
+    """Open the event log at a path, or at the URL of a database on a server.
 
-    With `as_is`, rows are read unchecked. `journal` applies only to SQLite. Raises any error of
-    `open_store` and `open_server`.
+    With `as_is`, events are read without checking their hashes. `journal` (the journal mode)
+    applies only to SQLite. Raises any error of `open_store` and `open_server`.
     """
     if isinstance(address, Path):
         return open_store(

@@ -41,13 +41,17 @@ _NO_RULE = "wfctl adds no events after this one, because it cannot check the rul
 
 
 class EventStoreError(Worded):
-    """Base of all: `code` is stable, `message` is for people, `data` holds the values."""
+    """Base class of all errors of the event store.
+
+    `code` is a stable identifier, `message` is the text for users, and `data` contains the values
+    of the message.
+    """
 
     code = "event_store"
 
 
 class WrongExpectedVersion(EventStoreError):
-    """The log does not have the expected version."""
+    """The stream does not have the version that the writer expected."""
 
     code = "wrong_expected_version"
     text = (
@@ -65,7 +69,7 @@ class WrongExpectedVersion(EventStoreError):
 
 
 class CommandConflict(EventStoreError):
-    """Another command already used this command id."""
+    """Another command, with other content, already used this command id."""
 
     code = "command_conflict"
     text = (
@@ -114,7 +118,7 @@ class InvalidData(EventStoreError):
 
 
 class SchemaError(EventStoreError):
-    """This version of wfctl cannot read or write the event."""
+    """This version of wfctl does not support the event's type or schema version."""
 
     code = "event_schema"
     type: str
@@ -262,7 +266,8 @@ class DamagedEvent(EventStoreError):
 class UnsoundLog(EventStoreError):
     """Somebody changed a row of the log. wfctl ignores this row and all later rows.
 
-    `version` is the first bad one, `kind` one of those of `verification.Finding`.
+    `version` is the first invalid version. `kind` is the kind of damage, with the values of
+    `verification.Finding`.
     """
 
     code = "log_unsound"
@@ -279,9 +284,10 @@ class UnsoundLog(EventStoreError):
 
 
 class StoreBusy(EventStoreError):
-    """Other writers held the log for too long.
+    """Other writers kept the log locked for longer than this process waits.
 
-    `waited` is in seconds. `holder` names who had the turn then, None if the database does not say.
+    `waited` is in seconds. `holder` names the process that held the lock, or is None if the
+    database does not report it.
     """
 
     code = "store_busy"
@@ -310,7 +316,7 @@ class StoreUnwritable(EventStoreError):
 
 
 class LocksUnreliable(EventStoreError):
-    """The file system gives the same lock to two processes, so wfctl cannot use it."""
+    """The file system gives the same lock to two processes, so wfctl cannot protect a log there."""
 
     code = "locks_unreliable"
     text = (

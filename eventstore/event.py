@@ -1,4 +1,4 @@
-"""An event before and after it is recorded."""
+"""The data types of events, before and after recording."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from datetime import UTC, datetime, timedelta
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
-#: Type with which an ignored event is read. No program records this type.
+#: Type of an event that replaces an invalid stored event when the log is read. Programs never
+#: record events of this type.
 SET_ASIDE = "event.set_aside"
 
 _MOMENT = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{6}Z")
@@ -35,10 +36,15 @@ def _is_moment(value: Any) -> bool:
     return type(value) is str and _is_time(value)
 
 
-# The times of an event are usually equal, and equal for all events of a command.
+# Both times of an event are usually equal, and all events of a command have the same times. The
+# cache avoids parsing them again.
 @lru_cache(maxsize=64)
 def _is_time(value: str) -> bool:
-    """Return whether the value is a time in the log's format and valid in every time zone."""
+    """Return whether the value is a time in the log's format.
+
+    The first and last possible years are excluded, because a conversion to another time zone could
+    leave the range of `datetime`.
+    """
     if _MOMENT.fullmatch(value) is None:
         return False
     try:
@@ -76,7 +82,10 @@ _PARTS: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
 
 
 def find_envelope_fault(body: dict[str, Any]) -> str | None:
-    """Return the first fault of an envelope, or None if the envelope is valid."""
+    """Return a description of the first invalid field of an envelope (an event's JSON object).
+
+    Return None if the envelope is valid.
+    """
     try:
         if _is_usual(body):
             return None
@@ -90,7 +99,11 @@ def find_envelope_fault(body: dict[str, Any]) -> str | None:
 
 
 def _is_usual(body: dict[str, Any]) -> bool:
-    """Return whether the envelope has the usual form. This fast check runs for every event read."""
+    """Return whether all fields of the envelope are valid, checked in a fast way.
+
+    The check runs for every event that is read. It rejects some unusual valid envelopes, which then
+    need the slower check of each field.
+    """
     actor, session = body["actor"], body["session"]
     cause, conversation = body["causation_id"], body["correlation_id"]
     names: str = body["event_id"] + body["command_id"] + actor["kind"] + actor["name"]
@@ -112,7 +125,10 @@ def _is_usual(body: dict[str, Any]) -> bool:
 
 
 def set_aside(body: dict[str, Any], why: str) -> dict[str, Any]:
-    """Return the envelope that replaces an ignored event."""
+    """Return the envelope of the event that replaces an ignored event.
+
+    The replacement contains the reason `why` the event is ignored.
+    """
     actor = body.get("actor")
     times = [t for t in (body.get("recorded_at"), body.get("occurred_at")) if _is_moment(t)]
     recorded = times[0] if times else _NO_TIME
@@ -136,7 +152,10 @@ def set_aside(body: dict[str, Any], why: str) -> dict[str, Any]:
 
 
 class Actor(NamedTuple):
-    """Who caused an event. `kind` is user, agent, reconciler, runner or import."""
+    """The person or program that caused an event.
+
+    `kind` is user, agent, reconciler, runner or import.
+    """
 
     kind: str
     name: str
@@ -160,7 +179,7 @@ class NewEvent(NamedTuple):
 
 
 def _envelope_property(name: str) -> Any:
-    """Return a property that reads a part of the event's envelope."""
+    """Return a property that reads the field `name` of the event's envelope."""
     return property(lambda event: event.body[name])
 
 
@@ -179,12 +198,12 @@ class RecordedEvent:
         self.body = body
 
     def aside(self, why: str) -> RecordedEvent:
-        """Return the event that replaces this event when this event is ignored."""
+        """Return a replacement for this event, which readers ignore for the reason `why`."""
         return RecordedEvent(self.position, self.hash, set_aside(self.body, why))
 
     #: Name of the stream.
     stream: str = _envelope_property("stream")
-    #: Position in its stream: 1, 2, … without a gap.
+    #: Position of the event in its stream: 1, 2, … without a gap.
     version: int = _envelope_property("version")
     #: Identity of the event, unique in the database.
     event_id: str = _envelope_property("event_id")
@@ -196,7 +215,8 @@ class RecordedEvent:
     data: dict[str, Any] = _envelope_property("data")
     #: Number of the session of the event.
     session: int | None = _envelope_property("session")
-    #: Idempotency key of the command that appended it.
+    #: Id of the command that appended the event. A command that is repeated with the same id
+    #: records nothing.
     command_id: str = _envelope_property("command_id")
     #: Identity of the event or command that caused it.
     causation_id: str | None = _envelope_property("causation_id")
@@ -206,9 +226,9 @@ class RecordedEvent:
     occurred_at: str = _envelope_property("occurred_at")
     #: Time of recording in UTC, `YYYY-MM-DDTHH:MM:SS.ffffffZ`.
     recorded_at: str = _envelope_property("recorded_at")
-    #: The writer's local offset at `recorded_at`, such as `+02:00`.
+    #: The writer's UTC offset at `recorded_at`, such as `+02:00`.
     utc_offset: str = _envelope_property("utc_offset")
-    #: Hash of the previous version, or 64 zeros for version 1.
+    #: Hash of the previous event of the stream, or 64 zeros for version 1.
     prev_hash: str = _envelope_property("prev_hash")
 
     @property
@@ -229,17 +249,18 @@ class RecordedEvent:
         return f"RecordedEvent({self.stream}@{self.version} {self.type} #{self.position})"
 
 
-#: The time in UTC, `YYYY-MM-DDTHH:MM:SS.ffffffZ`, and the writer's offset, `+HH:MM`.
-#: Strings are used, because formatting a `datetime` takes a twentieth of an append.
+#: A point in time: the UTC time as `YYYY-MM-DDTHH:MM:SS.ffffffZ`, and the writer's UTC offset as
+#: `+HH:MM`. Both are strings, because formatting a `datetime` takes 5 % of the time of an append.
 Instant = tuple[str, str]
 
-#: Function that returns the current time for a store.
+#: Function that returns the current time, for a store that records events.
 Clock = Callable[[], Instant]
 
 
 def format_instant(moment: datetime) -> Instant:
-    """Return an aware local time in the log's format."""
-    # strftime omits leading zeros of early years, and such a text would sort after all others.
+    """Return a time-zone-aware `datetime` as the two strings of an `Instant`."""
+    # `strftime` omits leading zeros of early years. The result would then be sorted after all other
+    # times.
     utc = moment.astimezone(UTC).replace(tzinfo=None)
     return f"{utc.isoformat(timespec='microseconds')}Z", _format_offset(
         moment.utcoffset() or timedelta()
@@ -254,17 +275,19 @@ def _format_offset(offset: timedelta) -> str:
 
 
 def build_clock(clock: Callable[[], datetime]) -> Clock:
-    """Return a clock for a store, based on a clock of aware local times."""
+    """Return a clock for a store, given a function that returns time-zone-aware local times."""
     return lambda: format_instant(clock())
 
 
-# Id of the newest migration, so that a normal open needs one SELECT and no Alembic.
+# Id of the newest database migration. With this constant, opening a database needs one SELECT and
+# does not import Alembic.
 HEAD = "0004"
-# "wfct" in ASCII, which marks a SQLite file as a database of wfctl.
+# The letters "wfct" in ASCII. This application id marks a SQLite file as a database of wfctl.
 APPLICATION_ID = 0x77666374
-#: Triggers that the migrations create in a SQLite file, each on one line.
-#: A single event with its command's id claims the command itself, which saves a page per append.
-#: The triggers prevent a second claim by a row of the commands table.
+#: SQL of the triggers that the migrations create in a SQLite file. If the only event of a command
+#: has the command's id, the event's row also serves as the record of the command, which saves a
+#: database page per append. The last trigger prevents a second record of such a command in the
+#: commands table.
 TRIGGERS = (
     *(
         f"CREATE TRIGGER {table}_no_{verb} BEFORE {verb.upper()} ON {table} "
@@ -279,5 +302,5 @@ TRIGGERS = (
         "END"
     ),
 )
-# Comment on the table of events that marks a PostgreSQL database as a database of wfctl.
+# Comment on the events table. It marks a PostgreSQL database as a database of wfctl.
 MARK = "wfctl event log"

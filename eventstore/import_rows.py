@@ -1,4 +1,4 @@
-"""Convert the data that one log imports from another into rows of its tables."""
+"""Convert data imported from another event log into database rows."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -13,7 +13,10 @@ from eventstore.verification import StoredRow
 
 
 def build_rows(events: Iterable[Raw], last: int) -> list[StoredRow]:
-    """Return the rows of events that follow position `last`. Raises DamagedEvent."""
+    """Return the database rows for events that are imported after position `last`.
+
+    Raises DamagedEvent if the text of an event is not valid.
+    """
     return [_build_row(raw, position) for position, raw in enumerate(events, last + 1)]
 
 
@@ -29,7 +32,10 @@ def _build_row(raw: Raw, position: int) -> StoredRow:
 def build_import_statements(
     cargo: Cargo, sql: Statements, last: int
 ) -> Iterator[tuple[str, list[Any]]]:
-    """Yield the statements that append the batch to a log that ends at position `last`."""
+    """Yield the SQL statements that append an import batch, each with its parameters.
+
+    `last` is the position of the last event that the log already contains.
+    """
     yield sql.insert_event, build_rows(cargo.events, last)
     yield sql.insert_command, list(cargo.commands)
     yield sql.insert_refusal, [_build_refusal_row(refusal) for refusal in cargo.refusals]
@@ -42,6 +48,6 @@ def _build_refusal_row(refusal: Refusal) -> tuple[Any, ...]:
 
 
 def in_the_way(cargo: Cargo, error: Exception) -> TransferConflict:
-    """Return the error for a batch of which the log already contains a part."""
+    """Return the error for an import batch whose data the log already contains in part."""
     reason = str(error).strip().rpartition("\n")[2]
     return TransferConflict(f"{len(cargo.events)} events, {len(cargo.commands)} commands", reason)

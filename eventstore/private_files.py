@@ -1,4 +1,4 @@
-"""Open the files of a log privately: address, access rights, regular files only."""
+"""Create and open the files and database URLs of a log without exposing them to other users."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ _LOCK = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
 def file_mode(folder: Path) -> int:
-    """Return the mode of a private file in the folder, or below the folder."""
+    """Return the access mode for a new private file in the folder.
+
+    The file is for its owner alone, or also for the group if the group may write to the folder.
+    """
     try:
         shared = folder.stat().st_mode & stat.S_IWGRP
     except FileNotFoundError:
@@ -26,9 +29,9 @@ def file_mode(folder: Path) -> int:
 def open_lock(path: Path, home: Path | None = None) -> int:
     """Open the lock file at `path`, creating it if needed, and return its descriptor.
 
-    `home` is the folder that decides who shares the file; default: the file's own folder. Removes
-    the access of others from an older private file. Raises OSError, also if the path is not a
-    regular file.
+    `home` is the folder whose access mode decides whether the group may use the file. Its default
+    is the folder of the file. An existing file of this user gets the same access mode. Raises
+    OSError, also if the path is not a regular file.
     """
     wanted = file_mode(home or path.parent)
     descriptor = os.open(path, _LOCK, wanted)
@@ -54,7 +57,10 @@ def try_lock(descriptor: int, kind: int = fcntl.LOCK_EX) -> bool:
 
 
 def make_file(path: Path) -> None:
-    """Create an empty file that other users cannot open, unless the path exists."""
+    """Create an empty private file, unless the path exists.
+
+    The group gets access to the file only if it may write to the folder.
+    """
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _OWNER)
     except FileExistsError:
@@ -66,9 +72,9 @@ def make_file(path: Path) -> None:
 
 
 def make_own_folder(path: Path) -> None:
-    """Create a folder and its missing parents for their owner alone, as OpenSSH does.
+    """Create a folder and its missing parents, accessible only to their owner.
 
-    Anyone with write access to a parent could replace the folder below it.
+    The parents must be private too: anyone with write access to a parent could replace the folder.
     """
     for folder in (*reversed(path.parents), path):
         if not folder.is_dir():
@@ -76,21 +82,25 @@ def make_own_folder(path: Path) -> None:
 
 
 def make_folder(path: Path, home: Path | None = None) -> None:
-    """Create a folder that other users cannot enter, unless the folder exists.
+    """Create a private folder, unless the folder exists.
 
-    `home` is the folder that decides who shares it; without `home` only the owner has access.
+    The group gets access only if it may write to the folder `home`. Without `home`, only the owner
+    has access.
     """
     try:
         path.mkdir(mode=0o700)
     except FileExistsError:
         return
     if home is not None and file_mode(home) & _GROUP:
-        # The set-group-ID bit of the parent gives new files in the folder to its group.
+        # Keep the set-group-ID bit, which gives new files in the folder to the folder's group.
         path.chmod(0o770 | path.stat().st_mode & stat.S_ISGID)
 
 
 def is_shared(root: Path) -> bool:
-    """Return whether new files in the folder get its group, and the group may write there."""
+    """Return whether a group shares the folder.
+
+    In a shared folder, the group may write, and new files belong to the group of the folder.
+    """
     try:
         mode = root.stat().st_mode
     except OSError:
@@ -99,14 +109,15 @@ def is_shared(root: Path) -> bool:
 
 
 def let_group_write(root: Path) -> None:
-    """Let this process create files with access for the group, if the root is shared."""
+    """Change the process's umask to give the group access to new files, if the folder is shared."""
     if is_shared(root):
         os.umask(os.umask(0o077) & ~0o070)
 
 
-# Flags that prevent waiting for the other end of a pipe and taking over a terminal.
+# Opening a pipe must not wait for the other end, and opening a terminal must not make it the
+# terminal of this process.
 _NEVER_WAIT = os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-#: Maximum bytes of a file that is read completely, more than any file of wfctl has.
+#: Maximum size in bytes of a file that is read completely into memory. No file of wfctl is larger.
 LARGEST = 512 << 20
 _KINDS = {
     stat.S_IFIFO: "a FIFO",
@@ -127,9 +138,10 @@ class TooLarge(OSError):
 def open_regular(
     path: Path | str, flags: int = os.O_RDONLY, mode: int = 0o666, *, dir_fd: int | None = None
 ) -> int:
-    """Open a regular file and return its descriptor; a relative path starts at `dir_fd`.
+    """Open a regular file and return its descriptor.
 
-    Raises OSError like `os.open`, and NotRegular for a FIFO, a socket or a device.
+    A relative path starts at the folder `dir_fd`. Raises OSError like `os.open`, and NotRegular for
+    a FIFO, a socket or a device.
     """
     descriptor = os.open(path, flags | _NEVER_WAIT, mode, dir_fd=dir_fd)
     try:
@@ -155,10 +167,11 @@ def open_for_reading(path: Path | str) -> BinaryIO:
 
 
 def read_regular(path: Path | str, limit: int | None = None) -> bytes:
-    """Return the bytes of a regular file, at most `limit` + 1 of them.
+    """Return the bytes of a regular file.
 
-    Raises the errors of `open_regular`. Without a limit, raises TooLarge for a file of more than
-    `LARGEST` bytes.
+    With a `limit`, return at most `limit` + 1 bytes, and the caller can detect a longer file.
+    Without a limit, raise TooLarge for a file of more than `LARGEST` bytes. Also raises the errors
+    of `open_regular`.
     """
     with open_for_reading(path) as file:
         if limit is not None:
@@ -168,14 +181,14 @@ def read_regular(path: Path | str, limit: int | None = None) -> bytes:
 
 
 def require_bearable(descriptor: int, path: Path | str) -> None:
-    """Raise TooLarge if the file is too large to be read completely."""
+    """Raise TooLarge if the open file is too large to be read into memory."""
     size = os.fstat(descriptor).st_size
     if size > LARGEST:
         said = f"expected at most {LARGEST >> 20} MiB, found {size:,} bytes"
         raise TooLarge(EFBIG, said, os.fspath(path))
 
 
-#: Prefixes of a PostgreSQL URL. The first one is the stored form.
+#: Prefixes of a PostgreSQL URL. wfctl stores URLs with the first prefix.
 SERVERS = ("postgresql+psycopg://", "postgresql://", "postgres://")
 _SECRETS = frozenset(
     {"password", "sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key"}
@@ -188,12 +201,12 @@ def is_server(address: str) -> bool:
 
 
 def libpq_url(address: str) -> str:
-    """Return the URL in the form that libpq accepts."""
+    """Return the database URL in the form that libpq, the PostgreSQL client library, accepts."""
     return f"postgresql://{_strip_scheme(address)}"
 
 
 def url_without_password(address: str) -> str:
-    """Return the URL without its password. Only this form is printed or stored."""
+    """Return the database URL without passwords and other secrets, for printing and storing."""
     login, at, host, query = _split_url(address)
     shown = [pair for pair in parse_qsl(query, keep_blank_values=True) if pair[0] not in _SECRETS]
     after = f"?{urlencode(shown, safe='/', quote_via=quote)}" if shown else ""
@@ -201,7 +214,10 @@ def url_without_password(address: str) -> str:
 
 
 def without_login(address: str, login: str) -> str:
-    """Return the URL without its user if that is ``login``, the default user of the server."""
+    """Return the database URL without its user name, if this is the server's default ``login``.
+
+    Return a URL with any other user name unchanged.
+    """
     found, at, host, query = _split_url(address)
     if not at or found.partition(":")[0] != login:
         return address
@@ -209,13 +225,16 @@ def without_login(address: str, login: str) -> str:
 
 
 def has_password(address: str) -> bool:
-    """Return whether a URL of PostgreSQL contains a password."""
+    """Return whether a PostgreSQL URL contains a password or another secret."""
     login, _, _, query = _split_url(address)
     return bool(login.partition(":")[2]) or any(name in _SECRETS for name, _ in parse_qsl(query))
 
 
 def _split_url(address: str) -> tuple[str, str, str, str]:
-    """Return user, @, host and query. As in libpq, the user may contain a `?`."""
+    """Split a database URL into its user part, the @ sign, the host part and the query.
+
+    As in libpq, the user part may contain a `?`.
+    """
     rest = _strip_scheme(address)
     begin = rest.partition("/")[0].find("@") + 1
     place, _, query = rest[begin:].partition("?")

@@ -1,4 +1,4 @@
-"""The SQL statements and the conversion of rows to events that all SQL databases share."""
+"""The SQL statements, and the conversion of rows to events, for all SQL databases."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from eventstore.chain import Link, Schema, sha256_hex
 from eventstore.errors import UnsoundLog
 from eventstore.event import RecordedEvent
 
-#: Columns of an event, of a claim and of a fold.
+#: Columns of a stored event.
 EVENT = "position, stream, version, event_id, type, recorded_at, hash, body"
 CLAIMED = "command_id, stream, digest, first_version, last_version"
 FOLD = "stream, reducer, reducer_version, version, state"
-#: Columns of a refusal after its number.
+#: Columns of a refusal (a command that the rules refused), without the number of its row.
 REFUSAL = "at, stream, actor, command, code, message, data"
 
 _LAST_OF_STREAM = "FROM events WHERE stream = ? ORDER BY version DESC LIMIT 1"
@@ -28,85 +28,93 @@ def _build_insert(table: str, columns: str) -> str:
 
 
 class Statements:
-    """The SQL statements with SQLite parameters.
+    """The SQL statements of a log, with parameters in the style of SQLite.
 
-    Each engine defines its own last three statements.
+    Each database engine defines the last three statements itself.
     """
 
-    #: stream -> version, position, hash.
+    #: Takes a stream. Returns version, position and hash of its last event.
     head = f"SELECT version, position, hash {_LAST_OF_STREAM}"
-    #: stream -> position and hash of the log, version and hash of the stream (null without events).
+    #: Takes a stream. Returns position and hash of the last event of the log, and version and hash
+    #: of the last event of the stream. They are null if no event exists.
     tip = f"""
 SELECT last.position, last.hash, own.version, own.hash
 FROM (SELECT position, hash FROM events ORDER BY position DESC LIMIT 1) AS last
 LEFT OUTER JOIN (SELECT version, hash {_LAST_OF_STREAM}) AS own ON 1 = 1"""
-    #: Nothing -> number of events, last position (null in an empty log).
+    #: Returns the number of events and the last position, which is null in an empty log.
     extent = "SELECT count(*), max(position) FROM events"
-    #: Nothing -> last position, 0 in an empty log.
+    #: Returns the last position of the log, or 0 for an empty log.
     last = "SELECT coalesce(max(position), 0) FROM events"
     insert_event = _build_insert("events", EVENT)
     insert_command = _build_insert("commands", CLAIMED)
-    #: stream, after, upto, limit -> every column of events.
+    #: Takes stream, after, upto and limit. Returns every column of events.
     read = f"""
 SELECT {EVENT} FROM events WHERE stream = ? AND version > ? AND version <= ?
 ORDER BY version LIMIT ?"""
-    #: after, limit -> every column of events.
+    #: Takes after and limit. Returns every column of events.
     read_all = f"SELECT {EVENT} FROM events WHERE position > ? ORDER BY position LIMIT ?"
-    #: stream, after, limit -> every column of events.
+    #: Takes stream, after and limit. Returns every column of events.
     rows = f"""
 SELECT {EVENT} FROM events WHERE stream = ? AND version > ? ORDER BY version LIMIT ?"""
-    #: name -> the next name in order, found with one step in the index.
+    #: Takes the name of a stream. Returns the next name in order, with a single step in the index.
     next_stream = "SELECT stream FROM events WHERE stream > ? ORDER BY stream LIMIT 1"
-    #: stream, reducer.
+    #: Takes stream and reducer.
     delete_fold = "DELETE FROM folds WHERE stream = ? AND reducer = ?"
     insert_fold = _build_insert("folds", FOLD)
-    #: stream, reducer, reducer version -> every column of folds.
+    #: Takes stream, reducer and reducer version. Returns every column of folds.
     fold = f"""
 SELECT {FOLD} FROM folds WHERE stream = ? AND reducer = ? AND reducer_version = ?"""
     insert_refusal = _build_insert("refusals", REFUSAL)
-    #: command id, limit -> columns of the following commands.
-    #: The last columns are the texts of each command's first and last event, or null.
+    #: Takes a command id and a limit. Returns the columns of the commands with later ids, each with
+    #: the texts of its first and last event, which may be null.
     claims = """
 SELECT c.command_id, c.stream, c.digest, c.first_version, c.last_version, first.body, last.body
 FROM commands AS c
 LEFT OUTER JOIN events AS first ON first.stream = c.stream AND first.version = c.first_version
 LEFT OUTER JOIN events AS last ON last.stream = c.stream AND last.version = c.last_version
 WHERE c.command_id > ? ORDER BY c.command_id LIMIT ?"""
-    #: after, limit -> number and every column of refusals.
+    #: Takes after and limit. Returns the row number and every column of refusals.
     refusals = f"SELECT id, {REFUSAL} FROM refusals WHERE id > ? ORDER BY id LIMIT ?"
-    #: command id -> stream, digest, first version, last version.
+    #: Takes a command id. Returns stream, digest, first version and last version.
     command: str
-    #: command ids, in one parameter -> command id, stream, first version, last version of each.
+    #: Takes command ids in one parameter. Returns command id, stream, first version and last
+    #: version of each.
     spans: str
-    #: command id, limit -> every column of the claims after it.
+    #: Takes a command id and a limit. Returns every column of the commands with later ids.
     commands: str
 
 
 Stored = tuple[Any, ...]
 """Every column of a row, in the order of `verification.Row`."""
 
-#: Errors that a text may cause that is not an envelope: no JSON, no object, or a missing field.
+#: Errors raised while reading an event's text that is not JSON, not an object, or lacks a field.
 _NO_ENVELOPE = (ValueError, KeyError, TypeError, AttributeError)
 
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """A reader that turns rows into events: checked, or unchecked with ``as_is``."""
+    """A reader that converts database rows to events.
+
+    It checks the hashes and columns of each row, unless ``as_is`` is set.
+    """
 
     schema: Schema
     as_is: bool = False
 
     def events(self, rows: Iterable[Stored], stream: str, after: Link) -> Iterator[RecordedEvent]:
-        """Yield the events of a stream's rows, which follow the link `after` in order of version.
+        """Yield the events of one stream from its rows, which are in order of version.
 
-        Raises UnsoundLog at the first row that is not in its place, and SchemaError.
+        `after` is the version and hash of the event before the first row. Raises UnsoundLog at the
+        first row that does not continue the chain of hashes, and SchemaError for an unknown type or
+        schema version.
         """
         version, previous = after
         for row in rows:
             version += 1
             body = self._decode_checked_body(row, stream, version, previous)
             if self.as_is:
-                # The columns of a row are not used to judge an approval, only the text is.
+                # Approvals of unchecked rows refer to the text of an event only. The hash is
+                # therefore computed from the text, and the hash column is ignored.
                 text = str(row[7]).encode("utf-8", "surrogateescape")
                 body["prev_hash"], previous = previous, sha256_hex(text)
             else:
@@ -116,9 +124,10 @@ class Reader:
     def all_events(
         self, rows: Iterable[Stored], link: Callable[[str, int], Link]
     ) -> Iterator[RecordedEvent]:
-        """Yield the events of rows of all streams. `link` finds the link of a stream's version.
+        """Yield the events of all streams from rows in order of position.
 
-        Raises the errors of `events`.
+        `link` is called with a stream and a version, and returns the link with the hash of that
+        event. Raises the errors of `events`.
         """
         heads: dict[str, Link] = {}
         for row in rows:
@@ -150,10 +159,10 @@ class Reader:
         raise _build_unsound_error(row, stream, version, previous)
 
     def link(self, rows: Iterable[Stored], stream: str, version: int) -> Link:
-        """Return the link before the first version that is read, from that link's own row.
+        """Return the version and hash of the event before the first one to read.
 
-        Check the bytes and the place of this row only, not of earlier rows. Without a row, return a
-        link that no event follows.
+        They come from the row of this event. Only this row is checked, not the earlier rows.
+        Without such a row, return a link that no event can follow.
         """
         for row in rows:
             if not self.as_is:

@@ -1,6 +1,7 @@
-"""The interface of an event log, and its reading functions for a SQL database.
+"""The interface of an event log, and the reading functions that all SQL databases share.
 
-A command that only reads imports no code for checking or moving a log.
+Code for checking and copying a log is imported only when it is used, because most commands only
+read.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class Expected(Enum):
-    """The expectations about a stream that a writer can give instead of an exact version."""
+    """The states of a stream that a writer can require when no exact version is known."""
 
     ANY = "any version"
     NO_STREAM = "no stream"
@@ -38,14 +39,20 @@ class Expected(Enum):
 
 
 class Claim(NamedTuple):
-    """A command's idempotency key and the digest of its content."""
+    """A command's idempotency key (its id), and the digest of its content.
+
+    The log executes each command id once. The digest detects a second use with other content.
+    """
 
     command_id: str
     digest: str
 
 
 class Appended:
-    """The events of a command. `repeated` means that an earlier append recorded them."""
+    """The events that a command recorded.
+
+    `repeated` means that the command was executed before and this call recorded nothing.
+    """
 
     __slots__ = ("_events", "repeated")
 
@@ -55,10 +62,9 @@ class Appended:
 
     @property
     def events(self) -> tuple[RecordedEvent, ...]:
-        """Return the events as `read` does.
+        """Return the recorded events.
 
-        They are read at the first access, because many callers never
-        need them.
+        They are read from the log only at the first access, because many callers never need them.
         """
         if not isinstance(self._events, tuple):
             self._events = tuple(self._events)
@@ -66,7 +72,7 @@ class Appended:
 
 
 class Head(NamedTuple):
-    """The last event of a stream."""
+    """Version, position and hash of the last event of a stream."""
 
     version: int
     position: int
@@ -82,7 +88,10 @@ class Raw(NamedTuple):
 
 
 class StoredFold(NamedTuple):
-    """The state of a reducer after `version` of a stream: a cache, never a source."""
+    """The cached state of a reducer after it processed a stream up to `version`.
+
+    The state can always be computed again from the events.
+    """
 
     stream: str
     reducer: str
@@ -104,7 +113,10 @@ class Refusal(NamedTuple):
 
 
 class Claimed(NamedTuple):
-    """A claimed command and the versions that it recorded; none if first is after last."""
+    """A command that was executed, with the first and last version that it recorded.
+
+    If the command recorded no events, the first version is greater than the last.
+    """
 
     command_id: str
     stream: str
@@ -123,7 +135,10 @@ class Cargo(NamedTuple):
 
 
 def is_met(expected: int | Expected, found: int) -> bool:
-    """Return whether a stream at version `found` (0: no stream) is as expected."""
+    """Return whether a stream satisfies a writer's expectation.
+
+    `found` is the last version of the stream, or 0 if the stream does not exist.
+    """
     if isinstance(expected, int):
         return expected == found
     if expected is Expected.NO_STREAM:
@@ -132,26 +147,35 @@ def is_met(expected: int | Expected, found: int) -> bool:
 
 
 def require_version(stream: str, expected: int | Expected, found: int) -> None:
-    """Raise WrongExpectedVersion unless a stream at `found` (0: no stream) is as expected."""
+    """Raise WrongExpectedVersion unless a stream satisfies a writer's expectation.
+
+    `found` is the last version of the stream, or 0 if the stream does not exist.
+    """
     if not is_met(expected, found):
         demand = expected if isinstance(expected, int) else expected.value
         raise WrongExpectedVersion(stream, demand, found)
 
 
 def require_own_rules(foreign: Iterator[str], place: Path | str) -> None:
-    """Raise ForeignRule if a foreign rule could change the rows that are written."""
+    """Raise ForeignRule if the database has a trigger or rule that wfctl did not create.
+
+    Such a rule could change rows while they are written.
+    """
     for found in foreign:
         raise ForeignRule(place, found)
 
 
 def require_same(claim: Claim, known: Claimed, stream: str | None = None) -> None:
-    """Raise CommandConflict unless the claim equals that of the known command."""
+    """Raise CommandConflict if the command id was already used with other content.
+
+    With `stream`, also raise it if the earlier command wrote to another stream.
+    """
     if claim.digest != known.digest or stream not in (None, known.stream):
         raise CommandConflict(claim.command_id, known.stream)
 
 
 def require_name(stream: str) -> None:
-    """Raise InvalidData unless every engine can store the name of the stream."""
+    """Raise InvalidData if the name of the stream is empty or contains a NUL character."""
     if not stream or "\0" in stream:
         raise InvalidData("stream", f"the name {stream!r}")
 
@@ -159,16 +183,16 @@ def require_name(stream: str) -> None:
 _Key = TypeVar("_Key", int, str)
 Fetch = Callable[[str, tuple[Any, ...]], list[Any]]
 
-# Number of rows fetched at a time.
-# Each fetch is one short read, so a slow reader blocks neither a writer nor the folding of the log.
+# Number of rows fetched at a time. A slow reader fetches in many short reads, and therefore blocks
+# neither writers nor the merging of the write-ahead log.
 _CHUNK = 1000
 
 
 def fetch_pages(fetch: Fetch, statement: str, after: int | str) -> Iterator[Any]:
-    """Yield the rows of a statement that takes a start and a limit.
+    """Yield all rows of a SQL statement, fetched page by page.
 
-    Column 1 is the start of the next page. The rows may be in any order if another program wrote
-    them.
+    The statement takes a start and a limit. The first column of a page's last row is the start of
+    the next page. The rows may be unordered if another program wrote them.
     """
     while rows := fetch(statement, (after, _CHUNK)):
         yield from rows
@@ -176,9 +200,9 @@ def fetch_pages(fetch: Fetch, statement: str, after: int | str) -> Iterator[Any]
 
 
 class EventStore:
-    """An append-only log of streams in a SQL database, used by one thread at a time.
+    """An append-only log of event streams in a SQL database, used by one thread at a time.
 
-    Each engine defines how to append, wait and connect.
+    A subclass for each database engine implements connecting, appending and waiting.
     """
 
     def __init__(
@@ -193,10 +217,13 @@ class EventStore:
 
     @abstractmethod
     def _fetch(self, statement: str, parameters: tuple[Any, ...] = ()) -> list[Any]:
-        """Return the rows of a reading statement. Raises StoreClosed."""
+        """Return the rows of a SELECT statement. Raises StoreClosed."""
 
     def _fetch_rows(self, statement: str, parameters: tuple[Any, ...]) -> list[Any]:
-        """Return rows like `_fetch`, and keep text that is not UTF-8, to check its hash."""
+        """Return the rows of a SELECT statement, even if they contain invalid UTF-8.
+
+        The hash of such a damaged row can then be checked.
+        """
         try:
             return self._fetch(statement, parameters)
         except StoreDamaged:
@@ -214,7 +241,7 @@ class EventStore:
         """Return a description of each trigger or rule on the log that wfctl did not create."""
 
     def _engine_findings(self) -> Iterable[str]:
-        """Return the faults that the engine finds in its own database."""
+        """Return the faults that the database engine finds when it checks its own data."""
         return ()
 
     @abstractmethod
@@ -223,11 +250,13 @@ class EventStore:
     ) -> Appended:
         """Record `events` at the end of `stream`, all or none, in one transaction.
 
-        After this call returns, the events survive the death of the process and loss of power. The
-        claim is checked before the version: an equal digest returns the first answer with
-        `repeated` set and records nothing, as long as the log exists. Versions continue without a
-        gap. Positions are in commit order, and no reader sees a position before all smaller ones.
-        Time and offset are read inside the transaction.
+        After this call returns, the events survive a crash of the process and a loss of power. The
+        claim (command id and digest of the command) is checked before the version. If the command
+        was executed before with an equal digest, the call records nothing and returns the earlier
+        result with `repeated` set.
+
+        Versions continue without a gap. Positions are in commit order, and no reader sees a
+        position before all smaller ones. The recording time is read inside the transaction.
 
         Raises CommandConflict, WrongExpectedVersion, EventIdReused, InvalidData, SchemaError,
         StoreBusy (after the maximum wait), StoreUnwritable or StoreUnreachable. After an error
@@ -249,7 +278,10 @@ class EventStore:
         return Claimed(command_id, *rows[0]) if rows else None
 
     def claimed(self, claim: Claim) -> Appended | None:
-        """Return the first answer to a command, or None if it is new. Raises CommandConflict."""
+        """Return the result of a command that was executed before, or None if the command is new.
+
+        Raises CommandConflict if the command id was used with other content.
+        """
         known = self._known(claim.command_id)
         if known is None:
             return None
@@ -257,20 +289,22 @@ class EventStore:
         return self._answer(known)
 
     def claim(self, command_id: str) -> Claim | None:
-        """Return the claim of a recorded command, or None if the command is unknown."""
+        """Return id and digest of an executed command, or None if the id is unknown."""
         known = self._known(command_id)
         return None if known is None else Claim(command_id, known.digest)
 
     def read(
         self, stream: str, *, after: int | Link = 0, upto: int | None = None
     ) -> Iterator[RecordedEvent]:
-        """Yield the events with after < version <= upto, none without a stream.
+        """Yield the events of a stream with after < version <= upto, or nothing without a stream.
 
-        Each event is checked: its text must match the hash, the previous link, the version, the
-        stream and the columns of its row. The link before the first event is `after` if the caller
-        knows it, otherwise it is taken from the row of that version, whose own text is checked.
-        Takes no lock that a writer waits for. Raises UnsoundLog at the first event that fails the
-        check and SchemaError at one that this program cannot read. Never changes the log.
+        Each event is checked: its text must match its hash, the hash of the previous event, the
+        version, the stream and the columns of its row. The hash before the first event is part of
+        `after` if the caller knows it. Otherwise it is read from the row of that version, and this
+        row is checked too.
+
+        Reading changes nothing and takes no lock that blocks a writer. Raises UnsoundLog at the
+        first event that fails the check, and SchemaError at an event that this program cannot read.
         """
         link = after if isinstance(after, Link) else self._link(stream, after)
         rows = self._stored(stream, link.version, sys.maxsize if upto is None else upto)
@@ -283,15 +317,15 @@ class EventStore:
         return self._events.link(before, stream, version)
 
     def _stored(self, stream: str, after: int, upto: int) -> Iterator[Any]:
-        """Yield the rows of a stream, with every column, in order of version."""
+        """Yield the rows of a stream, with all columns, in order of version."""
         while rows := self._fetch_rows(self._sql.read, (stream, after, upto, _CHUNK)):
             yield from rows
             after = self._check_progress(after, rows[-1][2])
 
     def _check_progress(self, before: _Key, after: _Key) -> _Key:
-        """Return `after`, and raise StoreDamaged unless it is beyond `before`.
+        """Return `after` if it is beyond `before`, otherwise raise StoreDamaged.
 
-        A damaged index may lead backwards, and so cause an endless loop.
+        A damaged database index may lead backwards and would then cause an endless loop.
         """
         if type(after) is not type(before) or after <= before:
             raise StoreDamaged(self._place, f"rows out of order: {after!r} after {before!r}")
@@ -300,7 +334,7 @@ class EventStore:
     def read_all(self, *, after: int = 0) -> Iterator[RecordedEvent]:
         """Yield the events of all streams with position > after, in order of position.
 
-        Check the place of each event in its stream like `read`.
+        Each event is checked like in `read`.
         """
         return self._events.all_events(self._all_stored(after), self._link)
 
@@ -310,23 +344,26 @@ class EventStore:
             after = self._check_progress(after, rows[-1][0])
 
     def raw(self, stream: str, *, after: int = 0, upto: int | None = None) -> Iterator[Raw]:
-        """Yield the stored events of a stream, undecoded, exactly as hashed, in order of version.
+        """Yield the stored events of a stream as unparsed text, in order of version.
 
-        The versions are from `after` + 1 to `upto`.
+        The text is exactly what was hashed. The versions are from `after` + 1 to `upto`.
         """
         end = sys.maxsize if upto is None else upto
         for position, *_, hash_, text in self._stored(stream, after, end):
             yield Raw(position, text, hash_)
 
     def all_raw(self) -> Iterator[Raw]:
-        """Yield the stored events of all streams exactly as hashed, in order of position."""
+        """Yield the stored events of all streams as unparsed text, in order of position.
+
+        The text is exactly what was hashed.
+        """
         for position, *_, hash_, text in fetch_pages(self._fetch, self._sql.read_all, 0):
             yield Raw(position, text, hash_)
 
     def commands(self) -> Iterator[Claimed]:
-        """Yield every claimed command, in order of its id.
+        """Yield every executed command, in order of its id.
 
-        A row without a valid claim was written by another program.
+        Rows that another program wrote are skipped if they are not valid.
         """
         from eventstore.verification import CLAIM
 
@@ -334,7 +371,10 @@ class EventStore:
         return (Claimed(*row) for row in rows if all(map(isinstance, row, CLAIM)))
 
     def rows(self, stream: str) -> Iterator[StoredRow]:
-        """Yield all columns of a stream's rows in order of version, and keep damaged text."""
+        """Yield the rows of a stream with all columns, in order of version.
+
+        Damaged text is included unchanged.
+        """
         from eventstore.verification import StoredRow
 
         after = 0
@@ -343,23 +383,23 @@ class EventStore:
             after = self._check_progress(after, found[-1][2])
 
     def extent(self) -> tuple[int, int]:
-        """Return the number of events, and the last position."""
+        """Return the number of events in the log, and the position of the last one."""
         ((count, last),) = self._fetch(self._sql.extent)
         return count, last or 0
 
     def spans(self, command_ids: Sequence[str]) -> dict[str, CommandSpan]:
-        """Return the versions that each of these commands claims, by command id."""
+        """Return the versions that each of the given commands recorded, by command id."""
         from eventstore.verification import CommandSpan
 
         rows = self._fetch_damaged(self._sql.spans, (self._as_one(command_ids),))
         return {id_: CommandSpan(*span) for id_, *span in rows}
 
     def _as_one(self, values: Sequence[str]) -> Any:
-        """Return several values as one parameter."""
+        """Return several values as a single SQL parameter."""
         return list(values)
 
     def head(self, stream: str) -> Head | None:
-        """Return the last event of a stream, or None without a stream, in constant time."""
+        """Return the last event of a stream in constant time, or None without a stream."""
         rows = self._fetch(self._sql.head, (stream,))
         if rows and not all(map(isinstance, rows[0], (int, int, str))):
             last = 0
@@ -370,7 +410,7 @@ class EventStore:
         return Head(*rows[0]) if rows else None
 
     def streams(self) -> Iterator[str]:
-        """Return the names of all streams, sorted."""
+        """Yield the names of all streams in sorted order."""
         name = ""
         while rows := self._fetch(self._sql.next_stream, (name,)):
             name = self._check_progress(name, rows[0][0])
@@ -379,10 +419,10 @@ class EventStore:
     def verify(
         self, stream: str | None = None, *, anchors: Mapping[str, Link] | None = None
     ) -> Iterator[Finding]:
-        """Yield all faults of the log (or of one stream), first bad version first.
+        """Yield all faults of the log (or of one stream), the first invalid version first.
 
-        `anchors` gives, by stream, a version and hash known from elsewhere. Only anchors reveal
-        that the end of a log was cut or its history rewritten.
+        `anchors` gives, by stream, a version and hash that are known from outside the log. Only
+        anchors reveal that the last events were removed or that the whole history was rewritten.
         """
         from eventstore.verification import Finding, find_faults
 
@@ -397,10 +437,10 @@ class EventStore:
             yield Finding(stream, None, None, "engine", error.reason)
 
     def strays(self) -> Iterator[Finding]:
-        """Return all rows, in every stream, that are neither events, claims nor refusals.
+        """Yield a finding for each row that is not a valid event, command or refusal.
 
-        These rows change nothing, because claims are valid only for their events, and refusals only
-        by their content. But another program wrote them, so a check of the log reports them.
+        Such rows have no effect. But another program wrote them, so a check of the log reports
+        them.
         """
         from eventstore.verification import Finding, fault_of_claim, parse_refusal
 
@@ -418,24 +458,27 @@ class EventStore:
                 yield stray(row[2], f"refusals, row {row[0]}: {found}")
 
     def save_fold(self, fold: StoredFold) -> None:
-        """Store the state of a reducer, replacing the previous state."""
+        """Store the state of a reducer, and replace its previous state."""
         old = (self._sql.delete_fold, (fold.stream, fold.reducer))
         self._write(old, (self._sql.insert_fold, fold))
 
     def load_fold(self, stream: str, reducer: str, reducer_version: int) -> StoredFold | None:
-        """Return the stored state, or None if this version of the reducer stored no state."""
+        """Return the stored state of a reducer, or None if this reducer version has stored none."""
         rows = self._fetch(self._sql.fold, (stream, reducer, reducer_version))
         return StoredFold(*rows[0]) if rows else None
 
     def record_refusal(self, refusal: Refusal) -> None:
-        """Store a refusal for audit. A refusal is not an event and is in no chain."""
+        """Store a refusal (a command that the rules refused) for audits.
+
+        A refusal is not an event, and no hash chain includes it.
+        """
         data = canonical_json(refusal.data, "refusal").decode()
         self._write((self._sql.insert_refusal, (*refusal[:-1], data)))
 
     def refusals(self, stream: str | None = None) -> Iterator[Refusal]:
         """Yield the stored refusals, of all streams or of one stream, in order of recording.
 
-        Ignore rows of other programs that are not valid refusals.
+        Rows that another program wrote are skipped if they are not valid refusals.
         """
         from eventstore.verification import parse_refusal
 
@@ -455,7 +498,7 @@ class EventStore:
 
     @abstractmethod
     def take_in(self, cargo: Cargo) -> None:
-        """Record the data that another log contains, with unchanged hashes, in one transaction.
+        """Record data of another log, with unchanged hashes, in one transaction.
 
         Positions are new, in the given order. The caller must ensure that the events continue their
         streams. Raises TransferConflict if a part of the data already exists.
@@ -466,35 +509,37 @@ class EventStore:
         """Close files and locks. A second call does nothing."""
 
     def release_connection(self) -> None:
-        """Return an idle connection to a pooler, for another connection of this program.
+        """Return an idle connection to the connection pooler, for other processes of this program.
 
-        The next call of the store connects again. A store without a pooler does nothing.
+        The next call reconnects. Without a pooler, do nothing.
         """
 
     def session_user(self) -> str | None:
-        """Return the name of the account that the database checked, or None without a server."""
+        """Return the account name that the database server verified, or None without a server."""
         return None
 
     def be_patient(self, asks_again: Callable[[StoreUnreachable, float], bool]) -> None:
-        """Retry a server that does not answer, as long as ``asks_again`` returns true.
+        """Retry when the database server does not answer, as long as ``asks_again`` returns True.
 
-        A log without a server does nothing.
+        Do nothing for a log without a server.
         """
 
 
-# Seconds after which a reader checks again, even without a notification.
+# Seconds after which a reader checks for new events, even without a notification.
 _AT_THE_LATEST = 60.0
 
 
 def subscribe(
     store: EventStore, *, after: int = 0, stream: str | None = None
 ) -> Iterator[RecordedEvent]:
-    """Yield every event after position (with a stream: version) `after`, in order, forever.
+    """Yield every event after `after`, in order, and wait forever for new ones.
 
-    An event that another process appends arrives within half a second, without busy polling. Each
-    event arrives at least once. The reader stores the position (or version) of the last processed
-    event and continues after it. Raises the errors of reading; on a server, StoreUnreachable if the
-    server stays away for longer than the store waits.
+    `after` is a position in the log or, with `stream`, a version of this stream. An event that
+    another process appends arrives within half a second. Each event arrives at least once: to
+    continue later, the caller stores the position (or version) of the last event it processed.
+
+    Raises the errors of `read`. On a server, raises StoreUnreachable if the server stays away for
+    longer than the store waits.
     """
     position = 0
     while True:

@@ -1,4 +1,4 @@
-"""The tables of the database. A test compares these definitions with the migrations."""
+"""Definitions of the database tables. A test compares them with the result of the migrations."""
 
 from typing import Any
 
@@ -21,9 +21,9 @@ from eventstore.event import APPLICATION_ID, MARK, TRIGGERS
 
 _TYPES: dict[str, TypeEngine[Any]] = {
     "": Text(),
-    # SQLite numbers rows automatically only for a column declared exactly INTEGER.
+    # SQLite assigns row numbers automatically only if the column type is exactly INTEGER.
     "number": BigInteger().with_variant(Integer(), "sqlite"),
-    # Names sort by their bytes on every engine, independent of the server's locale.
+    # Sort names by their bytes on every engine, independent of the server's locale.
     "name": Text().with_variant(Text(collation="C"), "postgresql"),
     "int": BigInteger(),
     "real": Double(),
@@ -32,10 +32,10 @@ _TYPES: dict[str, TypeEngine[Any]] = {
 
 
 def columns(words: str) -> list[Column[Any]]:
-    """Return the columns for words of the form `NAME` or `NAME:TYPE`.
+    """Return the table columns that a string describes, one word per column.
 
-    `*` means primary key, `!` means not null. Released migrations use this function, so the meaning
-    of a word must never change.
+    A word is `NAME` or `NAME:TYPE`. `*` means primary key, `!` means not null. Released migrations
+    use this function, and therefore the meaning of a word must never change.
     """
     return [_build_column(word.rstrip("*!"), word[-1]) for word in words.split()]
 
@@ -53,7 +53,8 @@ def _build_column(word: str, mark: str) -> Column[Any]:
 
 metadata = MetaData()
 
-# The body is text on every engine, because a JSON type would not keep the hashed bytes.
+# The body has a text type on every engine, because a JSON type would not preserve the bytes that
+# were hashed.
 events = Table(
     "events",
     metadata,
@@ -86,7 +87,7 @@ _SQLITE = (
 _FUNCTION = "CREATE FUNCTION {}_refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {}; END $$"
 _POSTGRESQL = (
     _FUNCTION.format("events", "RAISE EXCEPTION 'events are append-only'"),
-    # A percent sign in DDL is doubled.
+    # A percent sign in a DDL statement must be written twice.
     _FUNCTION.format("kept", "RAISE EXCEPTION '%% are append-only', TG_TABLE_NAME"),
     *(
         f"CREATE TRIGGER {table}_no_{verb} BEFORE {verb.upper()} ON {table} "

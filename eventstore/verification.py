@@ -1,4 +1,4 @@
-"""Check a log row by row, independent of its engine."""
+"""Check an event log row by row. The checks do not depend on the database engine."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -11,12 +11,12 @@ from eventstore.chain import START, Link, Schema, sha256_hex
 from eventstore.errors import DamagedEvent, SchemaError
 
 _CLAIMS_AT_ONCE = 500
-#: Types of the columns of a claim.
+#: Types of the columns of a command's record.
 CLAIM = (str, str, str, int, int)
 
 
 class StoredRow(NamedTuple):
-    """A stored event with the columns that repeat values of its text."""
+    """A row of the events table: the text of an event, and columns that repeat its fields."""
 
     position: int
     stream: str
@@ -29,15 +29,18 @@ class StoredRow(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """A fault of the log. `stream`, `version`, `position` are None if unknown.
+    """A fault that a check of the log found.
+
+    `stream`, `version`, `position` are None if unknown.
 
     Kinds: altered (text and hash differ), misfiled (a column contradicts the text), malformed,
     undecodable, gap, unlinked (the link to the previous version is wrong), order (positions
-    contradict versions), anchor (the chain is intact but differs from a known one), cut_tail,
-    missing (positions without an event), unclaimed (the event is sound, but its command could run
-    again), set_aside (an ignored event that does not fit its type), stray (a row that is neither
-    event, claim nor refusal, and changes nothing), foreign_rule (the database would change
-    appended rows), engine (the database file itself).
+    contradict versions), anchor (the chain is intact but differs from a known hash), cut_tail (the
+    last events are missing), missing (positions without an event), unclaimed (the event is valid,
+    but its command has no record and could run again), set_aside (an ignored event that does not
+    fit its type), stray (a row that is not a valid event, command or refusal and has no effect),
+    foreign_rule (a rule in the database could change appended rows), engine (the database file is
+    damaged).
     """
 
     stream: str | None
@@ -48,7 +51,7 @@ class Finding(NamedTuple):
 
 
 class CommandSpan(NamedTuple):
-    """The versions of a stream, both ends included, that a command claims to have recorded."""
+    """The first and last version that a command recorded in a stream."""
 
     stream: str
     first: int
@@ -56,7 +59,7 @@ class CommandSpan(NamedTuple):
 
 
 class RowSource(Protocol):
-    """The rows of an engine, for verification."""
+    """The interface of a database whose rows are verified."""
 
     def rows(self, stream: str) -> Iterator[StoredRow]:
         """Yield all columns of a stream's rows, in order of version."""
@@ -67,18 +70,21 @@ class RowSource(Protocol):
         ...
 
     def extent(self) -> tuple[int, int]:
-        """Return the number of events, and the last position."""
+        """Return the number of events in the log, and the position of the last one."""
         ...
 
     def spans(self, command_ids: Sequence[str]) -> Mapping[str, CommandSpan]:
-        """Return the versions that each of these few commands claims, by command id."""
+        """Return the versions that each of the given commands recorded, by command id."""
         ...
 
 
 def find_faults(
     source: RowSource, schema: Schema, stream: str | None, anchors: Mapping[str, Link]
 ) -> Iterator[Finding]:
-    """Yield the faults of one stream, or of all streams and their positions."""
+    """Yield all faults of one stream. Without a stream, check all streams and positions.
+
+    `anchors` gives versions and hashes that are known from outside the log.
+    """
     schema = replace(schema, unknown=None)
     names = [stream] if stream is not None else sorted({*source.streams(), *anchors})
     for name in names:
@@ -94,7 +100,7 @@ _SHOWN = 400
 
 
 class _Before(NamedTuple):
-    """The rows before a row of a stream, as far as they can be read."""
+    """The last readable row before a row of a stream."""
 
     stream: str
     link: Link
@@ -122,7 +128,7 @@ def _of_stream(stream: str, source: RowSource, schema: Schema, anchor: Link) -> 
 
 
 def _of_claims(rows: Sequence[StoredRow], source: RowSource) -> Iterator[Finding]:
-    """Yield findings for undamaged rows that their command does not claim."""
+    """Yield a finding for each valid event that the record of its command does not include."""
     commands = [str(orjson.loads(row.text).get("command_id")) for row in rows]
     spans = source.spans(sorted({*commands}))
     for row, command in zip(rows, commands, strict=True):
@@ -133,14 +139,20 @@ def _of_claims(rows: Sequence[StoredRow], source: RowSource) -> Iterator[Finding
 
 
 def is_covered_by(span: CommandSpan | None, stream: str, version: int) -> bool:
-    """Return whether the claim of a command, if it exists, covers a version of a stream."""
+    """Return whether the record of a command includes a version of a stream.
+
+    Return False if the command has no record.
+    """
     if span is None or not all(map(isinstance, span, (str, int, int))):
         return False
     return span.stream == stream and span.first <= version <= span.last
 
 
 def _well_typed(row: StoredRow) -> bool:
-    """Return whether the row has the declared types. A damaged file may contain others."""
+    """Return whether each column of the row has the declared type.
+
+    A damaged database file may contain values of other types.
+    """
     types = (int, str, int, str, str, str, str, str)
     return all(map(isinstance, row, types))
 
@@ -150,7 +162,11 @@ def _build_finding(row: StoredRow, kind: str, message: str) -> Finding:
 
 
 def find_row_faults(row: StoredRow, stream: str, after: Link) -> Iterator[Finding]:
-    """Yield the reasons why a row cannot follow a link: its columns, its number, its text."""
+    """Yield the reasons why a row cannot be the next event of a stream.
+
+    `after` is the version and hash of the previous event. The checks cover the columns of the row,
+    its version, its hash and its text.
+    """
     if not _well_typed(row):
         yield Finding(stream, after.version + 1, None, "malformed", f"columns of {row}"[:_SHOWN])
         return
@@ -190,7 +206,8 @@ def _of_row(row: StoredRow, before: _Before, schema: Schema, anchor: Link) -> It
         message = f"the position must be above {before.position}, found {row.position}"
         yield _build_finding(row, "order", message)
     if not {one.kind for one in wrong} & {"altered", "malformed"}:
-        # Events that the program ignores are listed only by callers that fold the log.
+        # Only events that cannot be decoded are reported here. Ignored events are reported by
+        # callers that fold the log.
         try:
             schema.event(row.position, row.hash, orjson.loads(row.text))
         except (SchemaError, DamagedEvent) as error:
@@ -212,7 +229,10 @@ _LONGEST = 1000
 
 
 def fault_of_claim(row: tuple[Any, ...]) -> str | None:
-    """Return why a row is not a valid claim: its command, stream, digest, versions or texts."""
+    """Return the reason why a row is not a valid record of a command, or None if it is.
+
+    The row has the columns of the record, and the texts of the command's first and last event.
+    """
     *claim, first, last = row
     if not all(map(isinstance, claim, CLAIM)):
         return "expected strings and numbers, found another type of value"
@@ -231,7 +251,7 @@ def fault_of_claim(row: tuple[Any, ...]) -> str | None:
 
 
 def _command_of(text: Any) -> str | None:
-    """Return the command that an event's text names, or None without a text."""
+    """Return the command id in an event's text, or None if there is no text."""
     if text is None:
         return None
     try:
@@ -242,7 +262,10 @@ def _command_of(text: Any) -> str | None:
 
 
 def parse_refusal(row: tuple[Any, ...]) -> tuple[Any, ...] | str:
-    """Return the parts of a refusal from the columns of a row, or why the row is not a refusal."""
+    """Return the values of a refusal, or the reason why the row is not a valid refusal.
+
+    A refusal is the record of a command that the rules refused.
+    """
     *texts, data = row
     if not all(isinstance(text, str) for text in row):
         return "expected strings, found another type of value"

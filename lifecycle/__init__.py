@@ -1,1 +1,1 @@
-"""The rules of a workflow: pure functions of events, commands and state, without I/O."""
+"""The rules of a workflow: pure functions of events, commands and state. They do no I/O."""

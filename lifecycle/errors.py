@@ -40,7 +40,10 @@ from wording import Coded, Worded
 
 
 class LifecycleError(Coded):
-    """Base of what the rules raise: a stable ``code``, a ``message``, the values in ``data``."""
+    """Base class of the errors of the rules.
+
+    ``code`` is a stable identifier, ``message`` the text for users, and ``data`` has the values.
+    """
 
     code = "lifecycle_error"
 
@@ -75,7 +78,7 @@ class InvalidPayload(Worded, LifecycleError):
 
 
 class UnknownEventType(Worded, LifecycleError):
-    """A staged workflow has no event of this type."""
+    """Workflows have no event of this type."""
 
     code = "unknown_event_type"
     text = "{_why}; expected one of: {known:, }"
@@ -150,7 +153,7 @@ class DependenciesNotMet(Worded, Refused):
 
 
 class AttemptMismatch(Refused):
-    """The given attempt is not the current one."""
+    """The attempt that the command names is not the current attempt of the stage."""
 
     code = "attempt_mismatch"
 
@@ -197,7 +200,7 @@ class AlreadyExists(Refused):
     code = "already_exists"
 
 
-#: Advice if the stream is empty but once contained a workflow.
+#: Advice for a folder that once had a workflow but whose log is empty now.
 LOST = (
     "If this folder had a workflow, its log was lost. Restore a backup with `wfctl db restore "
     "FILE`. Without a backup, move .wfctl away and run `wfctl import .`, which imports "
@@ -253,7 +256,7 @@ class BudgetLeft(Worded, Refused):
 
 
 class NothingHinders(Worded, Refused):
-    """A session can end with `blocked` only if something blocks it, or with a given reason."""
+    """A session cannot end with `blocked` if nothing blocks it and no reason is given."""
 
     code = "nothing_hinders"
     text = (
@@ -288,7 +291,7 @@ class UnknownLoop(Worded, LifecycleError):
 
 
 class OutsideEnvelope(Worded, Refused):
-    """The loop does not allow the points: they are too many, repeated or outside its envelope."""
+    """The points are not allowed in the loop: too many, repeated, or outside its limits."""
 
     code = "outside_envelope"
     text = (
@@ -307,7 +310,7 @@ class UnknownAmendment(LifecycleError):
     code = "unknown_amendment"
 
     def __init__(self, amendment: str, known: list[str], ineffective: Sequence[str] = ()) -> None:
-        """``ineffective`` tells of the rows about amendments that are ignored."""
+        """Build the message. ``ineffective`` describes ignored records of amendments."""
         super().__init__(
             "; ".join(
                 [
@@ -345,7 +348,7 @@ class StaleAmendment(Worded, Refused):
 
 
 class ImpactChanged(Worded, Refused):
-    """The impact of the change differs from the impact that the person saw."""
+    """The impact of the change is no longer the impact that the person was shown."""
 
     code = "impact_changed"
     text = (
@@ -371,19 +374,23 @@ class AmendmentDecided(Worded, Refused):
 
 
 class NeedsConsent(LifecycleError):
-    """Only a person may decide this."""
+    """Only a person may make this decision, with a proof of consent."""
 
     code = "needs_consent"
 
 
 class NoAnswer(NeedsConsent):
-    """A person did not answer y or n, so wfctl changed nothing."""
+    """The user answered neither y nor n to a question, and wfctl changed nothing."""
 
     code = "no_answer"
 
 
 def undecided(type_: str, way: str, **data: str) -> NeedsConsent:
-    """Return the refusal of a person's decision that comes without a proof of consent."""
+    """Return the error for an event that only a person can decide.
+
+    Such an event needs a proof of consent, which the command `append` cannot record. The message
+    recommends the command ``way``.
+    """
     return NeedsConsent(
         f"only a person can record the event {type_}, because the event needs a proof of consent. "
         f"The command append cannot record such a proof. Run `{way}` instead.",

@@ -1,4 +1,4 @@
-"""The interface of an event that the rules need, independent of its storage."""
+"""The interface of an event for the rules, independent of its storage."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any, NamedTuple, Protocol
 
 from lifecycle.state.workflow import Workflow
 
-#: Placeholder for the hash of an event that is decided but not recorded. No real hash equals it.
+#: Placeholder for the hash of an event that is not recorded yet. It differs from every real hash.
 DECIDED = "decided"
 
 
 class Event(Protocol):
-    """An event in the form that the fold reads."""
+    """The attributes of an event that the fold reads."""
 
     @property
     def type(self) -> str:
@@ -21,7 +21,7 @@ class Event(Protocol):
 
     @property
     def data(self) -> dict[str, Any]:
-        """The decoded payload."""
+        """The payload of the event, decoded from JSON."""
         ...
 
     @property
@@ -31,12 +31,12 @@ class Event(Protocol):
 
     @property
     def version(self) -> int:
-        """The position in its stream: 1, 2, …"""
+        """The position of the event in its stream: 1, 2, …"""
         ...
 
     @property
     def hash(self) -> str:
-        """The hash in the chain, or "" before the event is recorded."""
+        """The hash of the event in its chain, or a placeholder before the event is recorded."""
         ...
 
 
@@ -51,41 +51,49 @@ class Fact(NamedTuple):
 
 
 def facts_of(events: Iterable[Any], at: str, head: int) -> list[Fact]:
-    """Return payloads as the events that follow version ``head`` at the time ``at``."""
+    """Return payloads as events that are not recorded yet.
+
+    They occur at the time ``at``, and their versions follow ``head``.
+    """
     return [Fact(e.type, e.as_json(), at, head + n, DECIDED) for n, e in enumerate(events, 1)]
 
 
-#: Type that the log gives to an event whose data does not match its own type.
+#: Type of an event that replaces a stored event whose data does not match its type.
 SET_ASIDE = "event.set_aside"
 
-#: Errors that folding an event may raise if its data is valid but has no meaning in this state.
+#: Errors that folding may raise for an event whose data is valid but does not fit the state.
 UNFOLDABLE = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
 
-#: Maximum gap between session numbers. A view of a moment may omit some sessions.
+#: Maximum gap between the numbers of two sessions. A gap is allowed because a view of an earlier
+#: moment may omit sessions. A much larger number is an error.
 _MOST_LEFT_OUT = 1_000_000
 
-#: Fields that the rules fill in before an event is recorded. Without them the event has no meaning.
+#: Fields that the rules fill in before an event is recorded. An event without its field is ignored.
 _DECIDED = {
     "amendment.proposed": "amendment",
     "attempt.started": "attempt",
     "stage.retried": "retry",
 }
 _OF_AN_ATTEMPT = frozenset({"stage.launched", "stage.computed", "attempt.relaunched"})
-#: Types with lines of other programs, byte for byte, which may name a stage that never existed.
+#: Types of events that contain lines of other programs unchanged. These lines may name a stage that
+#: never existed.
 _OF_BYTES = frozenset({"note.logged", "line.imported", "state.imported"})
 
 
 class State(Protocol):
-    """A state that remembers ignored events."""
+    """A state that lists the events that were ignored."""
 
     @property
     def set_aside(self) -> list[dict[str, Any]]:
-        """One object for each ignored event: ``version``, ``type``, ``why``."""
+        """The ignored events, each as a dictionary: ``version``, ``type`` and reason ``why``."""
         ...
 
 
 def why_not(draft: Workflow, event: Event) -> str | None:
-    """Return why an event has no meaning in this state, or None if it may have one."""
+    """Return the reason why the event must be ignored in this state, or None.
+
+    None does not guarantee that the event takes effect.
+    """
     if event.type == SET_ASIDE:
         return str(event.data["why"])
     if event.type == "session.started":
@@ -110,7 +118,10 @@ def why_not(draft: Workflow, event: Event) -> str | None:
 
 
 def _no_lines(draft: Workflow, event: Event) -> str | None:
-    """Return why the recorded lines of another program cannot be shown unchanged, or None."""
+    """Return the reason why imported text in the event is not usable, or None if it is.
+
+    Such an event is unusable after the end of the import, or if its base64 text is invalid.
+    """
     if event.type != "note.logged" and event.version > draft.import_end:
         return f"the import ended at version {draft.import_end}"
     kept = event.data.get("raw")
@@ -130,7 +141,11 @@ def _no_lines(draft: Workflow, event: Event) -> str | None:
 
 
 def fold_in(state: State, event: Event, why: str | None, apply: Callable[[], None]) -> None:
-    """Fold an event into the state, or add it to the ignored events with the reason."""
+    """Apply an event to the state, or add it to the ignored events.
+
+    The event is ignored if ``why`` gives a reason or if ``apply`` fails because the event does not
+    fit the state.
+    """
     try:
         if why is None:
             apply()
@@ -142,15 +157,18 @@ def fold_in(state: State, event: Event, why: str | None, apply: Callable[[], Non
 
 
 def newest_aside(state: State, version: int) -> dict[str, Any] | None:
-    """Return the ignored event at the given version if it was the last one folded, else None."""
+    """Return the entry of the last ignored event if that event has the given version.
+
+    Otherwise return None.
+    """
     last = state.set_aside[-1] if state.set_aside else None
     return last if last is not None and last["version"] == version else None
 
 
 def find_observed_jobs(event: Event) -> list[dict[str, Any]]:
-    """Return the jobs in the evidence of an observed attempt, or an empty list for other events.
+    """Return the scheduler jobs that an observation of an attempt lists as evidence.
 
-    Other events, such as `stage.completed`, give their evidence as text or not at all.
+    Return an empty list for any other event, such as `stage.completed`.
     """
     evidence = event.data.get("evidence") if event.type == "attempt.observed" else None
     jobs = evidence.get("jobs") if isinstance(evidence, dict) else None

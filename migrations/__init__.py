@@ -1,1 +1,1 @@
-"""How a database comes to have the tables of this program."""
+"""Create and upgrade the tables of a log database."""

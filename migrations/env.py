@@ -1,6 +1,7 @@
-"""What Alembic runs: the migrations on the connection that `migrations.upgrade` hands over.
+"""The script that Alembic runs to apply the migrations to an open connection.
 
-All steps of an upgrade are one transaction, so an interrupted one leaves the old tables.
+The connection comes from `migrations.upgrade`. All steps of an upgrade are one transaction. An
+interrupted upgrade therefore leaves the old tables unchanged.
 """
 
 from alembic import context

@@ -1,4 +1,4 @@
-"""The database in a SQLite file, as a migration sees it."""
+"""Access to a SQLite database for migrations."""
 
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -16,7 +16,7 @@ from eventstore.sqlite.connection import open_connection, translate_error, unide
 
 
 class DatabaseFile:
-    """A SQLite file."""
+    """A SQLite database file, opened by migrations."""
 
     def __init__(self, path: Path, wait: float) -> None:
         self.path = path
@@ -25,7 +25,10 @@ class DatabaseFile:
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
-        """Open one transaction, after other migrations have ended."""
+        """Open a connection with a write transaction. Create the file if needed.
+
+        Wait until other migrations have ended.
+        """
         with suppress(OSError):  # SQLite says better what is in the way
             make_file(self.path)
         with self._open_engine(
@@ -34,7 +37,8 @@ class DatabaseFile:
 
             @event.listens_for(engine, "begin")
             def _begin(connection: Connection) -> None:
-                # The driver would begin only at the first row written, after tables were made.
+                # Start the transaction explicitly. The driver would start it only when the first
+                # row is written, after the tables were created.
                 connection.exec_driver_sql("BEGIN IMMEDIATE")
 
             with engine.begin() as connection:
@@ -42,7 +46,7 @@ class DatabaseFile:
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """Open a connection that changes nothing and blocks nobody."""
+        """Open a connection that changes nothing and blocks no other process."""
         with (
             self._open_engine(lambda: unidentified_reader(self.path, self._wait)) as engine,
             engine.connect() as connection,
@@ -64,7 +68,7 @@ class DatabaseFile:
             engine.dispose()
 
     def require_ours(self, connection: Connection) -> None:
-        """Raise NotOurs if the database has tables of another program."""
+        """Raise NotOurs if the database contains tables of another program."""
         tables = connection.exec_driver_sql("SELECT count(*) FROM sqlite_master").scalar_one()
         application = connection.exec_driver_sql("PRAGMA application_id").scalar_one()
         if tables and application != APPLICATION_ID:

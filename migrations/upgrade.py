@@ -1,4 +1,4 @@
-"""Bring a database to the tables of this program, forward only."""
+"""Create the tables of a log database, or upgrade them to the current version."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ WAIT = 30.0
 
 
 def database_of(address: Path | str, wait: float = WAIT) -> Database:
-    """Return the database at a path or URL; `wait` is the maximum wait for others, in seconds."""
+    """Return the database at a path or URL, for migrations.
+
+    `wait` is the maximum time in seconds to wait for other processes.
+    """
     if isinstance(address, str) and is_server(address):
         postgres = require_extension("postgres", "a log on a PostgreSQL server")
         return postgres.open_server_database(address, wait)
@@ -35,10 +38,11 @@ SCRIPTS = Path(__file__).parent
 def upgrade_database(
     address: Path | str, *, wait: float = WAIT, scripts: Path = SCRIPTS
 ) -> str | None:
-    """Make or upgrade the database at a path or URL and return its version.
+    """Create or upgrade the tables of the database at a path or URL, and return their version.
 
-    Several callers at once are safe: one does the work. A failure leaves the database as it was.
-    `scripts` is the folder of Alembic's environment.
+    If several processes call this at the same time, one of them does the work. If the upgrade
+    fails, the database is unchanged. `scripts` is the folder with Alembic's migration scripts.
+
     Raises NotOurs, NewerDatabase, StoreBusy, StoreUnwritable, StoreDamaged, StoreUnreachable.
     """
     database = database_of(address, wait)
@@ -52,9 +56,10 @@ def upgrade_database(
 
 
 def current_revision(address: Path | str, *, wait: float = WAIT) -> str | None:
-    """Return the version of the database at a path or URL, or None if it has no tables.
+    """Return the version of the tables in a database, or None if it has no tables.
 
-    Take no lock that writers wait for, and change nothing. Raises the errors of `upgrade_database`.
+    This changes nothing and takes no lock that blocks writers. Raises the errors of
+    `upgrade_database`.
     """
     database = database_of(address, wait)
     if isinstance(database, DatabaseFile) and not database.path.exists():

@@ -1,9 +1,9 @@
 """Read workflows of wfctl from Python, for example in a notebook.
 
-``open(root)`` returns a `WorkflowReader`. Its methods run ``wfctl`` and return the JSON that the
-program prints, as dictionaries and lists, or as data frames of pandas. They write nothing and take
-no lock, and each call reads the log as it is at that time. Only the standard library is imported,
-so wfctl may be installed in another environment than the notebook.
+``open(root)`` returns a `WorkflowReader`. Its methods run the program ``wfctl`` and return its JSON
+output as dictionaries and lists, or as data frames of pandas. They write nothing and take no lock,
+and each call reads the current log. Only the standard library is imported, so that wfctl may be
+installed in another Python environment than the notebook.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ __all__ = ["WfctlError", "WorkflowReader", "open"]
 
 
 class WfctlError(Exception):
-    """A command of wfctl failed.
+    """A wfctl command failed.
 
-    ``code`` is the stable code of the error, ``data`` its values, and ``exit_code`` the exit code
-    of the program. The message says the cause first, then what to do.
+    ``code`` is the stable identifier of the error, ``data`` has its values, and ``exit_code`` is
+    the exit code of the program. The message states the cause first, and then the remedy.
     """
 
     def __init__(self, code: str, message: str, data: Mapping[str, Any], exit_code: int) -> None:
@@ -33,7 +33,7 @@ class WfctlError(Exception):
 
 
 class WorkflowReader:
-    """A workflow on disk, or in the database that its folder names.
+    """Read access to a workflow in a folder, or in the database that its folder names.
 
     ``program`` is the command line that starts wfctl, such as ``["/opt/wfctl/bin/wfctl"]``.
     """
@@ -43,33 +43,37 @@ class WorkflowReader:
         self._program = list(program)
 
     def status(self, *, at: str | None = None, frame: bool = False) -> Any:
-        """Return the data of ``wfctl status``, also ``at`` an earlier version or time.
+        """Return the output of ``wfctl status``. ``at`` selects an earlier version or time.
 
-        A data frame has one row for each stage.
+        With ``frame``, return a data frame with one row for each stage.
         """
         data = self._read("status", *_repeat("--at", at))
         return _make_frame(data["stages"]) if frame else data
 
     def results(self, *, frame: bool = False) -> Any:
-        """Return the results that the plan names, one dictionary for each, as ``wfctl results``."""
+        """Return the output of ``wfctl results``: the results that the plan names.
+
+        Each result is a dictionary or, with ``frame``, a row of a data frame.
+        """
         rows = self._read("results")["results"]
         return _make_frame(rows) if frame else rows
 
     def metrics(
         self, stage: str | None = None, *, where: str | Iterable[str] = (), frame: bool = False
     ) -> Any:
-        """Return the rows of ``wfctl metrics``: one for each number, or for each task of a sweep.
+        """Return the output of ``wfctl metrics``: one row for each metric value.
 
-        ``where`` holds conditions on parameters, such as ``T>2``.
+        A sweep has one row for each task. ``where`` gives conditions on parameters, such as
+        ``T>2``.
         """
         stages = () if stage is None else (stage,)
         rows = self._read("metrics", *stages, *_repeat("--where", where))["metrics"]
         return _make_frame(rows) if frame else rows
 
     def tasks(self, stage: str, *, where: str | Iterable[str] = (), frame: bool = False) -> Any:
-        """Return all tasks of a sweep, as ``wfctl tasks STAGE -n 0``.
+        """Return all tasks of a sweep, like ``wfctl tasks STAGE -n 0``.
 
-        A data frame has one column for each parameter and number of a task.
+        With ``frame``, return a data frame with one column for each parameter and metric of a task.
         """
         rows = self._read("tasks", stage, "-n", "0", *_repeat("--where", where))["tasks"]
         return _make_frame(map(_flatten_task, rows)) if frame else rows
@@ -81,12 +85,15 @@ class WorkflowReader:
         stages: str | Iterable[str] = (),
         frame: bool = False,
     ) -> Any:
-        """Return the events of the log, as ``wfctl events``; a type may end in ``*``."""
+        """Return the events of the log, like ``wfctl events``.
+
+        ``types`` and ``stages`` select events. A type may end in ``*`` to match several types.
+        """
         rows = self._read("events", *_repeat("--type", types), *_repeat("--stage", stages))
         return _make_frame(rows) if frame else rows
 
     def _read(self, *words: str) -> Any:
-        """Run a command of wfctl and return its data; raise `WfctlError` if the command fails."""
+        """Run a wfctl command and return its data. Raises `WfctlError` if the command fails."""
         line = [*self._program, "--root", self.root, "-o", "json", "--log-level", "error", *words]
         done = subprocess.run(line, check=False, stdin=subprocess.DEVNULL, capture_output=True)
         try:
@@ -104,10 +111,10 @@ class WorkflowReader:
 def open(  # noqa: A001 - read as `wfctl_eventstore.open(root)`
     root: str | os.PathLike[str] = ".", *, program: str | Sequence[str] | None = None
 ) -> WorkflowReader:
-    """Open the workflow at a folder, or at the nearest folder above it, for reading.
+    """Open the workflow in a folder, or in its nearest parent folder with a workflow, for reading.
 
-    ``program`` is the wfctl to run, by default the wfctl of this installation. Raises `WfctlError`
-    if the folder has no workflow, and `OSError` if the program cannot be started.
+    ``program`` is the command line of wfctl. By default, the wfctl of this installation is used.
+    Raises `WfctlError` if no workflow exists there, and `OSError` if the program cannot be started.
     """
     workflow = WorkflowReader(root, _own_program() if program is None else _make_list(program))
     workflow.status()
@@ -128,13 +135,13 @@ def _repeat(option: str, values: str | Iterable[str] | None) -> list[str]:
 
 
 def _flatten_task(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a task with each of its parameters and numbers under a key of its own."""
+    """Return the fields of a task, with each parameter and metric as a key at the top level."""
     merged = {**row, **row.get("values", {}), **row.get("metrics", {})}
     return {key: one for key, one in merged.items() if key not in ("values", "metrics", "outputs")}
 
 
 def _make_frame(rows: Iterable[Mapping[str, Any]]) -> Any:
-    """Return a data frame; raise `ModuleNotFoundError` if pandas is not installed."""
+    """Return the rows as a data frame. Raises `ModuleNotFoundError` if pandas is not installed."""
     from pandas import DataFrame  # slow to import, and only a frame needs it
 
     return DataFrame([*rows])

@@ -1,8 +1,8 @@
-"""Start wfctl, or one module of wfctl, with its own packages first on the search path.
+"""Start wfctl or one of its modules, with wfctl's own packages first on the import path.
 
-A wheel keeps these packages in the folder ``app`` of this package, a repository beside this
-package. So an installation adds one name to site-packages, and no file of the user or of another
-distribution, such as ``cli.py`` or ``agents/``, can take the place of a package of wfctl.
+In an installed wheel these packages are in the subfolder ``app``; in a repository they are next to
+this package. The installation thus adds only one name to site-packages. A user's file or another
+distribution's module, such as ``cli.py`` or ``agents/``, cannot replace a package of wfctl.
 """
 
 from __future__ import annotations

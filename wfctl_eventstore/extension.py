@@ -1,9 +1,9 @@
 """The interface between the core of wfctl and its extensions.
 
-An extension is a package ``extensions/NAME``. Its module ``extension`` has one object, `EXTENSION`,
-which says what the package adds. No module of the core imports a module of an extension. The core
-asks the functions of this module, which load an extension when one of its commands, events or
-files is used. Without the package, wfctl works, except for what the package adds.
+An extension is a package ``extensions/NAME``. Its module ``extension`` has an object `EXTENSION`,
+which lists what the package adds. Modules of the core never import modules of an extension. They
+use the functions of this module, which load an extension when one of its commands, events or files
+is used. Without the package, everything else in wfctl works.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from service.reading.stream_log import StreamLog
     from service.root.root import Root
 
-#: Extension → the commands and groups of commands that it adds, in the order of the help. The core
-#: knows these words also when the package is missing, to say what a command needs.
+#: The commands and command groups of each extension, in the order of the help. The core knows them
+#: even if an extension is missing, in order to report which extension a command needs.
 COMMAND_WORDS: dict[str, tuple[str, ...]] = {
     "demo": ("demo",),
     "agents": ("mcp", "agent"),
@@ -72,42 +72,42 @@ class MissingExtensionError(Coded):
 
 
 class Follower(Protocol):
-    """A view of a workflow or machine that a terminal keeps up to date."""
+    """A live view of a workflow or phase machine in a terminal."""
 
     def view(self, size: tuple[int, int], scrolled: int | None = None) -> View:
-        """Return the current view for a terminal of this many columns and lines."""
+        """Return the current view, for a terminal with the given number of columns and lines."""
 
 
 class RunnerNotifier(Protocol):
-    """Sends notices of an autonomous runner."""
+    """Sends notifications about an autonomous runner to a user."""
 
     def tell_waiting(self, why: str) -> None:
-        """Send that the runner waits until a cause has passed, such as a full disk."""
+        """Send a notification that the runner waits for a temporary cause, such as a full disk."""
 
     def tell_end(self, why: str) -> None:
-        """Send why the runner ended; no notice follows."""
+        """Send the last notification, with the reason why the runner ended."""
 
 
 class MigratedDatabase(Protocol):
-    """A database on a server, as a migration uses it."""
+    """The interface of a database on a server for migrations."""
 
     place: str
 
     def writing(self) -> AbstractContextManager[Connection]:
-        """Open one transaction, in turn with other migrations."""
+        """Open a connection with a transaction. Wait until other migrations have ended."""
 
     def reading(self) -> AbstractContextManager[Connection]:
-        """Open a connection that changes nothing and delays no writer."""
+        """Open a connection that changes nothing and blocks no writer."""
 
     def require_ours(self, connection: Connection) -> None:
-        """Raise `NotOurs` for a database with tables of another program."""
+        """Raise `NotOurs` if the database contains tables of another program."""
 
 
 class CheckedCheckpoints(NamedTuple):
-    """The result of a comparison of logs with checkpoints.
+    """The result of comparing event logs with checkpoints (signed statements about a log).
 
-    ``agree`` is the number of checkpoints that agree. ``findings`` has the first disagreement of
-    each log, and ``passed_over`` the reasons why other checkpoints were not compared.
+    ``agree`` is the number of checkpoints that match. ``findings`` has the first mismatch of each
+    log, and ``passed_over`` has the reasons why other checkpoints could not be compared.
     """
 
     agree: int = 0
@@ -116,25 +116,27 @@ class CheckedCheckpoints(NamedTuple):
 
 
 class Extension:
-    """What an extension adds to the core.
+    """Base class for the interface of an extension: its commands, and functions for the core.
 
-    Each method answers a question of the core, and exactly one extension overrides it. The core
-    asks the extension by its name, so the methods here are never called.
+    Each method is overridden by exactly one extension. The core calls the method of that extension,
+    and never the methods of this class.
     """
 
-    #: Command → the module that has the function of the command.
+    #: For each command of the extension, the module with the function of the command.
     commands: ClassVar[Mapping[str, str]] = {}
-    #: Section of `wfctl --help` → commands and groups of the extension, each with its line of help.
+    #: For each section of `wfctl --help`, the commands and groups of the extension, with their help
+    #: lines.
     help_sections: ClassVar[Mapping[str, Mapping[str, str]]] = {}
-    #: Group of commands → the subcommand that runs if none is given; None: the group is listed.
+    #: For each command group, the subcommand that runs by default. None means that the subcommands
+    #: are listed.
     groups: ClassVar[Mapping[str, str | None]] = {}
 
     def catch_up_tables(self, address: Path | str, log: WorkflowLog, least: int) -> None:
-        """Write the newest events into SQL tables if they are at least ``least`` events behind."""
+        """Update the SQL tables of the history if they lack ``least`` or more events."""
         raise NotImplementedError
 
     def check_tables(self, address: Path | str, log: WorkflowLog) -> Iterator[Finding]:
-        """Yield a finding for each SQL table that differs from the log."""
+        """Yield a finding for each SQL table of the history that differs from the log."""
         raise NotImplementedError
 
     def check_checkpoints(
@@ -145,19 +147,21 @@ class Extension:
         witnesses: Sequence[str] = (),
         keys: Sequence[str] = (),
     ) -> CheckedCheckpoints:
-        """Compare the logs of the root with the checkpoints in it, in files and at witnesses.
+        """Compare the event logs of a workflow folder with checkpoints.
 
-        ``machines`` are the ids of the phase machines whose logs are compared too, ``witnesses``
-        are addresses, and ``keys`` are further public keys, or files with one.
+        A checkpoint is a signed statement about a log. The checkpoints come from the folder, from
+        ``files`` and from witness servers, whose addresses are ``witnesses``. ``machines`` are the
+        ids of phase machines whose logs are also compared. ``keys`` are additional public keys, or
+        files that contain one.
         """
         raise NotImplementedError
 
     def check_protocol(self, log: WorkflowLog) -> list[Finding]:
-        """Return the first event that violates a promise of the protocol, if there is one."""
+        """Return a finding for the first event that violates a promise of the protocol, if any."""
         raise NotImplementedError
 
     def check_receiver(self, receiver: str) -> None:
-        """Raise ValueError, with the reason, if no notice can be sent to this receiver."""
+        """Raise ValueError, with the reason, if notifications cannot be sent to this receiver."""
         raise NotImplementedError
 
     def open_notifier(
@@ -170,111 +174,123 @@ class Extension:
         *,
         tells_end: bool,
     ) -> AbstractContextManager[Callable[[], None]]:
-        """Give a function that sends notices of the events since its last call.
+        """Return a function that sends notifications about all events since its last call.
 
-        ``hide`` removes secrets from a notice, and ``say`` prints a problem. ``tells_end`` is False
-        if the end of each session needs no notice.
+        ``hide`` removes secrets from a notification, and ``say`` prints a problem. With
+        ``tells_end`` set to False, no notification is sent when a session ends.
         """
         raise NotImplementedError
 
     def open_runner_notifier(
         self, receiver: str, workflow: str, root: Path, pid: int
     ) -> RunnerNotifier:
-        """Start a process that sends notices of a runner, also if the runner is killed."""
+        """Start a process that sends notifications about a runner.
+
+        The process continues even if the runner is killed.
+        """
         raise NotImplementedError
 
     def open_server(
         self, address: str, *, schema: Schema, clock: Clock, read_only: bool, as_is: bool
     ) -> EventStore:
-        """Open the log at the URL of a database on a server."""
+        """Open the event log at the URL of a database on a server."""
         raise NotImplementedError
 
     def open_server_database(self, address: str, wait: float) -> MigratedDatabase:
-        """Open the database at a URL for its migrations; ``wait`` bounds each wait, in seconds."""
+        """Open the database at a URL for migrations. ``wait`` limits each wait, in seconds."""
         raise NotImplementedError
 
     def open_sql_desk(self, address: str) -> Any:
-        """Open the database at a URL for the questions of `wfctl audit sql`."""
+        """Open the database at a URL for the SQL queries of `wfctl audit sql`."""
         raise NotImplementedError
 
     def open_machine_log(self, store: EventStore, id_: str, folder: Path) -> StreamLog[Any]:
-        """Return the log of a machine, read by the rules of machines; ``folder`` is the root."""
+        """Return the event log of a phase machine. ``folder`` is the workflow folder."""
         raise NotImplementedError
 
     def machine_not_found(self, id_: str) -> Exception:
-        """Return the error for a machine that does not exist."""
+        """Return the error for a phase machine that does not exist."""
         raise NotImplementedError
 
     def find_event_model(self, type_: str) -> type[Payload]:
-        """Return the model of the data of an event type of the extension."""
+        """Return the pydantic model for the data of an event type that this extension adds."""
         raise NotImplementedError
 
     def list_schemas(self, only: str | None) -> dict[str, Any]:
-        """Return JSON Schemas by name; ``only`` is the first word of the names that are needed."""
+        """Return the JSON Schemas of the extension by name.
+
+        If ``only`` is given, return only the schemas whose names start with this word.
+        """
         raise NotImplementedError
 
     def describe_machine_event(self, type_: str, data: dict[str, Any]) -> str:
-        """Return an event of a machine as a sentence."""
+        """Return a sentence that describes an event of a phase machine."""
         raise NotImplementedError
 
     def render_machine_documents(self, state: Any) -> dict[str, dict[str, Any]]:
-        """Return the content of each state file of a machine, by path."""
+        """Return the contents of each state file of a phase machine, by path."""
         raise NotImplementedError
 
     def print_machine_documents(
         self, context: typer.Context, id_: str, view: Moment | None
     ) -> None:
-        """Print the content of the state files of a machine, now or at a moment."""
+        """Print the contents of a phase machine's state files, now or at an earlier moment."""
         raise NotImplementedError
 
     def rebuild_machine_files(self, context: typer.Context, id_: str) -> list[str]:
-        """Write the state files of a machine again, and return the paths of changed files."""
+        """Write the state files of a phase machine again. Return the paths of the changed files."""
         raise NotImplementedError
 
     def find_machine_differences(self, workflow: Reading, id_: str) -> list[Difference]:
-        """Return the state files of a machine that differ from its log."""
+        """Return the differences between the state files of a phase machine and its log."""
         raise NotImplementedError
 
     def explain_machine(
         self, workflow: Reading, id_: str, view: Moment | None
     ) -> tuple[dict[str, Any], list[str]]:
-        """Return why a machine is in its phase, as plain values and as lines."""
+        """Return the reasons why a phase machine is in its current phase.
+
+        They are returned as JSON values and as lines of text.
+        """
         raise NotImplementedError
 
     def blame_machine_field(
         self, workflow: Reading, id_: str, field: str, view: Moment | None
     ) -> list[Blame]:
-        """Return the newest change of each field of a machine below a dotted path."""
+        """Return the last change of each field of a phase machine below a dotted path."""
         raise NotImplementedError
 
     def open_machine_follower(self, workflow: Reading, id_: str, lines: int) -> Follower:
-        """Return what a terminal shows of a machine, with the newest ``lines`` of its log."""
+        """Return a live view of a phase machine that includes the last ``lines`` of its log."""
         raise NotImplementedError
 
     def find_machine_decisions(self, workflow: Reading) -> Iterator[InboxItem]:
-        """Yield what waits for a person in the machines of a root."""
+        """Yield each decision that a phase machine in a workflow folder needs from a person."""
         raise NotImplementedError
 
     def open_archive(self, file: Path) -> AbstractContextManager[Root]:
-        """Unpack an archive into a temporary folder, and give its root."""
+        """Return a context manager that unpacks an archive into a temporary folder.
+
+        It provides the temporary folder as a root.
+        """
         raise NotImplementedError
 
     def restore_archive(
         self, context: typer.Context, file: Path, into: Path | None, *, dry_run: bool
     ) -> None:
-        """Restore the workflow of an archive, and print the result."""
+        """Restore the workflow from an archive file, and print the result."""
         raise NotImplementedError
 
 
 @cache
 def is_installed(name: str) -> bool:
-    """Return whether the package of an extension is present."""
+    """Return whether the package of the named extension exists."""
     return os.path.isfile(os.path.join(_find_folder(), name, "extension.py"))  # noqa: PTH113, PTH118
 
 
 @cache
 def find_extension(name: str) -> Extension | None:
-    """Load an extension; return None if its package is missing."""
+    """Load the named extension. Return None if its package is missing."""
     if not is_installed(name):
         return None
     found: Extension = import_module(f"extensions.{name}.extension").EXTENSION
@@ -282,7 +298,10 @@ def find_extension(name: str) -> Extension | None:
 
 
 def require_extension(name: str, what: str) -> Extension:
-    """Load an extension, or raise `MissingExtensionError`; ``what`` needs it."""
+    """Load the named extension. Raises `MissingExtensionError` if its package is missing.
+
+    ``what`` is the command or function that needs the extension, for the error message.
+    """
     found = find_extension(name)
     if found is None:
         raise MissingExtensionError(what, name)
@@ -290,31 +309,31 @@ def require_extension(name: str, what: str) -> Extension:
 
 
 def require_extension_of_command(command: str) -> None:
-    """Raise `MissingExtensionError` if a command is known to need an extension that is missing."""
+    """Raise `MissingExtensionError` if the command belongs to an extension that is missing."""
     for name, words in COMMAND_WORDS.items():
         if command in words:
             require_extension(name, f"`wfctl {command}`")
 
 
 def find_extensions() -> Iterator[Extension]:
-    """Load every extension that is installed, in the order of the help."""
+    """Load and yield every installed extension, in the order of the help."""
     return (found for name in COMMAND_WORDS if (found := find_extension(name)) is not None)
 
 
 def find_extensions_of_command(word: str) -> Iterator[str]:
-    """Yield the names of the extensions that add a command or group of this first word."""
+    """Yield the names of the extensions that add a command starting with the given word."""
     for name, words in COMMAND_WORDS.items():
         if word in [one.partition(" ")[0] for one in words]:
             yield name
 
 
 def find_folders() -> Iterator[str]:
-    """Return the folders of the installed extensions, in the order of the help."""
+    """Yield the folders of the installed extensions, in the order of the help."""
     return (os.path.join(_find_folder(), name) for name in COMMAND_WORDS if is_installed(name))  # noqa: PTH118
 
 
 def find_command_words() -> Iterator[str]:
-    """Yield the first words of the commands of the installed extensions, without loading one."""
+    """Yield the first words of the commands of installed extensions, without loading them."""
     for name, words in COMMAND_WORDS.items():
         if is_installed(name):
             yield from [word.partition(" ")[0] for word in words]
@@ -322,7 +341,10 @@ def find_command_words() -> Iterator[str]:
 
 @cache
 def _find_folder() -> str:
-    """Return the folder with the packages of the extensions: see `wfctl_eventstore.__main__`."""
+    """Return the folder that contains the packages of all extensions.
+
+    `wfctl_eventstore.__main__` describes the place of this folder.
+    """
     here = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120
     app = os.path.join(here, "app")  # noqa: PTH118
     return os.path.join(app if os.path.isdir(app) else os.path.dirname(here), "extensions")  # noqa: PTH112, PTH118, PTH120

@@ -41,7 +41,8 @@ from eventstore.sqlite.write_queue import (
 from eventstore.store import Claimed, require_own_rules
 
 _UNWRITABLE = frozenset({sqlite3.SQLITE_READONLY, sqlite3.SQLITE_FULL, sqlite3.SQLITE_PERM})
-# Errors of writing and growing a file. On a full disk, the shared memory fails first.
+# SQLite errors of writing to a file or enlarging it. On a full disk, growing the shared memory
+# often fails first.
 _UNWRITTEN = frozenset(
     {
         sqlite3.SQLITE_IOERR_SHMSIZE,
@@ -53,17 +54,17 @@ _UNWRITTEN = frozenset(
         sqlite3.SQLITE_IOERR_DIR_FSYNC,
     }
 )
-# A dead writer may leave a write-ahead log without content.
-# SQLite then retries for ten seconds if the shared memory is read-only.
+# Size of a write-ahead log without content, which a killed writer may leave. With such a log,
+# SQLite would retry for ten seconds if its shared memory is read-only.
 _LOG_HEADER_BYTES = 32
 _MAGIC = (b"\x37\x7f\x06\x82", b"\x37\x7f\x06\x83")
 _BUSY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
 
 
 def translate_error(error: sqlite3.Error, path: Path, wait: float) -> EventStoreError:
-    """Return the store error for an SQLite error.
+    """Return the error of the event store that corresponds to an SQLite error.
 
-    Errors of wrong driver use are raised again.
+    Errors caused by wrong use of the driver are raised unchanged.
     """
     if isinstance(error, sqlite3.ProgrammingError):
         raise error
@@ -73,7 +74,8 @@ def translate_error(error: sqlite3.Error, path: Path, wait: float) -> EventStore
         return StoreBusy(wait)
     if code in _UNWRITABLE or exactly in _UNWRITTEN:
         why = describe_full_disk(path) if code == sqlite3.SQLITE_FULL else str(error)
-        # SQLite uses one view of the shared memory for all connections of a process.
+        # All connections of a process share one view of the shared memory. A read-only view
+        # therefore also blocks writing through other connections.
         if code == sqlite3.SQLITE_READONLY and os.access(path, os.W_OK):
             why += (
                 ", because this process has already opened the database for reading; close that "
@@ -92,20 +94,22 @@ def translate_error(error: sqlite3.Error, path: Path, wait: float) -> EventStore
 
 @contextmanager
 def translate_errors(path: Path, wait: float) -> Iterator[None]:
-    """Convert errors of the database engine in the block into errors of the store."""
+    """Convert SQLite errors in the `with` block into errors of the event store."""
     try:
         yield
     except sqlite3.Error as error:
         raise translate_error(error, path, wait) from error
     except UnicodeDecodeError as error:
-        # The driver fails on the engine's own message if the message quotes damaged bytes.
+        # If an SQLite error message quotes damaged bytes, the driver cannot decode the message and
+        # raises this error instead.
         raise StoreDamaged(path, str(error)) from error
 
 
 def open_connection(path: Path, query: str, wait: float) -> sqlite3.Connection:
     """Open a connection that starts and commits transactions only on request.
 
-    Raises NotOurs for a pipe or link next to the file, because SQLite would wait for or follow it.
+    Raises NotOurs if a log or journal file next to the database is a pipe or a link. SQLite would
+    wait for the pipe or follow the link.
     """
     _refuse_others_beside(path)
     uri = f"file:{quote(os.fspath(path.absolute()))}?{query}"
@@ -125,9 +129,9 @@ def _refuse_others_beside(path: Path) -> None:
 
 
 def _is_a_log(path: Path) -> bool:
-    """Return whether the file next to the database is empty or starts like a write-ahead log.
+    """Return whether the `-wal` file of the database is missing, empty or a write-ahead log.
 
-    With any other file, a reader would wait for a writer to create the log again.
+    With any other content, a reader would wait until a writer creates the file again.
     """
     try:
         with open_for_reading(f"{path}-wal") as log:
@@ -158,7 +162,7 @@ def _close_if_check_fails(
 
 
 def unidentified_reader(path: Path, wait: float) -> sqlite3.Connection:
-    """Open a connection like `open_reader`, without checking whose database it is."""
+    """Open a reading connection like `open_reader`, even to a database of another program."""
     if not path.exists():
         raise DatabaseMissing(path)
     if not path.is_file():
@@ -174,7 +178,8 @@ def unidentified_reader(path: Path, wait: float) -> sqlite3.Connection:
 def _other_reader(path: Path, wait: float) -> sqlite3.Connection:
     if os.access(path.parent, os.W_OK) and os.access(path, os.W_OK):
         if _sidecar_size(path, "-journal"):
-            # SQLite rolls back the incomplete write of a dead writer before anybody can read.
+            # A killed writer left an incomplete write. SQLite undoes it when a connection with
+            # write access opens the file; until then, nobody can read.
             _connect_and_read(path, "mode=rw", wait).close()
         return _connect_and_read(path, "mode=ro", wait)
     if _sidecar_size(path, "-wal") > _LOG_HEADER_BYTES or _sidecar_size(path, "-journal"):
@@ -183,7 +188,10 @@ def _other_reader(path: Path, wait: float) -> sqlite3.Connection:
 
 
 def _connect_and_read(path: Path, way: str, wait: float) -> sqlite3.Connection:
-    """Open a connection and read the file once, because only a read shows that it works."""
+    """Open a connection and read once from the file.
+
+    SQLite reports many problems only at the first read, not when it opens the file.
+    """
     looking = "SELECT count(*) FROM sqlite_master"
     return _close_if_check_fails(
         open_connection(path, way, wait), lambda c: c.execute(looking).fetchone()
@@ -203,7 +211,7 @@ def open_identified(path: Path, way: str, wait: float) -> sqlite3.Connection:
 
 
 def check_identity(connection: sqlite3.Connection, path: Path) -> None:
-    """Raise an error if the database is not of wfctl, or of another version."""
+    """Raise an error if another program, or another version of wfctl, created the database."""
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     if application != APPLICATION_ID:
         raise NotOurs(path, f"application id {application:#x} instead of {APPLICATION_ID:#x}")
@@ -216,7 +224,10 @@ def check_identity(connection: sqlite3.Connection, path: Path) -> None:
 
 
 class Journal(NamedTuple):
-    """A journal mode with the sync level that makes it durable, and why it was chosen."""
+    """A journal mode of SQLite, the `synchronous` level that makes it durable, and a reason.
+
+    The reason states why wfctl chose this mode.
+    """
 
     mode: str
     synchronous: str
@@ -229,9 +240,10 @@ _SYNCHRONOUS = {"wal": "FULL", "truncate": "EXTRA"}
 def journal_for(
     path: Path, override: str | None = None, kind: Callable[[Path], str] = kind_of
 ) -> Journal:
-    """Return the journal for a database at `path`. `override` is "wal" or "truncate".
+    """Return the journal mode for a database at `path`, chosen by the type of file system.
 
-    Raises ValueError for any other override.
+    `override` ("wal" or "truncate") replaces the automatic choice. Raises ValueError for any other
+    override.
     """
     if override is not None:
         return of_mode(override, "as requested")
@@ -242,7 +254,10 @@ def journal_for(
 
 
 def of_mode(mode: str, reason: str) -> Journal:
-    """Return the journal of a mode. Raises ValueError if the mode is not durable."""
+    """Return the settings of a journal mode.
+
+    Raises ValueError if the mode is not supported because it could lose events.
+    """
     if mode not in _SYNCHRONOUS:
         raise ValueError(
             f"the journal mode {mode!r} is not supported. Use the journal mode wal or truncate."
@@ -250,7 +265,8 @@ def of_mode(mode: str, reason: str) -> Journal:
     return Journal(mode, _SYNCHRONOUS[mode], reason)
 
 
-#: Columns of an event: its link in the chain, between its position and its claim.
+#: Columns of the events table. The last column contains the digest of a command that consists of
+#: this event only.
 ROW = (*EVENT.split(", "), "command_digest")
 
 _EVENT_ID = ROW.index("event_id")
@@ -259,14 +275,15 @@ _EVENT_ID = ROW.index("event_id")
 _INSERT = f"INSERT INTO events ({', '.join(ROW)}) VALUES ({{}})"
 _CLAIMING = _INSERT.format(", ".join("?" for _ in ROW))
 
-# An event without a stream is refused.
+# The stream becomes null if the log has another last event or the command is known. The table
+# rejects an event without a stream.
 _STREAM = """
 CASE WHEN ? IS (SELECT hash FROM events ORDER BY position DESC LIMIT 1)
 AND NOT EXISTS (SELECT 1 FROM commands WHERE command_id = ?) THEN ? END"""
-#: Statement that appends one event after a known head and claims its command, in one transaction.
-#: The statement fails if the log has another end, as after a restore, or if the command is known.
-#: A unique index refuses a used position.
-#: Parameters: position, hash of the log's last event, command id, columns from stream on, digest.
+#: Statement that appends one event and records its command, in one transaction. It fails if the
+#: last event of the log is not the expected one, for example after a restored backup, or if the
+#: command is known. A unique index rejects a position that is already used. Parameters: position,
+#: hash of the log's last event, command id, columns from stream on, digest.
 NEXT = _INSERT.format(", ".join(("?", _STREAM, *("?" for _ in ROW[2:]))))
 
 _CLAIMS = """
@@ -281,7 +298,10 @@ WHERE command_id {}"""
 def insert_command(
     cursor: sqlite3.Cursor, sql: Statements, command: Claimed, rows: Sequence[tuple[Any, ...]]
 ) -> None:
-    """Insert the rows of a command's events, and its claim. Raises EventIdReused."""
+    """Insert the events of a command, and the record that the command was executed.
+
+    Raises EventIdReused if an event with the same id exists.
+    """
     alone = len(rows) == 1 and rows[0][_EVENT_ID] == command.command_id
     if not alone:
         cursor.execute(sql.insert_command, command)
@@ -294,19 +314,20 @@ def insert_command(
         raise EventIdReused(command.stream, [row[_EVENT_ID] for row in rows]) from error
 
 
-# Maximum bytes of the write-ahead log that a closing store leaves for the next process to read.
-# The limit of SQLite does not apply to processes that append once and end.
+# Maximum size in bytes of a write-ahead log that remains when a store closes. The next process then
+# has to read it. SQLite's own limit has no effect for processes that append once and exit.
 _LONG_LOG = 1 << 20
 _PAUSE_SECONDS = 0.005
 
 
 class Writer:
-    """The writing connection of a process to a database."""
+    """A process's connection for writing to a SQLite database."""
 
     def __init__(self, path: Path, journal: Journal, wait: float) -> None:
         self.path = path
         self.connection = open_identified(path, "mode=rw", wait)
-        # One cursor for all statements, because creating a cursor for each would slow every append.
+        # One cursor serves all statements, because creating a cursor for each statement would slow
+        # every append.
         self._cursor = self.connection.cursor()
         self._wait = wait
         try:
@@ -331,9 +352,10 @@ class Writer:
         return journal
 
     def _switch_journal(self, journal: Journal) -> Journal:
-        """Switch the journal mode, and return the resulting journal.
+        """Switch the journal mode, and return the journal settings that are now in effect.
 
-        Take the lock first, because SQLite does not wait for readers here.
+        The writer lock is held during the switch, because SQLite does not wait for other
+        connections here. If the requested mode is not possible, "truncate" is used.
         """
         self.lock.acquire(self._wait)
         try:
@@ -360,7 +382,7 @@ class Writer:
         return str(found)
 
     def __enter__(self) -> sqlite3.Cursor:
-        """Start a transaction, while holding the write lock."""
+        """Take the writer lock, start a transaction and return its cursor."""
         self.lock.acquire(self._wait)
         try:
             return self._cursor.execute("BEGIN IMMEDIATE")
@@ -369,7 +391,10 @@ class Writer:
             raise translate_error(error, self.path, self._wait) from error
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        """Commit, or roll back after an error, and translate errors of SQLite."""
+        """Commit the transaction, or roll it back after an error, and release the writer lock.
+
+        SQLite errors are raised as errors of the event store.
+        """
         try:
             if error is None:
                 self._cursor.execute("COMMIT")
@@ -383,7 +408,11 @@ class Writer:
             self.lock.release()
 
     def look(self, statement: str, stream: str, known: Tip | None) -> Tip:
-        """Take the write lock and find the ends of the log and of a stream. Raises StoreBusy."""
+        """Take the writer lock, and return the last events of the log and of a stream.
+
+        `known` is the result of an earlier call; it is returned if nobody else has written. Raises
+        StoreBusy if the lock stays taken for too long.
+        """
         self.lock.acquire(self._wait)
         try:
             return tip_of(self._cursor, statement, stream, known)
@@ -391,9 +420,10 @@ class Writer:
             raise translate_error(error, self.path, self._wait) from error
 
     def record_next(self, row: tuple[Any, ...]) -> bool:
-        """Durably record the row of `sqlite_append.NEXT`.
+        """Durably append one event with the statement `NEXT`, and return True.
 
-        Return False if the row does not fit.
+        Return False if the event no longer continues the log, or if its command is already
+        recorded.
         """
         try:
             self._cursor.execute(NEXT, row)
@@ -404,18 +434,26 @@ class Writer:
         return True
 
     def close(self) -> None:
-        """Close the connection, and fold a long log into the file unless others append or wait."""
+        """Close the connection.
+
+        First merge a long write-ahead log into the database file, unless another process writes or
+        waits to write.
+        """
         if _sidecar_size(self.path, "-wal") > _LONG_LOG and self.lock.alone():
             self.connection.execute("PRAGMA busy_timeout=0")
             self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        # A cursor that an error still refers to would keep the file open.
+        # An error may still refer to the cursor, and an open cursor keeps the file open.
         self._cursor.close()
         self.connection.close()
         self.lock.close()
 
 
 class SqliteStatements(Statements):
-    """The SQL statements for SQLite, in which an event may claim its own command."""
+    """The SQL statements for SQLite.
+
+    The record of a command is a row of the commands table or, for a command with one event, a
+    column of the event's row.
+    """
 
     command = _CLAIMS.format("stream, digest, first_version, last_version", "= ?")
     #: Takes the command ids as a JSON list.

@@ -1,6 +1,6 @@
 """The event log in a SQLite file.
 
-A command that only reads imports no code for writing, checking or moving a log.
+Code for importing a log is imported only when it is used, because most commands only read.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from eventstore.store import (
 )
 
 _WAIT = 30.0
-# Seconds between two checks while waiting for the next event.
+# Seconds between two checks for new events.
 _LOOK_SECONDS = 0.1
 
 
@@ -57,9 +57,10 @@ def open_store(
 ) -> SqliteStore:
     """Open the database at `path`, which a migration has created.
 
-    `clock` returns the recording time of an event. With `as_is`, rows are read unchecked. `journal`
-    ("wal" or "truncate") overrides the choice by file system. `wait` is the maximum time in seconds
-    to wait for other writers.
+    `clock` returns the recording time of an event. With `as_is`, events are read without checking
+    their hashes. `journal` ("wal" or "truncate") replaces the automatic choice by file system.
+    `wait` is the maximum time in seconds to wait for other writers.
+
     Raises DatabaseMissing, NotOurs, NewerDatabase, OlderDatabase, StoreDamaged, StoreUnwritable,
     StoreBusy or LocksUnreliable.
     """
@@ -72,8 +73,9 @@ def open_store(
             found = of_mode("wal" if mode == "wal" else "truncate", "as stored in the file")
             return SqliteStore(path, schema, clock, wait, found, connection, None, as_is)
         writer = Writer(path, journal_for(path, journal, filesystem), wait)
-        # The last connection to close folds the log into the file, which takes some time.
-        # A read-only connection cannot do this, so it is opened second and closed last.
+        # The last connection that closes merges the write-ahead log into the database file, which
+        # takes some time. A read-only connection cannot do this. Therefore it is opened second and
+        # closed last.
         try:
             keeper = open_identified(path, "mode=ro", wait)
         except BaseException:
@@ -128,10 +130,11 @@ class SqliteStore(EventStore):
     def _append_next(
         self, writer: Writer, tip: Tip, event: NewEvent, claim: Claim
     ) -> Appended | None:
-        """Append an event at the head of its stream, unless the stream or the log has another end.
+        """Append an event with a single statement, and return the result.
 
-        This is one function, because each call costs microseconds after the sync of the last
-        append.
+        `tip` has the last events of the log and of the stream. Return None if it is outdated or the
+        command is already recorded; nothing is recorded then. This is one function, because each
+        further call would add microseconds to every append.
         """
         marked = (tip.stream, claim.command_id, *self._clock())
         link = link_event(event, tip.version + 1, tip.hash, marked)
@@ -151,7 +154,7 @@ class SqliteStore(EventStore):
         expected: int | Expected,
         claim: Claim,
     ) -> Appended:
-        """Append in a transaction, while holding the write lock."""
+        """Append events in a transaction that holds the writer lock."""
         with writer as cursor:
             tip, self._tip = tip_of(cursor, self._sql.tip, stream, self._tip), None
             found = cursor.execute(self._sql.command, (claim.command_id,)).fetchone()
@@ -206,7 +209,10 @@ class SqliteStore(EventStore):
             self._wait_for_others(seen, end)
 
     def _wait_for_others(self, seen: int, end: float) -> None:
-        """Wait until the data version differs from `seen`, at most until `end`."""
+        """Wait until another connection commits, at most until the monotonic time `end`.
+
+        SQLite's `data_version` then differs from `seen`.
+        """
         while (left := end - time.monotonic()) > 0:
             time.sleep(min(_LOOK_SECONDS, left))
             if self._fetch("PRAGMA data_version") != [(seen,)]:

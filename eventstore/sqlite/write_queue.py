@@ -1,4 +1,4 @@
-"""The queue of writers, the known end of the log, and the rules of wfctl in the database file."""
+"""The queue of processes that write to a SQLite file, and checks of the file and its locks."""
 
 from __future__ import annotations
 
@@ -19,22 +19,24 @@ from eventstore.event import TRIGGERS
 from eventstore.private_files import open_lock, try_lock
 from eventstore.store import Expected, is_met
 
-# Seconds for which a process may continue to append while another process waits first in the queue.
-# The waiting process checks after each pause, and the lock must be free for this moment.
+# Seconds during which a process may continue to append while another process waits first in the
+# queue. The waiting process then checks repeatedly whether the lock stays free for a moment. After
+# this time it joins the kernel's queue for the lock.
 _TURN = 0.01
 _PAUSE = 0.0001
 _MOMENT = 0.00005
-# Seconds after which a suspended process at the head of the queue is passed by the others.
+# Seconds to wait for the head of the queue. After this time, other processes pass it, because it
+# may be suspended.
 _STUCK = 5.0
 
 
 def turn_of(path: Path) -> Path:
-    """Return the path of the lock file that every writer of the database at `path` holds."""
+    """Return the path of the lock file that each writer of the database at `path` locks."""
     return path.with_name(path.name + "-lock")
 
 
 class _LockFile:
-    """A file that one process at a time may hold."""
+    """A file that at most one process at a time can lock."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -48,18 +50,18 @@ class _LockFile:
             raise StoreUnwritable(self.path, why) from error
 
     def granted(self) -> bool:
-        """Take the lock if nobody else holds it, and return whether it was taken."""
+        """Lock the file if it is free, and return whether it was locked."""
         return try_lock(self._descriptor)
 
     def is_free(self) -> bool:
-        """Return whether nobody holds the lock."""
+        """Return whether no process or store holds the lock."""
         is_free = try_lock(self._descriptor, fcntl.LOCK_SH)
         if is_free:
             self.release()
         return is_free
 
     def reached(self, end: float) -> bool:
-        """Wait for the lock until `end`, a monotonic time, and return whether it was taken."""
+        """Wait for the lock until the monotonic time `end`, and return whether it was acquired."""
         place = _Place(self._open())
         if not place.reached(max(end - time.monotonic(), 0)):
             return False
@@ -77,9 +79,9 @@ class _LockFile:
 
 
 class _Place:
-    """A place in the kernel's queue for a lock.
+    """A place in the kernel's queue for a file lock.
 
-    A thread waits, because a blocking lock has no time-out.
+    A separate thread waits for the lock, because a blocking lock call has no time-out.
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -107,9 +109,10 @@ class _Place:
 
 
 class WriterLock(_LockFile):
-    """A lock on the database at `path`, between processes and between stores of one process.
+    """A lock for writing to the database at `path`.
 
-    Writers wait in a queue for the lock file.
+    It excludes other processes and other stores of the same process. Writers that cannot get the
+    lock immediately wait in a queue.
     """
 
     def __init__(self, path: Path) -> None:
@@ -117,7 +120,7 @@ class WriterLock(_LockFile):
         self._queue = _LockFile(path.with_name(path.name + "-queue"))
 
     def acquire(self, wait: float) -> None:
-        """Take the lock within `wait` seconds. Raises StoreBusy."""
+        """Wait at most `wait` seconds for the lock. Raises StoreBusy after this time."""
         if self.granted():
             return
         end = time.monotonic() + wait
@@ -130,7 +133,10 @@ class WriterLock(_LockFile):
                 self._queue.release()
 
     def _was_left(self, end: float) -> bool:
-        """Take over the lock if its holder no longer uses it, and return whether this succeeded."""
+        """Try for a short time to take the lock between two appends of its current holder.
+
+        Take it only if it stays free for a moment. Return whether it was taken.
+        """
         end = min(time.monotonic() + _TURN, end)
         while time.monotonic() < end:
             if self.is_free():
@@ -143,7 +149,7 @@ class WriterLock(_LockFile):
     def alone(self) -> bool:
         """Take the lock if no other process holds it or waits for it.
 
-        Return whether it was taken.
+        Return whether it was taken. The place in the queue is kept, too.
         """
         if self._queue.granted():
             if self.granted():
@@ -159,15 +165,18 @@ class WriterLock(_LockFile):
 
 @dataclass(slots=True)
 class Tip:
-    """The ends of the log and of a stream, valid as long as nobody else changes the file.
+    """The last events of the log and of one stream.
 
-    Each append updates the object, because creating a new object would be too slow.
+    The values are valid as long as nobody else writes to the file. Each append updates the object,
+    because creating a new object would be too slow.
     """
 
-    #: SQLite's `data_version`, which each commit of another connection changes.
+    #: SQLite's `data_version`. It changes when another connection commits, so an unchanged value
+    #: means that nobody else wrote.
     changes: int
     stream: str
-    #: Position and hash of the log's last event; version and hash of the stream's last event.
+    #: Position and hash of the last event of the log, then version and hash of the last event of
+    #: the stream.
     position: int
     last: str
     version: int
@@ -175,16 +184,20 @@ class Tip:
 
     @property
     def head(self) -> Link:
-        """The end of the stream's chain."""
+        """Version and hash of the last event of the stream."""
         return Link(self.version, self.hash)
 
     def meets(self, expected: int | Expected) -> bool:
-        """Return whether the head of the stream is as expected."""
+        """Return whether the stream's last version satisfies the writer's expectation."""
         return self.version == expected or is_met(expected, self.version)
 
 
 def tip_of(cursor: sqlite3.Cursor, statement: str, stream: str, known: Tip | None) -> Tip:
-    """Return the ends of log and stream: the known ones, or a query's result if others wrote."""
+    """Return the last events of the log and of a stream.
+
+    Return `known`, the result of an earlier call, if nobody else has written since then. Otherwise
+    query the database.
+    """
     (changes,) = cursor.execute("PRAGMA data_version").fetchone()
     if known is not None and known.changes == changes and known.stream == stream:
         return known
@@ -209,7 +222,8 @@ def foreign_rules(connection: sqlite3.Connection) -> Iterator[str]:
 
 MOUNTS = Path("/proc/self/mountinfo")
 
-# Network file systems. Two hosts do not share mapped memory, so a write-ahead log is unsafe there.
+# Network file systems. Two hosts do not share mapped memory, which makes a write-ahead log unsafe
+# on them.
 _NETWORK = frozenset(
     (
         *("9p", "afs", "cifs", "coda", "ncpfs", "nfs", "nfs4", "smb2", "smb3", "smbfs"),
@@ -226,7 +240,10 @@ def is_network(kind: str) -> bool:
 
 
 def kind_of(path: Path, mounts: Path = MOUNTS) -> str:
-    """Return the type of the file system of `path`, or "unknown" if the kernel does not say."""
+    """Return the type of the file system of `path`, such as "ext4".
+
+    Return "unknown" if the list of mounts cannot be read or does not contain the path.
+    """
     try:
         lines = mounts.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
     except OSError:
@@ -234,14 +251,15 @@ def kind_of(path: Path, mounts: Path = MOUNTS) -> str:
     place = Path(os.path.realpath(path))
     best, kind = -1, "unknown"
     for point, found in map(_parse_mount, lines):
-        # A later mount over the same point hides the earlier one.
+        # Of several mounts at the same point, the last one is visible. Therefore `>=` is used
+        # instead of `>`.
         if place.is_relative_to(point) and len(point) >= best:
             best, kind = len(point), found
     return kind
 
 
 def _parse_mount(line: str) -> tuple[str, str]:
-    """Return mount point and type of a line of mountinfo: field 5, and the first after `-`."""
+    """Return the mount point and the file system type from a line of `/proc/self/mountinfo`."""
     left, _, right = line.partition(" - ")
     point = left.split(" ")[4]
     for escaped, plain in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
@@ -250,7 +268,10 @@ def _parse_mount(line: str) -> tuple[str, str]:
 
 
 def locks_exclude(path: Path) -> bool:
-    """Return whether a lock on the file at `path` prevents a second lock."""
+    """Return whether file locks work at `path`.
+
+    They work if a locked file cannot be locked a second time.
+    """
     first, second = open_lock(path), open_lock(path)
     try:
         # If the first attempt fails, another process holds the lock, so locks work.

@@ -1,1 +1,1 @@
-"""Move a log to another place, or write it as lines of text that need no engine."""
+"""Copy a log to another database, or export it to a text file that needs no database."""

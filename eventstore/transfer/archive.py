@@ -1,8 +1,8 @@
-"""An archive: a log as lines of JSON, which can be checked without an engine or wfctl.
+"""An archive: a file with the events of a log as lines of JSON.
 
-The first line names the format. The last line has the number of records and the SHA-256 of all
-previous lines. Between them are the events of all streams in order, as `export` writes them, then
-`claim` lines with the keys of commands, and `refusal` lines.
+It can be checked without a database or wfctl. The first line names the format. Then follow the
+events of all streams in order, `claim` lines with the ids of executed commands, and `refusal`
+lines. The last line has the number of records and the SHA-256 of all previous lines.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from eventstore.transfer.copy import Chains, Copied, CopySource, check_events, c
 
 
 def export_line(raw: Raw) -> str:
-    """Return the text exactly as hashed, with hash and position added before its last brace."""
+    """Return an event's text exactly as hashed, with hash and position added at its end."""
     return f'{raw.text[:-1]},"hash":"{raw.hash}","position":{raw.position}}}'
 
 
@@ -36,7 +36,7 @@ _PLACE = re.compile(rb',"hash":"([0-9a-f]{64})","position":(\d+)\}\n\Z')
 
 
 def is_archive(path: Path) -> bool:
-    """Return whether a file starts like an archive."""
+    """Return whether the start of the file has the format of an archive."""
     with open_for_reading(path) as file:
         return file.read(len(_format_first_line())) == _format_first_line()
 
@@ -46,9 +46,10 @@ def _format_first_line() -> bytes:
 
 
 def write_archive(source: CopySource, path: Path, *, only: str | None = None) -> Copied:
-    """Write a log, or `only` one stream of it, to a new file that is durable when the call returns.
+    """Write a log, or `only` one stream of it, to a new archive file.
 
-    Each event is checked. Raises DamagedEvent, FileExistsError or OSError.
+    The file is durable when the call returns. Each event is checked. Raises DamagedEvent,
+    FileExistsError or OSError.
     """
     chains, found = Chains(), sha256()
     number = {"claim": 0, "refusal": 0}
@@ -79,7 +80,10 @@ def write_archive(source: CopySource, path: Path, *, only: str | None = None) ->
 
 
 class ArchiveSource:
-    """An archive as the source of a copy. Raises StoreDamaged if the archive is damaged."""
+    """An archive file as the source of a copy.
+
+    Its methods raise StoreDamaged if the archive is damaged.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -120,7 +124,11 @@ class ArchiveSource:
                     ) from error
 
     def _read_complete_lines(self) -> Iterator[bytes]:
-        """Yield every line except the last, and raise StoreDamaged if its digest does not match."""
+        """Yield every line of the archive except the last.
+
+        The last line contains a digest. Raises StoreDamaged at the end if the lines do not match
+        it.
+        """
         found = sha256()
         with open_for_reading(self.path) as file:
             last = b""
@@ -138,19 +146,19 @@ class ArchiveSource:
 
 
 class IntactStreams:
-    """The intact streams of a log, which a copy may take. The log itself is only read."""
+    """A copy source with only the intact streams of a damaged log. The log is only read."""
 
     def __init__(self, store: EventStore, names: Sequence[str]) -> None:
         self._store = store
         self._names = sorted(names)
 
     def all_raw(self) -> Iterator[Raw]:
-        """Yield the events of these streams in the order of the log."""
+        """Yield the events of the intact streams in the order of the log."""
         streams = (self._store.raw(name) for name in self._names)
         return merge(*streams, key=lambda raw: raw.position)
 
     def streams(self) -> Iterator[str]:
-        """Yield the names of the streams, sorted."""
+        """Yield the names of the intact streams in sorted order."""
         return iter(self._names)
 
     def commands(self) -> Iterator[Claimed]:
@@ -164,10 +172,10 @@ class IntactStreams:
 
 
 class SoundPart:
-    """The part of an altered log that can be copied. The log itself is only read.
+    """A copy source with only the valid events of an altered log. The log is only read.
 
-    Events of types that the `schema` does not know are also excluded, because nothing can be
-    appended after them.
+    Each stream ends before its first invalid event. An event of a type that the `schema` does not
+    know is treated as invalid, because nothing can be appended after it.
     """
 
     def __init__(self, store: EventStore, schema: Schema) -> None:
@@ -175,7 +183,7 @@ class SoundPart:
         self._schema = schema
 
     def all_raw(self) -> Iterator[Raw]:
-        """Yield the events of all streams in order, each stream up to its first damaged event."""
+        """Yield the events of all streams in order, each stream up to its first invalid event."""
         chains, ended = Chains(), set[str]()
         for raw in self._store.all_raw():
             stream = _stream_of(raw)
@@ -190,7 +198,7 @@ class SoundPart:
             yield added
 
     def streams(self) -> Iterator[str]:
-        """Return the names of the streams with at least one sound event, sorted."""
+        """Return the names of the streams that start with a valid event, sorted."""
         return iter(sorted({str(_stream_of(raw)) for raw in self.all_raw()}))
 
     def commands(self) -> Iterator[Claimed]:
@@ -203,7 +211,7 @@ class SoundPart:
 
 
 def _stream_of(raw: Raw) -> str | None:
-    """Return the stream that an event's text names, or None if the text is not an envelope."""
+    """Return the stream named in an event's text, or None if the text is not a valid event."""
     try:
         body = orjson.loads(raw.text)
         named = (body["stream"], body["event_id"], body["type"], body["recorded_at"])

@@ -1,4 +1,4 @@
-"""Copy a log event by event, check each event, and resume after an interruption."""
+"""Copy a log into another one and check each event. An interrupted copy can be resumed."""
 
 from collections.abc import Iterator, Mapping
 from hashlib import sha256
@@ -14,12 +14,13 @@ from eventstore.store import Cargo, Claimed, EventStore, Raw, Refusal, StoredFol
 _Item = TypeVar("_Item")
 
 _BATCH = 1000
-# Name under which the target stores the progress of a copy: a fold without a stream.
+# Key under which the target log stores the progress of a copy. The progress is stored like the
+# state of a reducer, with an empty stream name.
 _MARK = ("", "copy", 1)
 
 
 class CopySource(Protocol):
-    """A source to copy from: a log, or an archive of a log."""
+    """The interface of a source to copy events from: a log or an archive file."""
 
     def all_raw(self) -> Iterator[Raw]:
         """See EventStore."""
@@ -39,7 +40,10 @@ class CopySource(Protocol):
 
 
 class Copied(NamedTuple):
-    """The number of copied records, and the number of records that the target already had."""
+    """The numbers of records that a copy has transferred.
+
+    `before` is the number of events that the target already had.
+    """
 
     streams: int
     events: int
@@ -49,7 +53,7 @@ class Copied(NamedTuple):
 
 
 class CopyStep(NamedTuple):
-    """An event with its position in its stream."""
+    """An event to copy, with its stream and its version in the stream."""
 
     stream: str
     version: int
@@ -57,13 +61,16 @@ class CopyStep(NamedTuple):
 
 
 class Chains:
-    """The ends of the chains of several streams, each event checked as it is added."""
+    """The last hashes of several streams. Each added event is checked against them."""
 
     def __init__(self) -> None:
         self.heads: dict[str, Link] = {}
 
     def added(self, raw: Raw) -> CopyStep:
-        """Check that an event continues its chain, and return its place. Raises DamagedEvent."""
+        """Check that an event continues its stream, and return it with its stream and version.
+
+        Raises DamagedEvent if the hash, version or previous hash does not match.
+        """
         body = _parse_body(raw)
         stream = str(body.get("stream"))
         head = self.heads.get(stream, START)
@@ -87,7 +94,10 @@ def _parse_body(raw: Raw) -> dict[str, Any]:
 
 
 def check_events(source: CopySource, chains: Chains, only: str | None = None) -> Iterator[CopyStep]:
-    """Yield the events of a source, or of one of its streams, each checked. Raises DamagedEvent."""
+    """Check each event of a source, and yield it with its stream and version.
+
+    With `only`, yield the events of this stream. Raises DamagedEvent.
+    """
     for raw in source.all_raw():
         if only is None or _parse_body(raw).get("stream") == only:
             yield chains.added(raw)
@@ -96,10 +106,10 @@ def check_events(source: CopySource, chains: Chains, only: str | None = None) ->
 def copy_log(source: CopySource, target: EventStore, *, only: str | None = None) -> Copied:
     """Copy a log, or `only` one of its streams, event by event into the target.
 
-    Continue an interrupted copy of the same source; nobody may write to the copied streams before
-    the copy is complete. Check the chains and the order in the target at the end.
-    Raises TransferConflict if the target has a copied stream from elsewhere, and DamagedEvent
-    if the source is damaged.
+    An interrupted copy of the same source is continued. Nobody may write to the copied streams
+    before the copy is complete. At the end, the hash chains and the order of events in the target
+    are checked. Raises TransferConflict if the target already has one of the streams from
+    elsewhere, and DamagedEvent if the source is damaged.
     """
     first = next(check_events(source, Chains(), only), None)
     if first is None:
@@ -121,9 +131,10 @@ def copy_log(source: CopySource, target: EventStore, *, only: str | None = None)
 
 
 class _Progress(NamedTuple):
-    """The identity of a copy, and its progress after the events.
+    """The identity of a copy (its first event and stream), and its progress.
 
-    `claiming`: whether commands may exist in the target; `refusals`: the number copied.
+    `claiming` means that the target may already contain commands. `refusals` is the number of
+    copied refusals.
     """
 
     first: str
@@ -133,15 +144,15 @@ class _Progress(NamedTuple):
     refusals: int = 0
 
     def as_fold(self) -> StoredFold:
-        """Return the progress as a fold, to be stored with the copied events."""
+        """Return the progress as a stored reducer state, for saving it in the target log."""
         stream, reducer, version = _MARK
         return StoredFold(stream, reducer, version, 0, orjson.dumps(self._asdict()))
 
 
 def _load_progress(target: EventStore, asked: _Progress) -> _Progress | None:
-    """Return the progress of this copy, None if it is new or complete.
+    """Return the saved progress of this copy, or None if the copy is new or complete.
 
-    Raises TransferConflict for an unfinished copy of another log.
+    Raises TransferConflict if a copy of another log is unfinished.
     """
     fold = target.load_fold(*_MARK)
     found = _Progress(**orjson.loads(fold.state)) if fold is not None else None
@@ -155,7 +166,7 @@ def _load_progress(target: EventStore, asked: _Progress) -> _Progress | None:
 
 
 class _Before:
-    """The events of the copied streams that the target already has."""
+    """Detects and counts the events that the target already has."""
 
     def __init__(self, target: EventStore) -> None:
         self._target = target
@@ -163,9 +174,9 @@ class _Before:
         self.count = 0
 
     def has(self, step: CopyStep) -> bool:
-        """Return whether the target has the event.
+        """Return whether the target already has the event.
 
-        Raises TransferConflict if another event is in its place.
+        Raises TransferConflict if the target has a different event at this place.
         """
         if step.stream not in self._heads:
             head = self._target.head(step.stream)
@@ -184,7 +195,10 @@ def _split_in_batches(found: Iterator[_Item]) -> Iterator[list[_Item]]:
 
 
 def require_vacant(source: CopySource, target: EventStore, only: str | None) -> None:
-    """Raise TransferConflict if a stream to be copied exists in the target."""
+    """Raise TransferConflict if the target already has a stream of the source.
+
+    With `only`, check this stream alone.
+    """
     for stream in source.streams():
         head = target.head(stream) if only in (None, stream) else None
         if head is not None:
@@ -196,7 +210,8 @@ def _check_target(
 ) -> None:
     for stream, head in heads.items():
         found = target.verify(stream, anchors={stream: head})
-        # A lost claim of the source must not prevent copying its events.
+        # Ignore missing command records: they may be missing in the source too, and must not
+        # prevent copying its events.
         wrong = next((one for one in found if one.kind != "unclaimed"), None)
         if wrong is not None:
             raise TransferConflict(stream, wrong.message)
@@ -212,7 +227,10 @@ def _check_target(
 def _copy_commands(
     source: CopySource, target: EventStore, heads: Mapping[str, Link], progress: _Progress
 ) -> int:
-    """Copy the commands of the copied events, and return their number."""
+    """Copy the records of the commands that created the copied events.
+
+    Return the number of these commands.
+    """
     number = 0
     there = target.commands() if progress.claiming else iter(())
     mark = progress._replace(claiming=True).as_fold()
@@ -227,7 +245,11 @@ def _copy_commands(
 def claimed_of(
     source: CopySource, heads: Mapping[str, Link], only: str | None
 ) -> Iterator[Claimed]:
-    """Yield the commands of the events up to the heads, without those recorded later."""
+    """Yield the commands whose events the copy contains, without commands recorded later.
+
+    `heads` gives the last copied version of each stream. With `only`, yield the commands of this
+    stream.
+    """
     for command in source.commands():
         known = command.last_version <= heads.get(command.stream, START).version
         if known and only in (None, command.stream):
@@ -237,7 +259,10 @@ def claimed_of(
 def _compare_commands(
     commands: Iterator[Claimed], there: Iterator[Claimed]
 ) -> Iterator[tuple[Claimed, bool]]:
-    """Yield each command, and whether it exists in the target. Both are in order of their ids."""
+    """Yield each command together with a flag: whether the target already has it.
+
+    Both iterators must be in order of the command ids.
+    """
     other = next(there, None)
     for command in commands:
         while other is not None and other.command_id < command.command_id:
@@ -246,7 +271,7 @@ def _compare_commands(
 
 
 def _copy_refusals(source: CopySource, target: EventStore, progress: _Progress) -> _Progress:
-    """Copy the refusals that the target lacks, and return the new progress."""
+    """Copy the refusals (refused commands) that are not copied yet, and return the new progress."""
     rest = islice(source.refusals(progress.stream), progress.refusals, None)
     for batch in _split_in_batches(rest):
         progress = progress._replace(refusals=progress.refusals + len(batch))

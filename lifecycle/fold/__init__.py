@@ -1,1 +1,1 @@
-"""The fold: (state, event) → state."""
+"""The fold: functions that apply events to the state of a workflow."""

@@ -1,4 +1,4 @@
-"""The fold (state, event) → state, without side effects. Unknown event types change nothing."""
+"""Compute the state of a workflow from its events. Unknown event types change nothing."""
 
 from __future__ import annotations
 
@@ -25,22 +25,24 @@ from lifecycle.words.document import (
 from lifecycle.words.mandates import MANDATES
 from lifecycle.words.rounds import ROUNDS
 
-#: Fields whose values are objects. A change names the key inside: field → key → old and new.
+#: Fields that contain an object. A change of such a field lists the changed keys of the object,
+#: each with its old and new value.
 KEYED = frozenset({"parameters", "backend_profiles", "session_config", MANDATES, ROUNDS})
-#: Types of amendments that change fields of a stage, and the fields that can keep results.
+#: Types of amendments that change fields of a stage. If they change only the fields of the next
+#: constant, results can stay valid.
 _CHANGES = frozenset({"parameter_change", "criteria_change"})
 _AMONG = frozenset({"parameters", "success_criteria", "name"})
-#: Fields from which a submission is built. A change makes a prepared submission out of date.
+#: Fields from which a submission is built. If one changes, a prepared submission is out of date.
 _BUILT_FROM = frozenset({"parameters", "backend", "inputs"})
 _PROFILES = frozenset({"default_backend", "backend_profiles"})
-#: Value of the policy in the proof of an approval by a mandate.
+#: Name of the policy in the proof of an approval that a mandate (permission given in advance) made.
 BY_MANDATE = "mandate"
 
 
 def takes_effect(draft: Workflow, event: Event) -> bool:
     """Return whether an event may change the state.
 
-    Consequences of an amendment require its approval.
+    An event that is the consequence of an amendment takes effect only if the amendment is approved.
     """
     named = event.data.get("amendment") or event.data.get("superseded_by")
     if named is None:
@@ -48,14 +50,17 @@ def takes_effect(draft: Workflow, event: Event) -> bool:
     if event.type.startswith("amendment."):
         return True
     amendment = draft.amendments.get(named)
-    # An imported record has no proof of consent, so nothing follows from it.
+    # An imported amendment has no proof of consent, and its consequences must not take effect.
     if amendment is None or amendment.record is not None:
         return False
     return amendment.status == "approved" and _covers_event(amendment, event)
 
 
 def _covers_event(amendment: Amendment, event: Event) -> bool:
-    """Return whether the amendment has the right type and stage for the event."""
+    """Return whether the event can be a consequence of the amendment.
+
+    The type of the amendment and its affected stages must match the event.
+    """
     stage = event.data.get("stage")
     if event.type == "stage.skipped":
         return amendment.kind == "stage_skip" and amendment.stage == stage
@@ -63,13 +68,13 @@ def _covers_event(amendment: Amendment, event: Event) -> bool:
 
 
 def fold_proposal(draft: Workflow, event: Event) -> None:
-    """Store a proposal, and ignore a second proposal with the same id."""
+    """Add a proposed amendment to the state. Ignore a second proposal with the same id."""
     found = build_amendment(event.data, event.occurred_at)
     draft.amendments.setdefault(found.id, found)
 
 
 def build_amendment(data: Mapping[str, Any], at: str) -> Amendment:
-    """Return the amendment that a completed proposal becomes once it is recorded."""
+    """Return the amendment that the data of a proposal describes, proposed at the time ``at``."""
     optional = ("reason", "insert", "place", "rewired", "also", "from_round")
     return Amendment(
         id=data["amendment"],
@@ -85,7 +90,7 @@ def build_amendment(data: Mapping[str, Any], at: str) -> Amendment:
 def propose_plan(draft: Workflow, at: str) -> None:
     """Add the initial plan as an amendment that waits for a person's approval.
 
-    Replaces an imported record with the same id, which wfctl did not write.
+    It replaces an imported amendment with the same id.
     """
     of = f"the plan of {draft.id}"
     draft.amendments[PLAN] = Amendment(PLAN, PLAN, None, draft.purpose or of, at, changes={})
@@ -99,15 +104,15 @@ def find_proposed_id(event: Event) -> str | None:
 
 
 def version_after(state: Workflow, amendment: Amendment) -> int:
-    """Return the workflow's version after the amendment is approved.
+    """Return the version that the plan has after the amendment is approved.
 
-    A plan keeps the version.
+    The approval of the initial plan does not increase the version.
     """
     return state.version if amendment.is_plan else state.version + 1
 
 
 def fold_rejection(draft: Workflow, event: Event) -> None:
-    """Close a proposal without any other change."""
+    """Mark an open proposal as rejected, without any other change."""
     amendment = draft.amendments.get(event.data["amendment"])
     if amendment is not None and amendment.status == "proposed":
         amendment.status = "rejected"
@@ -115,7 +120,10 @@ def fold_rejection(draft: Workflow, event: Event) -> None:
 
 
 def fold_approval(draft: Workflow, event: Event, accepted: Container[str]) -> None:
-    """Apply a proposal if its proof of consent is accepted. Otherwise change nothing."""
+    """Apply an amendment if its approval has an accepted proof of consent.
+
+    Otherwise change nothing. ``accepted`` has the hashes of the approvals whose proof was verified.
+    """
     amendment = draft.amendments.get(event.data.get("amendment", ""))
     if amendment is None or not amendment.is_open or event.hash not in accepted:
         return
@@ -144,19 +152,20 @@ def fold_approval(draft: Workflow, event: Event, accepted: Container[str]) -> No
 
 
 def rule_of(proof: Mapping[str, Any]) -> int:
-    """Return the version of the rules of mandates that a proof records: 1 if it records none.
+    """Return the version of the mandate rules under which an approval was given.
 
-    Return 0 for a value that is no version.
+    Return 1 if the proof of consent records no version, and 0 if the value is not a version.
     """
     found: Any = proof.get("mandate_rule", 1)
     return found if isinstance(found, int) and not isinstance(found, bool) else 0
 
 
 def keeps_tasks(draft: Workflow, amendment: Amendment, id_: str) -> bool:
-    """Return whether finished tasks of a stage stay valid under an amendment.
+    """Return whether finished tasks of a sweep stage stay valid under an amendment.
 
-    They do if only points or the verdict change. A task of a stage that follows another stage by
-    `like` stays valid if its partner task does.
+    They stay valid if the amendment changes only the points or the check of results. If the stage
+    follows another stage (each of its tasks belongs to a task of the other stage), its tasks stay
+    valid if the other stage keeps its tasks.
     """
     stage = draft.stages.get(id_)
     if stage is None or (stage.keep_as and not stage.keeps_tasks):
@@ -182,7 +191,10 @@ def keeps_tasks(draft: Workflow, amendment: Amendment, id_: str) -> bool:
 
 
 def follows_kept_tasks(draft: Workflow, amendment: Amendment, stage: Stage) -> bool:
-    """Return whether an amendment reaches a stage only through partners that keep their tasks."""
+    """Return whether the amendment affects the stage only through a stage that keeps its tasks.
+
+    That stage is a partner: a sweep stage with which this stage shares its tasks.
+    """
     if _PROFILES & set(amendment.changes):
         return False
     partners = [partner.id for partner in partners_of(draft, stage)]
@@ -193,18 +205,21 @@ def follows_kept_tasks(draft: Workflow, amendment: Amendment, stage: Stage) -> b
 
 
 def restrict_to_stage(amendment: Amendment, id_: str) -> Amendment:
-    """Return the part of an amendment of several stages that changes one stage."""
+    """Return the part of the amendment that changes the given stage, as an amendment."""
     own = rewired_fields(amendment.rewired[id_]) if id_ in amendment.rewired else {}
     return replace(amendment, kind="parameter_change", stage=id_, changes=own, rewired={})
 
 
 def _dependency_graph(draft: Workflow) -> dict[str, list[str]]:
-    """Return the dependencies by stage."""
+    """Return a dictionary with the dependencies of each stage."""
     return {stage.id: stage.depends_on for stage in draft.stages.values()}
 
 
 def apply_amendment(draft: Workflow, amendment: Amendment) -> None:
-    """Change the definition in ``draft`` as the amendment says, and keep all statuses."""
+    """Change the plan in ``draft`` as the amendment describes.
+
+    The statuses of the stages do not change.
+    """
     if amendment.insert is not None:
         _insert_stage(draft, amendment.insert, amendment.place)
     for stage, change in amendment.rewired.items():
@@ -221,7 +236,7 @@ def apply_amendment(draft: Workflow, amendment: Amendment) -> None:
 
 
 def parameters_then(state: Workflow, stage: Stage, plan: int) -> dict[str, Any]:
-    """Return the parameters of a stage in an earlier version of the plan."""
+    """Return the parameters that the stage had in an earlier version of the plan."""
     found = dict(stage.parameters)
     later = [one for one in state.amendments.values() if (one.version or 0) > plan > 0]
     for amendment in sorted(later, key=lambda one: one.version or 0, reverse=True):
@@ -237,7 +252,7 @@ def parameters_then(state: Workflow, stage: Stage, plan: int) -> dict[str, Any]:
 
 
 def _insert_stage(draft: Workflow, definition: dict[str, Any], place: int | None) -> None:
-    """Insert a stage at its place, or as the last stage."""
+    """Insert a stage at position ``place``, or as the last stage if ``place`` is None."""
     known = {k: v for k, v in definition.items() if k in STAGE_FIELDS and k != "status"}
     extra = {k: v for k, v in definition.items() if k not in STAGE_FIELDS}
     entries = list(draft.stages.items())
@@ -247,7 +262,7 @@ def _insert_stage(draft: Workflow, definition: dict[str, Any], place: int | None
 
 
 def _compute_new_value(value: Any, field: str, change: dict[str, Any]) -> Any:
-    """Return the value of a field after a change."""
+    """Return the new value of a field to which the change is applied."""
     if field not in KEYED:
         return change["new"]
     new = dict(value)
@@ -260,7 +275,11 @@ def _compute_new_value(value: Any, field: str, change: dict[str, Any]) -> Any:
 
 
 def _mark_affected_stages(draft: Workflow, amendment: Amendment) -> None:
-    """Mark stages that use a mandate, are outdated, are checked again, or run again."""
+    """Mark each stage that an approved amendment affects.
+
+    The marks state that a mandate applies, that the current attempt is outdated, that results must
+    be checked again, or that the stage must run again.
+    """
     for id_ in {*amendment.targets, *amendment.invalidated_stages} & {*draft.stages}:
         stage, name = draft.stages[id_], amendment.mandate
         older = [one for one in stage.mandates if one != name]
@@ -282,7 +301,10 @@ def _mark_affected_stages(draft: Workflow, amendment: Amendment) -> None:
 
 
 def changes_only_verdict(draft: Workflow, amendment: Amendment) -> bool:
-    """Return whether the amendment changes only the check of results of its stage."""
+    """Return whether the amendment changes only how the results of its stage are checked.
+
+    Then the stage need not be computed again.
+    """
     if amendment.kind not in _CHANGES or amendment.stage not in draft.stages:
         return False
     aside = draft.stages[amendment.stage].work.verdict_parameters
@@ -292,7 +314,10 @@ def changes_only_verdict(draft: Workflow, amendment: Amendment) -> bool:
 
 
 def is_rejudged(draft: Workflow, amendment: Amendment, id_: str) -> bool:
-    """Return whether the amendment changes only the check of results of a stage."""
+    """Return whether the results of a stage only have to be checked again.
+
+    This is the case if the amendment changes nothing else of the stage and the stages before it.
+    """
     if amendment.kind != PLAN_CHANGE:
         return changes_only_verdict(draft, amendment)
     named = ({id_} | upstream(_dependency_graph(draft), [id_])) & {*amendment.rewired}
@@ -302,7 +327,10 @@ def is_rejudged(draft: Workflow, amendment: Amendment, id_: str) -> bool:
 
 
 def is_attempt_continued(draft: Workflow, amendment: Amendment, stage: Stage) -> bool:
-    """Return whether a running attempt continues and is then checked by the new criteria."""
+    """Return whether a running attempt may continue in spite of the amendment.
+
+    It may continue if only the check of its results changes. The new criteria then apply to it.
+    """
     if amendment.kind == PLAN_CHANGE and is_rejudged(draft, amendment, stage.id):
         amendment = restrict_to_stage(amendment, stage.id)
     if (
@@ -316,9 +344,9 @@ def is_attempt_continued(draft: Workflow, amendment: Amendment, stage: Stage) ->
 
 
 def _runs_again(amendment: Amendment, stage: Stage) -> bool:
-    """Return whether an approval makes a failed stage run again.
+    """Return whether a failed stage runs again after the amendment is approved.
 
-    A new name or a new expected duration does not.
+    A change of only its name or its expected duration does not make it run again.
     """
     own = {*amendment.changes.get("parameters", {})} - {"expected_seconds"}
     changes = own | ({*amendment.changes} - {"name", "parameters"})
@@ -326,7 +354,7 @@ def _runs_again(amendment: Amendment, stage: Stage) -> bool:
 
 
 def _find_stages_to_regenerate(draft: Workflow, amendment: Amendment) -> list[Stage]:
-    """Return the stages whose prepared submissions are out of date."""
+    """Return the stages whose prepared submission is out of date after the amendment."""
     if amendment.kind == PLAN_CHANGE and not _PROFILES & set(amendment.changes):
         return [draft.stages[id_] for id_, one in amendment.rewired.items() if _BUILT_FROM & {*one}]
     if amendment.stage is not None:
@@ -335,11 +363,14 @@ def _find_stages_to_regenerate(draft: Workflow, amendment: Amendment) -> list[St
 
 
 def _fold_detected_drift(draft: Workflow, event: Event) -> None:
-    """Add a drift that waits for a decision, and ignore changes of the format alone."""
+    """Add a drift (manual edit of a generated file) that waits for a decision.
+
+    Ignore edits that change only the format of the file.
+    """
     data = event.data
     if data.get("kept_as") is None or not (data["differences"] or data["kind"] == "unreadable"):
         return
-    # Fields that only an amendment may change.
+    # The edited fields that only an approved amendment may change.
     touches = [
         ".".join([one["stage"], *map(str, one["path"])])
         for one in data["differences"]
@@ -350,7 +381,10 @@ def _fold_detected_drift(draft: Workflow, event: Event) -> None:
 
 
 def _fold_adopted_drift(draft: Workflow, event: Event) -> None:
-    """Close the drift, or keep its undecided rest, and adopt the unspecified fields."""
+    """Adopt edits of a generated file, for fields that wfctl does not define.
+
+    Close the drift if nothing remains undecided. Otherwise keep the undecided fields.
+    """
     for change in event.data.get("unknown", []):
         _take_over(draft, change)
     rest = event.data.get("rest")
@@ -364,31 +398,40 @@ def _fold_adopted_drift(draft: Workflow, event: Event) -> None:
 
 
 def _is_among(name: str, rest: list[str]) -> bool:
-    """Return whether a field is in the list, or contains or is part of a field in the list."""
+    """Return whether a field is in the list, contains a listed field, or is part of one."""
     return any(f"{a}.".startswith(f"{b}.") for one in rest for a, b in ((one, name), (name, one)))
 
 
 def close_drift(draft: Any, event: Event) -> None:
-    """Close the adopted or reverted drift of a workflow or a machine, and record the decision."""
+    """Record the decision about a manual edit of a generated file, and remove the open drift.
+
+    ``draft`` is the state of a workflow or of a phase machine.
+    """
     draft.edits = _add_decision(draft.edits, event)
     draft.drifts = [drift for drift in draft.drifts if drift.version != event.data["detected"]]
 
 
 def _fold_audit_agreement(draft: Workflow, event: Event) -> None:
-    """Store who agreed to an audit entry and why. A later agreement replaces an earlier one."""
+    """Record the person who agreed to an audit entry, and the reason.
+
+    A later agreement to the same entry replaces an earlier one.
+    """
     agreed = {**stages.consent_of(event), "reason": event.data["reason"]}
     draft.agreed = {**draft.agreed, event.data["entry"]: agreed}
 
 
 def _add_decision(edits: list[dict[str, Any]], event: Event) -> list[dict[str, Any]]:
-    """Return the decided manual edits with one more, without duplicates."""
+    """Return the list of decided manual edits, extended by the decision in the event.
+
+    A decision that the list already contains is not added.
+    """
     how = event.type.removeprefix("drift.")
     new = {"file": event.data["file"], "how": how, **stages.consent_of(event)}
     return edits if new in edits else [*edits, new]
 
 
 def _take_over(draft: Workflow, change: dict[str, Any]) -> None:
-    """Store an unspecified field of a changed file, or remove it."""
+    """Store or remove a field from an edited file that wfctl does not define."""
     known = STAGE_FIELDS if change.get("stage") else (*WORKFLOW_FIELDS, MANDATES, ROUNDS)
     if change["field"] in known:
         return  # another program wrote this event, which would hide the real field
@@ -402,7 +445,7 @@ def _take_over(draft: Workflow, change: dict[str, Any]) -> None:
 E = TypeVar("E", bound=Event)
 Apply = Callable[[Workflow, Event], None]
 
-#: The version of the fold. A stored state of another version is not used.
+#: Version of the fold. A cached state from another version of the fold is not used.
 REDUCER = 43
 
 
@@ -411,7 +454,7 @@ def evolve(
 ) -> Workflow | None:
     """Return the state after ``events``, without changing ``state``.
 
-    ``accepted`` holds the hashes of the events whose proof of consent was verified.
+    ``accepted`` contains the hashes of the events whose proof of consent was verified.
     """
     result = state.draft() if state is not None else None
     for _, folded in fold_events(result, events, accepted):
@@ -422,10 +465,10 @@ def evolve(
 def fold_events(
     draft: Workflow | None, events: Iterable[E], accepted: Container[str] = frozenset()
 ) -> Iterator[tuple[E, Workflow]]:
-    """Yield each event with the state after it.
+    """Apply the events in order, and yield each event with the state after it.
 
-    The yielded state is one object, which each step changes in place and which belongs to the
-    caller (`Workflow.draft`). Raises `NoWorkflow` if the first event does not create a workflow.
+    Every yielded state is the same object, which the next step changes. Copy it with
+    `Workflow.draft` to keep it. Raises `NoWorkflow` if the first event does not create a workflow.
     """
     for event in events:
         if draft is None:
@@ -437,14 +480,14 @@ def fold_events(
         rounds.refresh_loops(draft, event.occurred_at)
         draft.head = event.version
         if event.type not in stages.TYPES:
-            # An imported time stays until the next event of wfctl.
+            # An imported time in another format is replaced by the time of the first later event.
             is_alike = len(draft.updated) == len(event.occurred_at)
             draft.updated = max(draft.updated if is_alike else "", event.occurred_at)
         yield event, draft
 
 
 def _apply_event(draft: Workflow, event: Event, accepted: Container[str]) -> None:
-    """Apply an event to the draft if it takes effect."""
+    """Change the draft as the event describes, unless the event has no effect."""
     if event.type == "amendment.approved":
         fold_approval(draft, event, accepted)
         return
@@ -458,7 +501,10 @@ def _apply_event(draft: Workflow, event: Event, accepted: Container[str]) -> Non
 
 
 def _create_workflow(event: Event) -> Workflow:
-    """Return the state that the first event creates. Raises `NoWorkflow`."""
+    """Return the initial state from the first event of a log.
+
+    Raises `NoWorkflow` if this event does not create or import a workflow.
+    """
     if event.type not in ("workflow.created", "workflow.imported"):
         raise NoWorkflow(
             "the first event of a log must be workflow.created or workflow.imported, but it is "
@@ -484,7 +530,10 @@ def _create_workflow(event: Event) -> Workflow:
 
 
 def _fold_files(draft: Workflow, event: Event) -> None:
-    """Store the file digests that were recorded at creation. Ignore later records."""
+    """Store the digests of files that were recorded when the workflow was created.
+
+    Ignore records that were made later.
+    """
     if not draft.is_beginning:
         return
     draft.scripts = event.data.get("scripts", {})

@@ -1,4 +1,4 @@
-"""The fold of loops: a round starts, ends with numbers, and may be the last round."""
+"""The fold of optimization loops: it starts and ends rounds, and decides when a loop is over."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ from lifecycle.words.rounds import (
 
 
 def fold_round_begun(draft: Workflow, event: Event) -> None:
-    """Start a round: reset its stages and add its points to those of earlier rounds."""
+    """Start a round of a loop: add its points, and reset the stages of the loop.
+
+    Ignore the event if the round was not allowed to start.
+    """
     data = event.data
     if explain_round_not_begun(draft, data) is not None:
         return
@@ -49,12 +52,13 @@ def fold_round_begun(draft: Workflow, event: Event) -> None:
 
 
 def explain_round_not_begun(state: Workflow, data: Mapping[str, Any]) -> str | None:
-    """Return why a recorded round did not start, or None if it started."""
+    """Return the reason why a recorded round could not start, or None if it started."""
     standing = state.loops.get(data["loop"])
     if standing is None:
         return "there is no such loop"
     loop = state.loop(data["loop"])
-    # Earlier versions charged fewer attempts to a loop, and their rounds stay valid.
+    # Earlier versions of wfctl charged fewer attempts to a loop. The old rule is used here, so that
+    # the rounds they recorded stay valid.
     is_over = _explain_loop_end(state, loop, standing, rule=1) is not None
     has_ended = standing.round.ended_at is not None
     if is_over or not has_ended or data["round"] != standing.round.number + 1:
@@ -71,7 +75,7 @@ def explain_round_not_begun(state: Workflow, data: Mapping[str, Any]) -> str | N
 def points_before(
     state: Workflow, loop: LoopDefinition, standing: LoopState
 ) -> list[dict[str, Any]]:
-    """Return the points of all rounds so far, those of the map first."""
+    """Return the points of a loop so far: those of the plan, then those of its rounds."""
     from lifecycle.sweeps.points import build_points  # imports readers of files
 
     first = build_points(state.stages[loop.points].parameters[MAP])
@@ -81,7 +85,7 @@ def points_before(
 def repeated_points(
     state: Workflow, loop: LoopDefinition, standing: LoopState, asked: list[dict[str, Any]]
 ) -> Iterator[str]:
-    """Yield why points repeat each other, or do not fit the map and earlier rounds."""
+    """Yield the error if new points repeat each other or earlier points, or are not usable."""
     from lifecycle.sweeps.points import UnusableMap, build_points
 
     options = {k: v for k, v in state.stages[loop.points].parameters[MAP].items() if k == "folders"}
@@ -95,7 +99,11 @@ def repeated_points(
 
 
 def is_from_its_source(state: Workflow, loop: LoopDefinition, data: Mapping[str, Any]) -> bool:
-    """Return whether points are the unchanged output that the loop names as their source."""
+    """Return whether the points of a round come from the source that the loop defines.
+
+    The source is a person or agent, or an output file of a stage. The file must be unchanged since
+    the stage completed.
+    """
     results = {
         one["path"]: one["sha256"] for one in state.stages[loop.asked or loop.points].results
     }
@@ -105,14 +113,14 @@ def is_from_its_source(state: Workflow, loop: LoopDefinition, data: Mapping[str,
 
 
 def _reset_stage(stage: Stage) -> None:
-    """Reset a stage so that its round can compute it again."""
+    """Reset a stage to be computed again in a new round of its loop. Leave a skipped stage."""
     if stage.status is Status.SKIPPED:
         return
     stage.status, stage.changed, stage.rerun_by = Status.INVALIDATED, [], None
     stage.metrics, stage.retry_count, stage.fix = [], 0, None
     stage.started_at = stage.completed_at = None
     stage.running_process, stage.blocked_by = None, {}
-    # Tasks of earlier rounds stay valid.
+    # If the stage adds only new points in each round, the tasks of earlier rounds stay valid.
     stage.keeps_tasks = stage.work.grows_by_rounds
 
 
@@ -124,7 +132,10 @@ def fold_loop_stopped(draft: Workflow, event: Event) -> None:
 
 
 def refresh_loops(draft: Workflow, at: str) -> None:
-    """Add new loops, end rounds whose stages are all completed, and check the criteria."""
+    """Update the loops of a workflow after an event.
+
+    Add new loops, end rounds whose stages are all finished, and check whether a loop is over.
+    """
     if not (draft.loops or draft.rounds):
         return
     defined = loops_of(draft.rounds)
@@ -140,7 +151,10 @@ def refresh_loops(draft: Workflow, at: str) -> None:
 
 
 def _end_round(draft: Workflow, loop: LoopState, at: str) -> None:
-    """Store the end and the numbers of a finished round, or reopen the round."""
+    """Record the end and the metrics of the current round if all its stages are finished.
+
+    Reopen an ended round if one of its stages is no longer finished.
+    """
     stages = [draft.stages[id_] for id_ in loop.stages]
     done = all(stage.status in FINISHED for stage in stages)
     if done and loop.round.ended_at is None:
@@ -151,7 +165,7 @@ def _end_round(draft: Workflow, loop: LoopState, at: str) -> None:
 
 
 def _list_metric_values(stage: Stage) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield each metric of a stage with its value, error and unit."""
+    """Yield the full name of each metric of a stage with its value, error and unit."""
     for one in stage.metrics:
         yield (
             f"{stage.id}.{one['name']}",
@@ -162,7 +176,10 @@ def _list_metric_values(stage: Stage) -> Iterator[tuple[str, dict[str, Any]]]:
 def _explain_loop_end(
     draft: Workflow, loop: LoopDefinition, standing: LoopState, rule: int = RULE
 ) -> str | None:
-    """Return why no further round starts, or None if one may start or the last one is running."""
+    """Return the reason why the loop is over, or None if it is not.
+
+    None is also returned while a round is running.
+    """
     if standing.round.ended_at is None:
         return None
     if standing.stopped is not None:
@@ -177,7 +194,10 @@ def _explain_loop_end(
 
 
 def _find_exhausted_limit(draft: Workflow, loop: LoopDefinition, rule: int) -> str | None:
-    """Return the limit that does not allow another round of one point, or None without one."""
+    """Return the cost limit that does not allow another round with one point.
+
+    Return None if no limit is exhausted.
+    """
     envelope = envelope_of(loop)
     if envelope.tasks is None and envelope.core_hours is None:
         return None
@@ -190,9 +210,9 @@ def _find_exhausted_limit(draft: Workflow, loop: LoopDefinition, rule: int) -> s
 
 
 def counting_rounds(state: Workflow, loop: LoopState) -> list[Round]:
-    """Return the rounds whose numbers are valid for the current definition.
+    """Return the rounds of a loop whose results are valid for the current plan.
 
-    An amendment may state that the results of earlier rounds stay valid.
+    An amendment makes the results of earlier rounds invalid, unless it states that they stay valid.
     """
 
     def counts(one: Round) -> bool:
@@ -209,9 +229,10 @@ def counting_rounds(state: Workflow, loop: LoopState) -> list[Round]:
 
 
 def first_invalid_round(state: Workflow, stage: Stage, plan: int) -> int | None:
-    """Return the first round whose tasks are invalid, for tasks of a version of the plan.
+    """Return the number of the first round whose tasks are no longer valid.
 
-    0 if all rounds are invalid; None if no later amendment limits the valid rounds.
+    The tasks belong to the version ``plan`` of the plan. Return 0 if the tasks of all rounds are
+    invalid, and None if no later amendment limits the valid rounds.
     """
     since = [
         amendment.from_round
@@ -226,23 +247,23 @@ def first_invalid_round(state: Workflow, stage: Stage, plan: int) -> int | None:
 
 
 def points_since(state: Workflow, stage: str, number: int) -> list[dict[str, Any]]:
-    """Return the points that a round and later rounds added to a stage's map."""
+    """Return the points that round ``number`` and all later rounds added to a sweep stage."""
     loop = state.loops[state.loop_of(stage) or ""]
     return [point for one in loop.rounds if one.number >= number for point in one.points]
 
 
 def _is_approved_since(amendment: Amendment, plan: int) -> bool:
-    """Return whether an amendment was approved after a version of the plan."""
+    """Return whether an amendment was approved after version ``plan`` of the plan."""
     return amendment.status == "approved" and (amendment.version or 0) > plan
 
 
 def _keeps_round(amendment: Amendment, number: int) -> bool:
-    """Return whether an amendment keeps the results of a round."""
+    """Return whether the results of a round stay valid under an amendment."""
     return amendment.from_round is not None and number < amendment.from_round
 
 
 def _is_computed_anew(state: Workflow, amendment: Amendment, stages: Iterable[str]) -> bool:
-    """Return whether an amendment changes the definition behind results of these stages."""
+    """Return whether an amendment requires that one of the stages is computed again."""
     if amendment.record is not None or not {*stages} & {*amendment.invalidated_stages}:
         return False
     if amendment.kind in ("stage_insert", "stage_skip"):
@@ -258,7 +279,10 @@ def _is_computed_anew(state: Workflow, amendment: Amendment, stages: Iterable[st
 
 
 def _is_of_verdict(state: Workflow, stage: str, field: str, change: Mapping[str, Any]) -> bool:
-    """Return whether the change of a field affects only points or the check of results."""
+    """Return whether the change of a field needs no new computation of finished tasks.
+
+    Such a change affects only the points of the stage or the check of its results.
+    """
     if field != "parameters":
         return field in ("name", "success_criteria", "outputs")
     of = state.stages.get(stage)
@@ -266,7 +290,10 @@ def _is_of_verdict(state: Workflow, stage: str, field: str, change: Mapping[str,
 
 
 def better_direction(draft: Workflow, metric: str) -> str:
-    """Return which values of a metric are better: lower, higher, or empty if not stated."""
+    """Return "lower" or "higher", the direction in which values of a metric are better.
+
+    Return an empty string if the plan does not define it.
+    """
     stage, _, name = metric.rpartition(".")
     known = metrics_of(draft.stages[stage].parameters) if stage in draft.stages else {}
     return known[name].better if name in known else ""

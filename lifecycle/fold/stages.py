@@ -1,4 +1,4 @@
-"""The fold of events of stages and their attempts."""
+"""The fold of events about stages and their attempts."""
 
 from __future__ import annotations
 
@@ -22,16 +22,17 @@ from lifecycle.words.values import MAX_COUNT
 
 TYPES = frozenset({"line.imported", "state.imported"})
 
-#: Id of an attempt that was running at the import. An earlier log or another program started it.
+#: Id of the attempt that was running when the workflow was imported. Another program or a lost log
+#: started it.
 TAKEN_OVER = "att-0001"
-#: The folder of an attempt that wfctl launched, relative to the stage's folder.
+#: Pattern of the folder of an attempt that wfctl launched, relative to the stage's folder.
 _OWN = re.compile(r"\.attempts/att-[0-9]{4,}-[0-9a-f]{8}")
 
 
 def consent_of(event: Event) -> dict[str, Any]:
-    """Return who agreed to an event and under which policy.
+    """Return the person who agreed to an event, and the consent policy.
 
-    `database_user` exists only on a server.
+    For a database on a server, also return the `database_user`.
     """
     proof = event.data.get("proof") or {}
     user = proof.get("database_user")
@@ -40,14 +41,20 @@ def consent_of(event: Event) -> dict[str, Any]:
 
 
 def workflow_of(document: dict[str, Any]) -> Workflow:
-    """Return the state that a document describes. Null and missing fields are empty."""
+    """Return the state that a workflow document (an imported state file) describes.
+
+    Fields that are missing or null get their default values.
+    """
     state = Workflow(id=document["workflow_id"], created="", updated="")
     apply_document(state, document)
     return state
 
 
 def apply_document(draft: Workflow, document: dict[str, Any]) -> None:
-    """Set the state from a document, except its position in the log and its root."""
+    """Replace the state by the contents of a workflow document.
+
+    The position in the log and the root folder do not change.
+    """
     given = {key: value for key, value in document.items() if value is not None}
     config = given.get("session_config", {})
     draft.id = given["workflow_id"]
@@ -68,7 +75,7 @@ def apply_document(draft: Workflow, document: dict[str, Any]) -> None:
 
 
 def stage_of(entry: dict[str, Any]) -> Stage:
-    """Return the stage that an entry of the document's ``stages`` describes."""
+    """Return the stage that an entry in the ``stages`` of a workflow document describes."""
     known = {k: v for k, v in entry.items() if k in STAGE_FIELDS and v is not None}
     known["status"] = Status(known.get("status", "pending"))
     known.setdefault("name", known["id"])
@@ -76,7 +83,7 @@ def stage_of(entry: dict[str, Any]) -> Stage:
 
 
 def _build_imported_amendments(records: list[dict[str, Any]]) -> dict[str, Amendment]:
-    """Return the amendments of an imported file, which count as approved."""
+    """Return the amendments of an imported state file. They have the status "approved"."""
     return {
         record["id"]: Amendment(
             id=record["id"],
@@ -94,7 +101,7 @@ def _build_imported_amendments(records: list[dict[str, Any]]) -> dict[str, Amend
 
 
 def _build_session(config: dict[str, Any]) -> Session:
-    """Return the session that ``session_config`` describes."""
+    """Return the session that the ``session_config`` of a state file describes."""
     return Session(
         count=int(_read_number(config.get("session_count"))),
         id=config.get("session_id"),
@@ -104,7 +111,7 @@ def _build_session(config: dict[str, Any]) -> Session:
 
 
 def _read_number(found: Any) -> float:
-    """Return a positive number from a file, or 0 for any other value."""
+    """Return the value if it is a positive number in the allowed range, otherwise 0."""
     is_number = isinstance(found, int | float) and not isinstance(found, bool)
     return found if is_number and 0 < found <= MAX_COUNT // 2 else 0
 
@@ -115,9 +122,9 @@ def is_part_of_import(draft: Workflow, event: Event) -> bool:
 
 
 def fold_state(draft: Workflow, event: Event) -> None:
-    """Set the state from an imported version of the file.
+    """Replace the state by an imported version of the state file.
 
-    The last version is the state with which wfctl continues.
+    wfctl continues from the last imported version.
     """
     if not is_part_of_import(draft, event):
         return
@@ -133,9 +140,9 @@ def fold_state(draft: Workflow, event: Event) -> None:
 
 
 def _take_over(stage: Stage, event: Event) -> None:
-    """Create the attempt of a running imported stage.
+    """Add an attempt to an imported stage that was running.
 
-    An attempt that wfctl launched for a lost log is an ordinary attempt.
+    If wfctl launched the attempt before its log was lost, treat it like any other attempt.
     """
     process = stage.running_process
     if stage.status not in ACTIVE or (stage.status is Status.PREPARING and process is None):
@@ -165,7 +172,7 @@ def _take_over(stage: Stage, event: Event) -> None:
 
 
 def fold_line(draft: Workflow, event: Event) -> None:
-    """Apply the statuses of an imported log line, without checking transitions."""
+    """Apply the changes of status in an imported log line, without checking the transitions."""
     if not is_part_of_import(draft, event):
         return
     data = event.data
@@ -184,7 +191,7 @@ def fold_line(draft: Workflow, event: Event) -> None:
 
 
 def _set_status(stage: Stage, status: Status, event: Event) -> None:
-    """Set the status of a stage and the fields that depend on it."""
+    """Set the status of a stage, and the times or the error message that belong to the status."""
     stage.status = status
     if status is Status.PREPARING:
         stage.started_at, stage.completed_at = event.occurred_at, None
@@ -194,7 +201,8 @@ def _set_status(stage: Stage, status: Status, event: Event) -> None:
         stage.last_error = event.data["text"]
 
 
-#: Fields of an attempt that its start and its observations record under the same names.
+#: Fields that are copied from the start of an attempt, and fields that are copied from its
+#: observations.
 _BEGUN = (
     *("mode", "root", "work_dir", "submission", "submission_sha256", "wrapper", "session", "host"),
     *("boot_id", "recovers", "inputs", "diagnostic", "scripts", "taken_over", "carried"),
@@ -205,7 +213,7 @@ _SEEN = ("row", "verdict", "action", "reason", "evidence")
 
 
 def _fold_readied(draft: Workflow, stage: Stage, event: Event) -> None:
-    """Make the stage ready. With ``reset``, clear its retries and times."""
+    """Make the stage ready to run. With ``reset``, also clear its retry count and times."""
     if stage.status is not Status.PENDING:
         stage.running_process = None
     if event.data.get("reset"):
@@ -222,7 +230,7 @@ def _fold_prepared(draft: Workflow, stage: Stage, event: Event) -> None:
 
 
 def _fold_attempt_started(draft: Workflow, stage: Stage, event: Event) -> None:
-    """Add the attempt that is about to be launched, and show it in ``running_process``."""
+    """Add an attempt that is about to be launched, and describe it in ``running_process``."""
     data = event.data
     if stage.attempts and stage.attempts[-1].is_open:
         _end_attempt(stage.attempts[-1], event, "lost")
@@ -230,7 +238,8 @@ def _fold_attempt_started(draft: Workflow, stage: Stage, event: Event) -> None:
         stage.kept_tasks = []
     stage.keep_as, stage.keeps_tasks = None, False
     stage.regenerate = False
-    # Undeclared files of an earlier attempt are not outputs.
+    # Forget the output files that were detected for an earlier attempt and are not declared in the
+    # plan.
     stage.outputs, stage.found_outputs = stage.declared_outputs, False
     stage.reused, stage.is_rejudged = None, False
     known: dict[str, Any] = {name: data[name] for name in _BEGUN if name in data}
@@ -253,10 +262,11 @@ def _fold_attempt_started(draft: Workflow, stage: Stage, event: Event) -> None:
 
 
 def _unapproved_scripts(draft: Workflow, stage: Stage, scripts: dict[str, str]) -> list[str]:
-    """Return the scripts that differ from the approved ones and that no mandate allows.
+    """Return the scripts of an attempt whose contents nobody approved.
 
-    A script that the approval does not list was created later: an approval lists each existing
-    script and, since it lists ``init.sh``, each missing script.
+    Their contents differ from the approved contents, and no mandate (permission given in advance)
+    allows them. A script that is missing in the approval was created later. Older approvals,
+    without ``init.sh``, do not list missing scripts; a script that they do not mention is accepted.
     """
     agreed = draft.scripts
     others = [path for path, sha in scripts.items() if agreed.get(path, sha) != sha]
@@ -270,7 +280,11 @@ def _unapproved_scripts(draft: Workflow, stage: Stage, scripts: dict[str, str]) 
 
 
 def _compute_charge_to_mandates(draft: Workflow, stage: Stage, tasks: int | None) -> dict[str, Any]:
-    """Return the maximum use of an attempt under mandates, or an empty result without mandates."""
+    """Return the maximum cost of an attempt that its mandates are charged.
+
+    A mandate is a permission given in advance, with a cost limit. Return an empty dictionary if the
+    stage uses no mandate.
+    """
     names = draft.mandates_for(stage)
     if not names:
         return {}
@@ -347,7 +361,7 @@ def _fold_failed(draft: Workflow, stage: Stage, event: Event) -> None:
 
 
 def _fold_retried(draft: Workflow, stage: Stage, event: Event) -> None:
-    """Make the stage ready again, and keep ``last_error``."""
+    """Make a failed stage ready for a retry, and keep the message of its last error."""
     stage.status, stage.blocked_by, stage.rerun_by = Status.READY, {}, None
     stage.retry_count, stage.fix = event.data["retry"], event.data["fix"]
     stage.running_process = None
@@ -358,7 +372,7 @@ def _fold_retried(draft: Workflow, stage: Stage, event: Event) -> None:
 
 
 def _fold_invalidated(draft: Workflow, stage: Stage, event: Event) -> None:
-    """Invalidate the results of the stage, which then waits for its dependencies."""
+    """Mark the results of a stage as invalid. A completed workflow becomes unfinished."""
     stage.status, stage.changed, stage.rerun_by = Status.INVALIDATED, [], None
     stage.metrics = []  # the attempt keeps its metrics
     draft.workflow_status = None if draft.workflow_status == "completed" else draft.workflow_status
@@ -399,9 +413,9 @@ def _fold_attempt_event(draft: Workflow, stage: Stage, event: Event) -> None:
 
 
 def _exchanged_scripts(attempt: Attempt) -> list[str]:
-    """Return the scripts that were sent to a job and that the job changed.
+    """Return the scripts of an attempt whose contents its job changed.
 
-    Other files are left out, because a job may write into them.
+    Only files that are recorded as scripts are compared, because a job may write to other files.
     """
     sent = {one["path"] for one in attempt.inputs}
     recorded = {**(attempt.beside or {}), **attempt.scripts}
@@ -410,7 +424,7 @@ def _exchanged_scripts(attempt: Attempt) -> list[str]:
 
 
 def _drop_kept_tasks(stage: Stage, attempt: Attempt, total: int) -> None:
-    """Drop the decisions to keep tasks of earlier attempts if this attempt computes all tasks."""
+    """Forget earlier decisions to keep finished tasks, if this attempt computes all tasks again."""
     if attempt.tasks_given != total:
         return
     earlier = {one.id for one in stage.attempts[: stage.attempts.index(attempt)]}
@@ -418,7 +432,10 @@ def _drop_kept_tasks(stage: Stage, attempt: Attempt, total: int) -> None:
 
 
 def _set_waiting_reason(attempt: Attempt, reason: str | None, at: str) -> None:
-    """Store why an attempt does not continue, since its first observation."""
+    """Store the reason why an attempt is waiting, and the time since which it applies.
+
+    Without a reason, clear the stored one.
+    """
     if reason is None:
         attempt.waiting = None
     elif attempt.waiting is None or attempt.waiting["reason"] != reason:
@@ -438,7 +455,7 @@ def _fold_outputs(draft: Workflow, stage: Stage, event: Event) -> None:
 
 
 def _fold_reused(draft: Workflow, stage: Stage, event: Event) -> None:
-    """Use the kept outputs of an earlier attempt, which are checked next."""
+    """Use the archived outputs of an earlier attempt for the stage. wfctl checks them next."""
     stage.status, stage.reused = Status.POST_PROCESSING, event.data["attempt"]
     stage.keep_as, stage.is_rejudged = None, False
     if not stage.declared_outputs:
@@ -447,7 +464,10 @@ def _fold_reused(draft: Workflow, stage: Stage, event: Event) -> None:
 
 
 def _fold_adopted_results(draft: Workflow, stage: Stage, event: Event) -> None:
-    """Update the digests of adopted results, and keep those of deleted results."""
+    """Record that a person accepted changed or deleted result files of a stage.
+
+    Changed files get their new digests. Deleted files are listed with the reason.
+    """
     new = {one["path"]: one for one in event.data["outputs"]}
     stage.results = [new.get(one["path"], one) for one in stage.results]
     stage.metrics = event.data.get("metrics", stage.metrics)
@@ -466,7 +486,7 @@ def _fold_changed_results(draft: Workflow, stage: Stage, event: Event) -> None:
 
 
 def _fold_archived(draft: Workflow, stage: Stage, event: Event) -> None:
-    """Store the folder to which the outputs move before the stage runs again."""
+    """Store the folder to which the outputs of a stage move before the stage runs again."""
     stage.keep_as = event.data["kept_as"]
     stage.kept = int(event.data["kept_as"].rpartition(".v")[2])
 

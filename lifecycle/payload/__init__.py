@@ -1,1 +1,1 @@
-"""The data of events: models, shapes, versions."""
+"""The data of events: data models, their shapes and their schema versions."""

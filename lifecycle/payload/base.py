@@ -1,4 +1,4 @@
-"""What every payload is made of: its base models and the shapes of ids and texts."""
+"""Base classes of all event payloads, and the types of ids and text fields."""
 
 from typing import Annotated, Any, ClassVar, Final, Self
 
@@ -17,7 +17,10 @@ from lifecycle.words.values import MAX_COUNT, shorten
 
 
 def string_constraints(name: str) -> StringConstraints:
-    """Return the constraints of a named string value, as the quick check applies them."""
+    """Return the pydantic constraints of a named kind of string, such as "stage".
+
+    They equal the constraints of the quick check without pydantic.
+    """
     known = VALUES[name]
     least, most = known.get("minLength"), known.get("maxLength")
     return StringConstraints(pattern=known.get("pattern"), min_length=least, max_length=most)
@@ -26,25 +29,25 @@ def string_constraints(name: str) -> StringConstraints:
 StageId = Annotated[str, string_constraints("stage")]
 AttemptId = Annotated[str, string_constraints("attempt")]
 AmendmentId = Annotated[str, string_constraints("amendment")]
-#: What a person decides: an amendment, or the plan as it was begun.
+#: Id of something that a person approves or rejects: an amendment, or the initial plan.
 DecisionId = Annotated[str, string_constraints("decision")]
-#: A whole number that every reader of JSON and every engine can hold.
+#: An integer in the range that all JSON parsers and databases support.
 Whole = Annotated[int, Field(ge=-MAX_COUNT, le=MAX_COUNT)]
 
 
-#: The context in which data are validated that wfctl did not put together itself.
+#: Validation context of data that comes from a caller and was not built by wfctl.
 _FROM_OUTSIDE: Final = "from outside"
 
 
 class _CutToFit:
-    """Cuts a text that wfctl puts together itself to the letters that the field may have.
+    """Shortens text that wfctl itself builds to the maximum length of the field.
 
-    It quotes values of users and output of programs, which have any length. Text that a caller
-    hands in is refused instead: nobody loses words without being told.
+    Such text quotes users' values and the output of programs, which can have any length. Text from
+    a caller is rejected if it is too long, because it must not be shortened silently.
     """
 
     def __get_pydantic_core_schema__(self, of: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """Return the schema of the value, with the cut before it."""
+        """Return a pydantic schema that shortens the text before validating it."""
         return core_schema.with_info_before_validator_function(_cut_to_fit, handler(of))
 
 
@@ -59,13 +62,13 @@ _PLAIN = frozenset({str, int, float, bool, type(None)})
 
 
 class _AsItIs:
-    """Has a value written without a look at what it is: it was found to be JSON when it came in.
+    """Serializes a value unchanged, because it was checked to be JSON when it was received.
 
-    As pydantic's `SerializeAsAny`, whose module takes milliseconds of every start to load.
+    This replaces pydantic's `SerializeAsAny`, because importing that takes milliseconds.
     """
 
     def __get_pydantic_core_schema__(self, of: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """Return the schema of the value, with nothing but its serialization changed."""
+        """Return the pydantic schema of the value. Only its serialization differs."""
         as_it_is = core_schema.simple_ser_schema("any")
         return core_schema.chain_schema([handler(of)], serialization=as_it_is)
 
@@ -74,15 +77,16 @@ Document = Annotated[dict[str, JsonValue], _AsItIs()]
 
 
 class PayloadPart(BaseModel):
-    """Base of what stands in a payload as a part of it."""
+    """Base class of an object inside an event payload."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
 
 
 class Payload(BaseModel):
-    """Base of every payload. ``type`` is the stable event name, never a class path.
+    """Base class of every event payload.
 
-    It and the schema version are said of the class's name by `lifecycle.payload.event_types`.
+    ``type`` is the name of the event, which never changes. `lifecycle.payload.event_types` derives
+    it and the schema version from the name of the class.
     """
 
     model_config = ConfigDict(
@@ -98,18 +102,18 @@ class Payload(BaseModel):
 
     @classmethod
     def of(cls, data: Document) -> Self:
-        """Return the payload that says this; raises pydantic's `ValidationError`.
+        """Build the payload from data of a caller. Raises pydantic's `ValidationError`.
 
-        The validator is asked itself: `model_validate` takes 1.4 times as long.
+        The validator is called directly, because `model_validate` takes 1.4 times as long.
         """
         found: Self = cls.__pydantic_validator__.validate_python(data, context=_FROM_OUTSIDE)
         return found
 
     def as_json(self) -> Document:
-        """Its data as JSON values, in the order of its fields.
+        """Return the data of the payload as JSON values, in the order of its fields.
 
-        Most payloads hold but texts, numbers and null, which are JSON already. For the others the
-        serializer is asked itself: `model_dump` takes twice as long to pass on its options.
+        The values of most payloads are already strings, numbers or null. Otherwise the serializer
+        is called directly, because `model_dump` takes twice as long.
         """
         said = self.__dict__
         if _PLAIN.issuperset(map(type, said.values())):
@@ -119,12 +123,12 @@ class Payload(BaseModel):
 
 
 class StagePayload(Payload):
-    """Base of the payloads that concern one stage."""
+    """Base class of the payloads of events about one stage."""
 
     stage: StageId
 
 
 class AttemptPayload(StagePayload):
-    """Base of the payloads that concern one attempt of a stage."""
+    """Base class of the payloads of events about one attempt of a stage."""
 
     attempt: AttemptId

@@ -1,4 +1,4 @@
-"""All event types: the schema version, the model, and the quick check of the data."""
+"""All event types, with their schema versions, their models, and a quick check of their data."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ from lifecycle.words.values import (
 
 
 def add_check_findings(data: dict[str, Any]) -> dict[str, Any]:
-    """Add an empty list of findings to each check; the first version had none."""
+    """Add an empty list of findings to each check in the data of version 1."""
     checks = [{"findings": [], **check} for check in data.get("checks", [])]
     return {**data, "checks": checks}
 
 
 def add_failure_fields(data: dict[str, Any]) -> dict[str, Any]:
-    """Add empty diagnosis fields to a failure; the first version had none."""
+    """Add empty diagnosis fields to the data of a failed stage in version 1."""
     new: dict[str, Any] = {"category": None, "because": None, "stop": False, "outputs": []}
     return {**new, **add_check_findings(data)}
 
 
 def add_round_to_grounds(data: dict[str, Any]) -> dict[str, Any]:
-    """Add an empty round to the grounds of a result; earlier versions had none."""
+    """Add an empty round number to the grounds (the digests on which a result rests)."""
     grounds = data.get("rests_on")
     return {**data, "rests_on": grounds and {**grounds, "round": None}}
 
@@ -52,17 +52,18 @@ Upcaster = Callable[[dict[str, Any]], dict[str, Any]]
 
 
 def _upcast_with_defaults(**added: Any) -> Upcaster:
-    """Return an upcaster that adds fields with their default values."""
+    """Return a function that adds fields with default values to data of an older version."""
     return lambda data: {**added, **data}
 
 
-#: Event type → functions that convert its data from each schema version to the next.
+#: For each event type, functions that convert its data from one schema version to the next,
+#: starting with version 1.
 _LIFTED: Mapping[str, tuple[Upcaster, ...]] = {
     "amendment.approved": (
         _upcast_with_defaults(scripts={}),
         _upcast_with_defaults(),
     ),  # the plan can be approved since
-    # Since version 3, an amendment can change several stages.
+    # Version 3 added no field: since then, an amendment can change several stages.
     "amendment.proposed": (
         _upcast_with_defaults(also=[]),
         _upcast_with_defaults(),
@@ -129,7 +130,7 @@ _LIFTED: Mapping[str, tuple[Upcaster, ...]] = {
     "workflow.created": (_upcast_with_defaults(proposed=False),),
     "workflow.imported": (_upcast_with_defaults(proposed=False),),
 }
-#: (event type, schema version) → function that converts its data to the next version.
+#: For each event type and schema version, the function that converts the data to the next version.
 UPCASTERS: Mapping[tuple[str, int], Upcaster] = {
     (name, version): lift
     for name, lifts in _LIFTED.items()
@@ -138,19 +139,19 @@ UPCASTERS: Mapping[tuple[str, int], Upcaster] = {
 
 
 class EventType(NamedTuple):
-    """The name of an event type's model, and its current schema version."""
+    """The class name of an event type's model, and the current schema version of the type."""
 
     model: str
     version: int
 
 
 def event_type_of_model(model: str) -> str:
-    """Return the event type of a model name: ``stage.readied`` for ``StageReadied``."""
+    """Return the event type of a model class, such as ``stage.readied`` for ``StageReadied``."""
     first, *others = re.findall("[A-Z][a-z]*", model)
     return f"{first}.{'_'.join(others)}".lower()
 
 
-# Each command that reads the log builds this table, so it calls as few functions as possible.
+# Every command that reads the log builds this dictionary. For speed, the code calls few functions.
 _EVERY = {
     name: EventType(
         "".join(map(str.capitalize, re.split("[._]", name))), 1 + len(_LIFTED.get(name, ()))
@@ -159,25 +160,28 @@ _EVERY = {
 }
 #: Event types of workflows; their models are in `lifecycle.payload.models`.
 STAGED = {name: one for name, one in _EVERY.items() if not name.startswith("machine.")}
-#: Those that are only of phase machines; their models are in `extensions.machines.rules.payload`.
+#: Event types that only phase machines (of agent protocols) use. Their models are in
+#: `extensions.machines.rules.payload`.
 MACHINE_TYPES = {name: one for name, one in _EVERY.items() if name not in STAGED}
-#: Events that only an inspection of the job and its files yields. No caller can record them.
+#: Types of events that wfctl records only after it has inspected a job and its files. Callers
+#: cannot record them.
 OBSERVED_TYPES = frozenset(
     {"files.recorded", "attempt.left", "attempt.stopped", "round.begun"}
     | {"leftovers.freed", "outputs.reused", "tasks.observed"}
 )
-#: Decisions of a person with a proof of consent, in addition to amendments and approvals.
+#: Types of events that record a person's decision with a proof of consent, in addition to
+#: amendments and approvals.
 PERSON_TYPES = frozenset(
     {"audit.agreed", "claim.overruled", "drift.reverted", "machine.limited", "results.adopted"}
 )
 
 
 def is_decision_of_person(type_: str, data: Mapping[str, Any]) -> bool:
-    """Return whether an event records a decision of a person, and so carries a proof."""
+    """Return whether an event records a person's decision and must contain a proof of consent."""
     return type_ in PERSON_TYPES or (type_ == "stage.retried" and bool(data.get("failed_only")))
 
 
-#: Event type → its current schema version.
+#: The current schema version of each event type.
 VERSIONS: Mapping[str, int] = {name: known.version for name, known in _EVERY.items()}
 
 
@@ -197,7 +201,7 @@ def _integer_schema(least: int, most: int) -> Schema:
     return {"type": "integer", "minimum": least, "maximum": most}
 
 
-#: Name of a simple value → its JSON Schema.
+#: The JSON Schema of each named kind of value.
 VALUES: Mapping[str, Schema] = {
     "any": {},
     "text": {"type": "string"},
@@ -227,15 +231,15 @@ VALUES: Mapping[str, Schema] = {
 
 @cache
 def _shape_rows() -> dict[str, list[str]]:
-    """Return the fields of each shape."""
+    """Return the field descriptions of each shape (event type or part of event data)."""
     rows = [row.split() for row in SHAPES.strip().replace("\n ", "").split("\n")]
     return {name: fields for name, *fields in rows}
 
 
 def find_misfit(type_: str, data: Any) -> str | None:
-    """Return why an event's data does not fit its type, None if it does.
+    """Return the reason why an event's data does not match its type, or None if it does.
 
-    Adds default values for missing fields to ``data``.
+    Default values of missing fields are added to ``data``.
     """
     try:
         is_known = type_ in _shape_rows() and "." in type_  # other names are parts of data
@@ -246,7 +250,7 @@ def find_misfit(type_: str, data: Any) -> str | None:
 
 @cache
 def _compile_shape(shape: str) -> Check:
-    """Return the check of a shape."""
+    """Return a function that checks a value against a shape, such as ``text?`` or ``[stage]``."""
     if "|" in shape:
         return _make_alternatives_check([_compile_shape(one) for one in shape.split("|")])
     if shape.endswith("?"):
@@ -269,7 +273,7 @@ def _compile_shape(shape: str) -> Check:
 
 
 def _compile_value(schema: Schema) -> Check:
-    """Return the check of a simple value."""
+    """Return a function that checks a simple value against its JSON Schema."""
     kind = schema.get("type")
     if kind == "string":
         return _make_text_check(schema)
@@ -284,12 +288,12 @@ def _accept_anything(value: Any) -> str | None:
 
 
 def _make_null_check(one: Check) -> Check:
-    """Return a check that accepts null in addition."""
+    """Return a check that accepts null and every value that the given check accepts."""
     return lambda value: None if value is None else one(value)
 
 
 def _make_alternatives_check(checks: list[Check]) -> Check:
-    """Return a check that accepts a value if one of the checks does."""
+    """Return a check that accepts a value if at least one of the given checks accepts it."""
 
     def check(value: Any) -> str | None:
         found = None
@@ -323,10 +327,12 @@ def _make_text_check(schema: Schema) -> Check:
 
     @lru_cache(maxsize=1024)  # ids and digests of a log repeat
     def matches(value: str) -> bool:
-        # A dollar sign would let a newline through at the end.
+        # A dollar sign in a regular expression also matches before a final newline, which is not
+        # allowed.
         return pattern.search(value) is not None and not value.endswith("\n")
 
-    # Runs for most fields of every event that is read, so valid values take the shortest path.
+    # This function checks most fields of every event that is read. Valid values take the shortest
+    # path through it.
     def check(value: Any) -> str | None:
         if isinstance(value, str) and least <= len(value) <= longest:
             if is_free or matches(value):
@@ -340,7 +346,7 @@ def _make_text_check(schema: Schema) -> Check:
 
 
 def _make_number_check(schema: Schema) -> Check:
-    """Return a check for a finite number within the limits of its schema."""
+    """Return a check for a finite number within the limits of a JSON Schema."""
     is_whole = schema["type"] == "integer"
     types, name = ((int,), "whole number") if is_whole else ((int, float), "number")
     least = schema.get("minimum", -MAX_NUMBER)
@@ -382,7 +388,8 @@ def _make_object_check(rows: list[str]) -> Check:
     names, checks = fields.keys(), tuple(fields.items())
     given = {name: default for name, (_, is_optional, default) in said.items() if is_optional}
 
-    # Runs for every event that is read: a plain loop takes half the time of a generator.
+    # This function checks every event that is read. A plain loop takes half the time of a
+    # generator.
     def check(value: Any) -> str | None:
         if not isinstance(value, dict):
             return f"expected an object, {_format_found(value)}"
@@ -400,7 +407,10 @@ def _make_object_check(rows: list[str]) -> Check:
 def _fill_in_defaults(
     value: dict[str, Any], names: AbstractSet[str], given: Mapping[str, str]
 ) -> str | None:
-    """Add default values for missing optional fields; return the first problem, if any."""
+    """Add default values for missing optional fields.
+
+    Return the first problem (an unknown field or a missing required field), or None.
+    """
     unknown = value.keys() - names
     if unknown:
         return f"expected no field {min(unknown)!r:.80}"

@@ -1,11 +1,11 @@
-"""The data of each event type: frozen models, strict when written, tolerant when read.
+"""The data models of all event types: immutable, and strict when an event is written.
 
-A command is the payload of the event that it asks for: `decide` accepts it, completes it and
-adds what follows from it, or refuses it.
+A command is the payload of the event that it requests. The function `decide` accepts the command,
+completes its data and adds the consequences, or refuses it.
 
-A model is loaded where its name is first used here, with its family, and its validator is built
-when it is first asked: a process pays for what it writes, and one that only reads for nothing. So
-code names it through this module (`from lifecycle import payload as p`, then `p.NoteLogged`).
+The modules with the models are imported when one of their names is first used, because many
+commands only read the log. Code therefore uses the models through this module: `from
+lifecycle.payload import models as p`, then `p.NoteLogged`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _BASE = frozenset(
     {"AmendmentId", "AttemptId", "AttemptPayload", "Document"}
     | {"Payload", "StageId", "StagePayload", "Text"}
 )
-#: The first words of the names that `workflow` defines; all others are of stages.
+#: Prefixes of the model names in the module `workflow`. All other models are in the module `stage`.
 _OF_WORKFLOWS = (
     *("Workflow", "Line", "State", "Note", "Amendment"),
     *("Session", "Cost", "Drift", "Exit", "Unknown", "Round", "Loop", "Audit"),
@@ -30,7 +30,7 @@ _OF_WORKFLOWS = (
 
 
 def _module_of(name: str) -> str:
-    """Return the module that defines a model."""
+    """Return the name of the module that defines a model."""
     if name in _BASE:
         return "base"
     return "workflow" if name.startswith(_OF_WORKFLOWS) else "stage"
@@ -39,7 +39,7 @@ def _module_of(name: str) -> str:
 if not TYPE_CHECKING:  # a type checker is to see the names above, and no others
 
     def __getattr__(name: str) -> Any:
-        """Load what a family defines; from then on it is found without this."""
+        """Import a model when its name is first used, and store it in this module."""
         home = import_module(f"lifecycle.payload.{_module_of(name)}")
         if name not in vars(home):
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""The data of the events of stages and their attempts."""
+"""The data of events about stages and their attempts."""
 
 from typing import Annotated, Literal, Self
 
@@ -20,7 +20,7 @@ from lifecycle.payload.base import (
 )
 from lifecycle.words.values import MAX_COUNT, MAX_TASKS, find_misplaced_task
 
-#: Numbers in few letters, such as 0-99,103.
+#: A set of numbers in compact form, such as 0-99,103.
 Ranges = Annotated[str, string_constraints("ranges")]
 Real = Annotated[float, Field(allow_inf_nan=False)]
 Tasks = Annotated[int, Field(ge=0, le=MAX_TASKS)]
@@ -41,7 +41,7 @@ class StagePrepared(StagePayload):
 
 
 class FileDigest(PayloadPart):
-    """A file as it was: path relative to the root, size in bytes, SHA-256 in hex."""
+    """A file when it was recorded: path relative to the root, size in bytes, SHA-256 in hex."""
 
     path: str
     size: Whole
@@ -49,10 +49,10 @@ class FileDigest(PayloadPart):
 
 
 class JobEnvironment(PayloadPart):
-    """The environment of an attempt's jobs, without what may be secret or is of one login alone.
+    """The environment variables of an attempt's jobs, without secrets and user-specific values.
 
-    ``sha256``, in hex, is of all names and values; ``values`` are those that hold no secret,
-    ``python3`` is the program of that name on its PATH.
+    ``sha256``, in hex, is the digest of all names and values. ``values`` contains the values that
+    are not secret. ``python3`` is the path of the program with this name on the PATH.
     """
 
     names: list[str]
@@ -62,10 +62,11 @@ class JobEnvironment(PayloadPart):
 
 
 class CodeVersion(PayloadPart):
-    """The commit of git, in hex, that an attempt's files are of, and whether they are as it says.
+    """The git commit (in hex) of an attempt's files, and the files that differ from the commit.
 
-    ``files`` are those that it runs or reads and that are others, or are not in the commit;
-    ``dirty``: there is one, or another file of the repository differs that no stage makes.
+    ``files`` are files that the attempt runs or reads and that differ from the commit or are not
+    part of it. ``dirty`` is set if there are such files, or if another file of the repository
+    differs that is not written by a stage.
     """
 
     commit: str
@@ -89,33 +90,39 @@ class AttemptStarted(StagePayload):
     inputs: list[FileDigest] = []
     diagnostic: bool = False
     recovers: AttemptId | None = None
-    #: Files that the definition runs, as they were then: path → SHA-256 in hex.
+    #: Scripts that the plan runs, when the attempt started: path → SHA-256 in hex.
     scripts: dict[str, str] = {}
-    #: Somebody launched it by hand, as the published protocol says; it has no records of ours.
+    #: A person launched the attempt by hand, as the published protocol describes. wfctl has no
+    #: records of its own about it.
     taken_over: bool = False
-    #: Files that it goes on from, where the job finds them, and the attempt that left them.
+    #: Files of an earlier attempt from which the job continues, at the paths where the job finds
+    #: them, and the id of that attempt.
     carried: list[FileDigest] = []
     carried_from: AttemptId | None = None
-    #: What its jobs are given here; nothing if they run on another machine.
+    #: The environment of the jobs. None if they run on another machine.
     environment: JobEnvironment | None = None
-    #: Python files that a script would import by their place: path → SHA-256 in hex.
+    #: Python files next to a script, which the script could import: path → SHA-256 in hex.
     beside: dict[str, str] | None = None
-    #: Of a sweep: how many tasks it is to compute.
+    #: For a sweep: the number of tasks that the attempt computes.
     tasks: Annotated[int, Field(ge=0, le=MAX_TASKS)] | None = None
-    #: Nothing if the root is in no repository of git, or git did not say.
+    #: None if the root is not in a git repository, or if git failed.
     code: CodeVersion | None = None
-    #: The variables of its jobs: name → keyed digest of the value.
+    #: The environment variables of the jobs: name → keyed digest of the value.
     variables: dict[str, str] = {}
-    #: What identifies the key of these digests; digests of other keys are not comparable.
+    #: Identifier of the key of these digests. Digests with different keys are not comparable.
     variables_key: str | None = None
-    #: The first program of the command, by its absolute path; None if PATH has no such file.
+    #: The program that the command starts first, by its absolute path. None if the PATH has no such
+    #: file.
     program: FileDigest | None = None
     #: The other programs that the command and the verify commands start.
     programs: list[FileDigest] = []
 
 
 class FilesOfAttempt(PayloadPart):
-    """What an attempt of somebody else's launch rests on; no digest without a submission."""
+    """The files of an attempt that wfctl did not launch.
+
+    The digest is empty if the attempt has no submission file.
+    """
 
     submission_sha256: str
     inputs: list[FileDigest]
@@ -125,7 +132,7 @@ class FilesOfAttempt(PayloadPart):
 class FilesRecorded(Payload):
     """wfctl recorded the digests of the scripts that a new workflow runs.
 
-    ``attempts``: by stage what the imported attempt under way rests on.
+    ``attempts`` contains, by stage, the files of an attempt that was running during the import.
     """
 
     scripts: dict[str, str] = {}
@@ -135,19 +142,20 @@ class FilesRecorded(Payload):
 class StageLaunched(AttemptPayload):
     """The processes of the attempt are running.
 
-    A synchronous one leaves its stage preparing: such a stage never shows running. ``again``: it
-    was recorded as launched before, and its jobs are others since, or known at last.
+    In the mode ``sync`` the stage keeps the status preparing and is never shown as running.
+    ``again`` means that an earlier event recorded the launch, and that the ids of the jobs became
+    known or changed since then.
     """
 
     mode: Literal["sync", "tmux", "setsid"]
     session: str | None = None
     submission_hash: str | None = None
     job_ids: list[str] = []
-    #: The scratch copy that the jobs work in, on the machine where they run.
+    #: The temporary folder in which the jobs work, on the machine where they run.
     work_dir: str | None = None
     host: str | None = None
     boot_id: str | None = None
-    #: Of the machine that the jobs were handed to, where that is another one than the monitor's.
+    #: The machine to which the jobs were submitted, if the monitor runs on another machine.
     job_host: str | None = None
     job_boot_id: str | None = None
     dpdispatcher_version: str | None = None
@@ -160,14 +168,16 @@ class StageComputed(AttemptPayload):
     exit_code: Whole
     detail: str | None = None
     facts: Document = {}
-    #: What its jobs used: cpu_seconds, peak_memory_bytes, written_bytes, as far as they told.
+    #: Resources that the jobs used: cpu_seconds, peak_memory_bytes, written_bytes. Unknown values
+    #: are missing.
     resources: dict[str, Real] = {}
 
 
 class ClaimOverruled(AttemptPayload):
     """A person upheld a claim about an attempt against the evidence, with a proof of consent.
 
-    ``claim``: that it is ``computed`` well, or that it is ``over``. ``verdict`` is what was found.
+    ``claim`` is ``computed`` (the computation succeeded) or ``over`` (the attempt has ended).
+    ``verdict`` is the conclusion from the evidence.
     """
 
     claim: Literal["computed", "over"]
@@ -178,21 +188,22 @@ class ClaimOverruled(AttemptPayload):
 
 
 class Check(PayloadPart):
-    """One check of a verification and what it found."""
+    """One check of the results of a stage, with its outcome."""
 
     name: str
     passed: bool
     detail: str = ""
-    #: What was seen on the way and is no reason to fail, such as warnings in a log.
+    #: Observations that do not fail the check, such as warnings in a log file.
     findings: list[str] = []
 
 
 class RestsOn(PayloadPart):
-    """What a result rests on, by SHA-256 in hex: so one event leads to all of it.
+    """The grounds of a result: digests and events from which the result was obtained.
 
-    ``attempt`` is the event that started it, ``approvals`` those of the plan and of each amendment
-    that the stage has to do with; ``definition`` is the stage's, ``tasks`` the record of a sweep.
-    ``round`` is the number of the round if the stage is in a loop.
+    ``attempt`` is the hash of the event that started the attempt. ``approvals`` has the hashes of
+    the approvals of the plan and of each amendment that affects the stage. ``definition`` is the
+    SHA-256 of the stage's definition, and ``tasks`` that of the task record of a sweep. ``round``
+    is the number of the round if the stage is in a loop.
     """
 
     attempt: str | None = None
@@ -203,10 +214,11 @@ class RestsOn(PayloadPart):
 
 
 class MeasuredNumber(PayloadPart):
-    """A number that a stage was asked for, as it was read from a file of its outputs.
+    """A metric of a stage, with the value that was read from one of its output files.
 
-    ``path`` is relative to the root, ``pointer`` the place in it; ``error`` is its standard error.
-    Of a sweep it is that of the best ``task``, by its key.
+    ``path`` is relative to the root, ``pointer`` is the place of the value in the file, and
+    ``error`` is the standard error. For a sweep, the value is that of the best task, and ``task``
+    is its key.
     """
 
     name: Text
@@ -229,22 +241,22 @@ class StageCompleted(StagePayload):
     outputs: list[FileDigest] = []
     metrics: list[MeasuredNumber] = []
     rests_on: RestsOn | None = None  # decided
-    #: Files of the check that differ from those at the start of the attempt: path → SHA-256 in hex,
-    #: or ``missing``.
+    #: Files used by the verification that differ from the start of the attempt: path → SHA-256 in
+    #: hex, or ``missing``.
     check_files: dict[str, str] = {}
 
 
-#: What went wrong, as far as the evidence tells.
+#: The kind of failure, as far as the evidence shows it.
 Category = Literal["input", "resource", "scheduler", "missing_output", "software", "unknown"]
 
 
 class StageFailed(StagePayload):
     """The stage failed. The field ``error`` contains the cause, in one line.
 
-    ``output`` is what the line was found in, whole as far as it was kept, such as a traceback.
-    ``category`` and ``because`` are a diagnosis: what kind of failure the evidence shows, and the
-    line that shows it. None if nobody looked. ``stop``: its attempt is to be ended where
-    it runs; `AttemptStopped` says when it was. ``outputs`` are those that were checked and failed,
+    ``output`` is the recorded output that contains this line, such as a traceback. ``category`` and
+    ``because`` are a diagnosis: the kind of failure, and the line that shows it. They are None if
+    no diagnosis was made. ``stop`` requests that the attempt's processes and jobs are ended;
+    `AttemptStopped` records when this is done. ``outputs`` are outputs that failed a check, and
     ``metrics`` the numbers in them.
     """
 
@@ -258,10 +270,10 @@ class StageFailed(StagePayload):
     stop: bool = False
     outputs: list[FileDigest] = []
     metrics: list[MeasuredNumber] = []
-    #: As in `StageComputed`.
+    #: See `StageComputed`.
     resources: dict[str, Real] = {}
     output: str | None = None
-    #: As in `StageCompleted`.
+    #: See `StageCompleted`.
     check_files: dict[str, str] = {}
 
 
@@ -273,9 +285,9 @@ class StageRetried(StagePayload):
         None  # decided: the stage's count, this one included
     )
     regenerate: bool = False
-    #: Finished tasks of a sweep still count although what they were computed from has changed.
+    #: Finished tasks of a sweep stay valid although their input files have changed.
     failed_only: bool = False
-    #: The person who decided that, and the proof of the decision.
+    #: The person who decided to keep the finished tasks, and the proof of consent.
     approved_by: str | None = None
     proof: Document = {}
 
@@ -304,7 +316,8 @@ class StageBlocked(StagePayload):
 class AttemptObserved(AttemptPayload):
     """wfctl collected evidence about an attempt, and reached a verdict.
 
-    ``waiting`` is why the attempt does not continue; None if it does, or if nothing tells.
+    ``waiting`` is the reason why the attempt does not continue. It is None if the attempt continues
+    or the reason is unknown.
     """
 
     row: Whole
@@ -326,7 +339,7 @@ class AttemptRelaunched(AttemptPayload):
 class AttemptStopped(AttemptPayload):
     """An attempt ended, and none of its processes or jobs remains on the machine.
 
-    ``ended`` names what was ended, ``reason`` says why.
+    ``ended`` lists the processes and jobs that were ended.
     """
 
     ended: list[str]
@@ -334,7 +347,7 @@ class AttemptStopped(AttemptPayload):
 
 
 class FailedTask(PayloadPart):
-    """A task of a sweep that failed: its key, its command's exit code, and why in a line."""
+    """A failed task of a sweep: its key, its exit code, and the cause in one line."""
 
     key: str
     exit_code: Whole | None = None
@@ -342,7 +355,7 @@ class FailedTask(PayloadPart):
 
 
 class LateFile(PayloadPart):
-    """An output of a task that was written so many seconds after its task had ended."""
+    """An output file that was written after its task had ended. ``seconds`` is the delay."""
 
     path: str
     seconds: Whole
@@ -351,12 +364,13 @@ class LateFile(PayloadPart):
 class TasksObserved(AttemptPayload):
     """The states of a sweep's tasks at one moment. The first task has the number 0.
 
-    What earlier attempts have done of the same definition counts. ``points`` is the digest of the
-    keys that the places are of. ``ended`` tasks came to an end in this attempt, well or not.
-    ``failures`` are the first of those that failed in it.
-    ``record`` is the file that tells of every task of the attempt, once it is over. ``journals``
-    are the files in which its tasks tell their ends, ``edited`` those that no longer begin as they
-    were seen before.
+    Tasks that earlier attempts finished with the same definition are included in ``done``.
+    ``points`` is the digest of the keys of all tasks, in order. ``ended`` is the number of tasks
+    that ended in this attempt, successfully or not. ``failures`` lists the first failed tasks of
+    this attempt.
+
+    ``record`` is the file that lists every task of an ended attempt. ``journals`` are the files in
+    which tasks record their ends. ``edited`` names the journals whose earlier contents changed.
     """
 
     total: Tasks
@@ -381,10 +395,10 @@ class TasksObserved(AttemptPayload):
 
 
 class LeftFile(PayloadPart):
-    """A file that an attempt left: as `FileDigest`, at the ``path`` where its job wrote it.
+    """A file that an attempt wrote. ``path`` is the place where its job wrote it.
 
-    ``at`` is where it lies if that is elsewhere, ``link`` what it points to where it is a symbolic
-    link, which has a size of 0 and the digest of that text.
+    ``at`` is the present place, if it differs. ``link`` is the target of a symbolic link, whose
+    size is 0 and whose digest is that of the target's name.
     """
 
     path: str
@@ -397,10 +411,10 @@ class LeftFile(PayloadPart):
 class AttemptLeft(AttemptPayload):
     """A list of the files that an attempt wrote in addition to the outputs of its stage.
 
-    ``exchanged`` are scripts and modules that the job may have run in place of those that were
-    sent: their copies were replaced, removed or hidden by new files when the job ended.
-    ``more`` files are not named here; ``record`` is the file that names all. ``host`` is where
-    files lie that were not brought to this machine, each ``at`` an absolute path there.
+    ``exchanged`` are scripts and modules that were replaced, removed or hidden by new files when
+    the job ended; the job may have run these new files. ``more`` is the number of files that are
+    not listed here, and the file ``record`` lists all. ``host`` is the machine with the files that
+    were not downloaded; their ``at`` is an absolute path on that machine.
     """
 
     files: list[LeftFile]
@@ -413,8 +427,8 @@ class AttemptLeft(AttemptPayload):
 class LeftoversFreed(AttemptPayload):
     """Leftover files of an earlier attempt will be deleted. wfctl records this event first.
 
-    ``paths`` are removed, folders whole, ``more`` is how many are not named; ``files`` are what the
-    job wrote, where it wrote them; ``size`` is in bytes.
+    ``paths`` are the deleted files and folders, and ``more`` is the number of those not listed.
+    ``files`` are files that the job wrote, at their original paths. ``size`` is in bytes.
     """
 
     paths: list[str]
@@ -426,7 +440,8 @@ class LeftoversFreed(AttemptPayload):
 class OutputsRecorded(StagePayload):
     """The stage's list of output paths, relative to the root.
 
-    ``found``: nobody declared them, and an attempt left them.
+    ``found`` means that the plan declares no outputs, and wfctl detected the files that an attempt
+    wrote.
     """
 
     outputs: list[str]
@@ -434,7 +449,10 @@ class OutputsRecorded(StagePayload):
 
 
 class ChangedFile(PayloadPart):
-    """A result that is no more as it was recorded; size and digest are of what lies there."""
+    """A result file that no longer matches its record.
+
+    Size and digest are those of the current file.
+    """
 
     path: str
     kind: Literal["changed", "missing"]
@@ -445,7 +463,7 @@ class ChangedFile(PayloadPart):
 class ResultsChanged(StagePayload):
     """Results of a completed stage differ from the digests in the log.
 
-    ``files`` are all of them; none where all are as recorded again.
+    ``files`` lists all such files. It is empty if every file matches its digest again.
     """
 
     files: list[ChangedFile]
@@ -454,15 +472,15 @@ class ResultsChanged(StagePayload):
 class ResultsAdopted(StagePayload):
     """A person accepted changed results of a completed stage.
 
-    ``deleted`` are results that somebody deleted: their recorded digests stay valid.
+    ``deleted`` lists results that were deleted. Their recorded digests stay valid.
     """
 
     outputs: list[FileDigest]
     deleted: list[FileDigest] = []
-    #: All numbers of the stage, as they are now.
+    #: All metrics of the stage with their present values.
     metrics: list[MeasuredNumber] = []
     reason: Text
-    #: Who agreed, and the proof of it; nothing in the events of a time that asked nobody.
+    #: The person who agreed, and the proof of consent. Events of early versions have neither.
     approved_by: str | None = None
     proof: Document = {}
     rests_on: RestsOn | None = None  # decided
@@ -471,8 +489,8 @@ class ResultsAdopted(StagePayload):
 class OutputsReused(AttemptPayload):
     """wfctl restored the outputs of an earlier attempt instead of computing them again.
 
-    ``outputs`` are its results as they were verified then, and lie in place again. ``inputs`` is
-    what a computation would start from now; it is what the attempt computed from.
+    ``outputs`` are the verified results of that attempt. ``inputs`` are the current input files,
+    which equal those that the attempt used.
     """
 
     outputs: list[FileDigest]

@@ -1,4 +1,4 @@
-"""The data of the events of workflows, sessions, amendments and foreign changes."""
+"""The data of events about workflows, sessions, amendments, loops and manual edits."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ from lifecycle.payload.base import (
 )
 from lifecycle.words.values import MAX_COUNT, MAX_WEIGHT
 
-#: A number as JSON spells it.
+#: A number in JSON notation.
 Number = Annotated[str, string_constraints("number")]
-#: Held to by the event itself: the log of an archive that somebody made up leads nowhere else.
+#: The payload restricts this path, so that a forged log in an archive cannot make wfctl write
+#: elsewhere.
 ReportPath = Annotated[str, string_constraints("report")]
 
 
@@ -30,14 +31,16 @@ class WorkflowCreated(Payload):
     """Somebody created a workflow. The event contains the first plan and the root."""
 
     document: Document
-    #: JSON pointer of an object → its keys in the order they were written in.
+    #: For each object in the document (a JSON pointer), the original order of its keys.
     layout: dict[str, list[str]] = {}
     purpose: str | None = None
     root: Document = {}
     consent: Literal["terminal", "signature", "trust"] = "terminal"
-    #: Lines of an allowed-signers file (ssh-keygen(1)), for the policy ``signature``.
+    #: Lines of an allowed-signers file (see ssh-keygen(1)), used by the consent policy
+    #: ``signature``.
     signers: list[str] = []
-    #: Decided: whether the plan waits for a person's approval, as the amendment ``plan``.
+    #: True if a person must approve the plan. wfctl then treats the plan as an amendment with the
+    #: id ``plan``.
     proposed: bool = False
 
 
@@ -46,7 +49,7 @@ class WorkflowImported(Payload):
 
     document: Document
     layout: dict[str, list[str]] = {}
-    #: How many events the import has, this one included: none after them is a part of it.
+    #: Number of events of the import, including this one. Later events do not belong to the import.
     events: Whole = 0
     source: Document = {}
     findings: list[Document] = []
@@ -59,20 +62,20 @@ class WorkflowImported(Payload):
 class LineImported(Payload):
     """A line of an imported log, with its meaning. wfctl did not verify the line.
 
-    ``raw`` holds the lines as they were, without their newlines; several entries where they
-    differ in their time alone (``count``).
+    ``raw`` contains the original lines without newlines. It has several entries if ``count`` lines
+    differ only in their time.
     """
 
     raw: list[str]
     encoding: Literal["utf-8", "base64"] = "utf-8"
-    #: Whether a newline ends it; only the last line of a file may lack it.
+    #: False if no newline follows. Only the last line of a file may lack a newline.
     ended: bool = True
     text: str
-    #: The time as it was typed; None if the line has none.
+    #: The time as written in the line, or None if the line has no time.
     typed_at: str | None = None
     line: Whole
     count: Whole = 1
-    #: Whether the file that was imported last still holds it.
+    #: True if the latest imported version of the file still contains the line.
     kept: bool = True
     commit: str | None = None
     stage: StageId | None = None
@@ -85,7 +88,8 @@ class LineImported(Payload):
 class StateImported(Payload):
     """One version of an imported ``workflow-state.json``.
 
-    ``spelling``: numbers that the file writes differently from wfctl, by JSON pointer.
+    ``spelling`` has the numbers that the file writes in another notation than wfctl, by JSON
+    pointer.
     """
 
     document: Document
@@ -113,10 +117,10 @@ class NoteLogged(Payload):
     text: Text
     stage: StageId | None = None
     kind: Literal["note", "external"] = "note"
-    #: External: it lies behind the lines of the versions up to this one; None: where the event
-    #: stands.
+    #: For an external line: it appears after the lines of all events up to this version. None: it
+    #: appears at the place of this event.
     after: Whole | None = None
-    #: External: its bytes in base64, where they are not ``text`` in UTF-8 and a newline.
+    #: For an external line: its bytes in base64, if they are not ``text`` in UTF-8 with a newline.
     raw: str | None = None
 
 
@@ -124,11 +128,12 @@ class SessionStarted(Payload):
     """A session started."""
 
     number: Whole | None = None  # decided: the workflow's count, this one included
-    #: A loop keeps the session, and ends it.
+    #: True if an automatic run loop opened the session and will end it.
     driven: bool = False
-    #: What ``init.sh`` came to: its SHA-256, the seconds it took, the file with its output.
+    #: Result of the script ``init.sh``: its SHA-256, its run time in seconds, and the file with its
+    #: output.
     environment: Document | None = None
-    #: Where the workflow's report is to be written, relative to the root; None: the usual place.
+    #: Path of the workflow's report relative to the root. None: the default path.
     report: ReportPath | None = None
 
 
@@ -165,22 +170,25 @@ class AmendmentProposed(Payload):
     amendment: AmendmentId | None = None  # decided: the workflow's next number
     kind: AmendmentType
     stage: StageId | None = None
-    #: Rerun: stages that run again together with it.
+    #: For a rerun: further stages that run again.
     also: list[StageId] = []
     description: Text
     reason: Text | None = None
-    #: Field, or field → key, → ``{"old": …, "new": …}``; no ``old``: it was not there, no ``new``:
-    #: it is taken away. Decided: ``old`` where the command leaves it out.
+    #: For each changed field, or each changed key of a field: ``{"old": …, "new": …}``. Without
+    #: ``old``, the key is added; without ``new``, the key is removed. If a command omits ``old``,
+    #: wfctl fills it in.
     changes: Document = {}
-    #: The definition of an inserted stage, and its place in the array (0 is first).
+    #: The definition of an inserted stage, and its index in the list of stages.
     insert: Document | None = None
     place: Whole | None = None
-    #: Insert: the stages that shall depend on the new one. Skip: true, its dependents drop it.
+    #: For an insertion: the stages that will depend on the new stage. For a skip, true removes the
+    #: dependencies on the skipped stage.
     rewire: list[StageId] | bool = False
-    #: Stage → its ``depends_on``, ``{"old": …, "new": …}``, beside it other fields as in
-    #: ``changes``. A plan_change says what changes of each stage; else it is decided.
+    #: For each other stage: the change of its ``depends_on`` as ``{"old": …, "new": …}``, and
+    #: changes of further fields as in ``changes``. For a plan_change the caller gives these
+    #: changes; for other types wfctl computes them.
     rewired: dict[StageId, Document] = {}
-    #: Of a stage of a loop: what rounds before this one computed goes on to count.
+    #: For a stage in a loop: results of the rounds before this round stay valid.
     from_round: Whole | None = None
 
 
@@ -188,14 +196,15 @@ class AmendmentApproved(Payload):
     """Somebody approved an amendment. wfctl ignores approvals without a valid proof of consent."""
 
     amendment: DecisionId
-    #: Decided: the workflow's version, one more than before; of the plan the one it began with.
+    #: The version of the plan after the approval, filled in by wfctl. The approval of the initial
+    #: plan does not increase it.
     version: Whole | None = None
     invalidated_stages: list[StageId] = []  # decided: all that are affected, whatever their status
     approved_by: str = "user"
     proof: Document = {}
-    #: Stage → the highest K of the ``stage-N.vK`` that were found on the disk.
+    #: For each stage, the highest number K among the existing archive folders ``stage-N.vK``.
     kept: dict[StageId, Whole] = {}
-    #: Files of the root that the definition runs, as they were then: path → SHA-256 in hex.
+    #: Scripts that the plan runs, at the time of the approval: path → SHA-256 in hex.
     scripts: dict[str, str] = {}
 
 
@@ -213,13 +222,14 @@ class RoundBegun(Payload):
     """The next round of a loop starts, with new points."""
 
     loop: LoopName
-    #: Decided: its number, from 2 on.
+    #: The number of the round, filled in by wfctl. The first started round has the number 2.
     round: Annotated[int, Field(ge=2, le=MAX_COUNT)] | None = None
     points: list[Document]
-    #: Who proposed them, such as ``agent:bo``; the output of a stage that holds them, if one does.
+    #: The proposer of the points, such as ``agent:bo``, and the output file of a stage from which
+    #: they were read, if any.
     by: Text
     source: str | None = None
-    #: Files that they came from: path → SHA-256 in hex.
+    #: Files from which the points were read: path → SHA-256 in hex.
     data: dict[str, str] = {}
     reason: Text | None = None
 
@@ -231,7 +241,7 @@ class LoopStopped(Payload):
     reason: Text
 
 
-#: Where a foreign version of a file is kept: in one folder, under a plain name.
+#: Path of the archived copy of an edited file. It must be a plain name in one fixed folder.
 KeptAs = Annotated[str, string_constraints("drift")]
 DriftKind = Literal["changed", "missing", "truncated", "unreadable"]
 
@@ -241,23 +251,24 @@ class DriftDetected(Payload):
 
     file: str
     kind: DriftKind = "changed"
-    #: The version of the log that the file had shown.
+    #: The version of the log that the file showed before the edit.
     base: Whole = 0
-    #: Where the foreign bytes are kept, relative to the root, and their SHA-256 in hex.
+    #: Path of the archived copy of the edited file, relative to the root, and the SHA-256 of its
+    #: contents in hex.
     kept_as: KeptAs | None = None
     found_sha256: str | None = None
     differences: list[Document] = []
-    #: How many differences are not listed.
+    #: The number of differences that are not listed.
     more: Whole = 0
 
 
 class UnknownField(PayloadPart):
-    """A field that the protocol does not have, of a stage or of the workflow."""
+    """A field of a stage or of the workflow that the protocol does not define."""
 
     stage: StageId | None = None
     field: str
     value: JsonValue = None
-    #: JSON pointer of an object in ``value`` → its keys in the order they were written in.
+    #: For each object in ``value`` (a JSON pointer), the original order of its keys.
     layout: dict[str, list[str]] = {}
     removed: bool = False
 
@@ -266,20 +277,21 @@ class DriftAdopted(Payload):
     """Somebody accepted a manual edit of a file. Its changes become part of the log."""
 
     file: str
-    #: The version of the ``drift.build_drift_event``. Decided: the newest of the file that waits.
+    #: The version of the event that detected the edit. wfctl fills in the newest undecided edit of
+    #: the file.
     detected: Whole | None = None
     unknown: list[UnknownField] = []
-    #: The paths of the differences that say nothing by themselves.
+    #: The paths of differences that have no meaning of their own and were ignored.
     left: list[str] = []
-    #: The paths of those that nobody decided about yet: the change goes on to wait for them.
+    #: The paths of differences that are not decided yet. The edit continues to wait for a decision
+    #: about them.
     rest: list[str] = []
 
 
 class AuditAgreed(Payload):
     """A person accepted an entry of `wfctl audit bypasses`, with a proof of consent.
 
-    ``entry`` is its id in `wfctl audit bypasses`; ``kind``, ``subject`` and ``text`` are what the
-    audit says of it.
+    ``entry`` is the id of the entry. ``kind``, ``subject`` and ``text`` are copied from it.
     """
 
     entry: Text
@@ -297,6 +309,6 @@ class DriftReverted(Payload):
     file: str
     detected: Whole | None = None  # decided, as above
     kept_as: KeptAs | None = None
-    #: Who agreed, and the proof of it; nothing in the events of a time that asked nobody.
+    #: The person who agreed, and the proof of consent. Events of early versions have neither.
     approved_by: str | None = None
     proof: Document = {}

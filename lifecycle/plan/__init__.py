@@ -1,1 +1,1 @@
-"""A plan: the document that a workflow is created from."""
+"""A plan: the document from which a workflow is created."""

@@ -1,6 +1,6 @@
-"""Advice about a valid plan: where a run will stop, and which values have no effect. Pure.
+"""Advice about a valid plan: stages at which a run will stop, and values without effect.
 
-Advice is not an error, because the author of the plan may intend it.
+Advice is not an error, because the author of the plan may intend it. The functions do no I/O.
 """
 
 from __future__ import annotations
@@ -19,19 +19,20 @@ from lifecycle.sweeps.work import build_work
 from lifecycle.words.mandates import format_count, format_number
 from lifecycle.words.rounds import LoopDefinition
 
-#: A parameter in a shell command, and the character after it: ``:-`` gives a default value.
+#: A parameter in a shell command, together with the next character. A character such as ``:`` or
+#: ``-`` introduces a default value.
 _PARAMETER_USE = re.compile(r"\$(?:WFCTL_PARAM_(\w+)|\{WFCTL_PARAM_(\w+)(.?))", re.ASCII)
 _COMMANDS = ("command", "task_verify")
 _PREFIX = "WFCTL_PARAM_"
-#: Parameters of the published protocol, which agents read and commands do not.
+#: Parameters of the published protocol that agents read and commands do not use.
 _READ_BY_AGENTS = frozenset({"software"})
 _KEYS = ("WFCTL_TASK", "WFCTL_LIKE_FOLDER")
 
 
 def list_advice(state: Workflow, scripts: str = "") -> list[str]:
-    """Return advice about the definition of a workflow, one sentence for each doubtful place.
+    """Return advice about a workflow's plan, one sentence for each doubtful value.
 
-    ``scripts`` is the text of the files that the workflow runs, which may name parameters.
+    ``scripts`` is the text of all scripts that the workflow runs. They may use parameters.
     """
     found = [
         line
@@ -49,9 +50,10 @@ def list_advice(state: Workflow, scripts: str = "") -> list[str]:
 
 
 def group_parameters(parameters: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Return the names of the parameters by who gets them: wfctl, command, verify commands only.
+    """Return the names of a stage's parameters, grouped by their user.
 
-    The verify commands also get the parameters of the command.
+    The groups are "wfctl", "command", and "verify" for parameters that only the verify commands
+    get. The verify commands also get the parameters of the command.
     """
     read = [name for name in parameters if name in PARAMETERS_OF_WFCTL]
     own = [name for name in parameters if name not in read]
@@ -67,7 +69,7 @@ def _find_commands_that_are_not_text(stage: Stage) -> Iterator[str]:
 
 
 def _carriage_returns(stage: Stage) -> Iterator[str]:
-    """Yield advice for each command that has Windows line ends."""
+    """Yield advice for each command that has Windows line endings."""
     for name in (*_COMMANDS, "verify"):
         lines = str(stage.parameters.get(name) or "").split("\n")
         if any(line.endswith("\r") for line in lines):
@@ -78,7 +80,7 @@ def _carriage_returns(stage: Stage) -> Iterator[str]:
 
 
 def _find_missing_verify(stage: Stage) -> Iterator[str]:
-    """Yield advice for success criteria without a verify command."""
+    """Yield advice if the stage has success criteria but no verify command."""
     if stage.success_criteria and not stage.parameters.get("verify"):
         yield (
             f"{stage.id}: has success_criteria but no parameters.verify, so `wfctl run` stops at "
@@ -87,7 +89,7 @@ def _find_missing_verify(stage: Stage) -> Iterator[str]:
 
 
 def _find_unusable_values(state: Workflow, stage: Stage, scripts: str) -> Iterator[str]:
-    """Yield advice for each variable without a value, and for each value that nothing uses."""
+    """Yield advice for variables without a value, and for values that nothing uses."""
     commands = {
         name: text for name in _COMMANDS if isinstance(text := stage.parameters.get(name), str)
     }
@@ -107,7 +109,8 @@ def _find_unusable_values(state: Workflow, stage: Stage, scripts: str) -> Iterat
     for name in sorted((names or set()) - PARAMETERS_OF_WFCTL - _READ_BY_AGENTS):
         verify = str(stage.parameters.get("verify") or "")
         texts = (*commands.values(), verify, scripts)
-        # The key of a task, and the folder of its partner, are made of all values of the map.
+        # The key of a task and the folder of its partner contain all values of the map. A command
+        # that uses the key therefore uses every value.
         by_key = _is_map_value(stage, name) and any(key in text for text in texts for key in _KEYS)
         if not by_key and not any(_is_used(name, text) for text in texts):
             of = (
@@ -122,7 +125,7 @@ def _find_unusable_values(state: Workflow, stage: Stage, scripts: str) -> Iterat
 
 
 def _find_verify_only_parameters(stage: Stage, scripts: str) -> Iterator[str]:
-    """Suggest `verify_parameters` for each parameter that a verify command alone names."""
+    """Suggest `verify_parameters` for each parameter that only a verify command uses."""
     command, judging = (
         " ".join(str(stage.parameters.get(name) or "") for name in names)
         for names in (("command",), ("verify", "task_verify"))
@@ -141,7 +144,10 @@ def _find_verify_only_parameters(stage: Stage, scripts: str) -> Iterator[str]:
 
 
 def _value_names(state: Workflow, stage: Stage) -> set[str] | None:
-    """Return the names of the values that a stage's command gets, or None if a file gives them."""
+    """Return the names of the values that a stage's command gets.
+
+    Return None if the names are unknown, because a file contains the points of the stage.
+    """
     own = {
         name
         for name, value in stage.work.command_parameters.items()
@@ -152,21 +158,21 @@ def _value_names(state: Workflow, stage: Stage) -> set[str] | None:
 
 
 def _is_map_value(stage: Stage, name: str) -> bool:
-    """Return whether a value comes from the map of a stage."""
+    """Return whether a value comes from the stage's map (the definition of its points)."""
     return name not in stage.parameters
 
 
 def _find_parameters_without_default(text: str) -> set[str]:
-    """Return the parameters that a command uses without a default value."""
+    """Return the parameters that a shell command uses without giving a default value."""
     found = _PARAMETER_USE.finditer(text)
     return {one[1] or one[2] for one in found if one[1] or one[3] not in ("-", ":", "+", "=", "?")}
 
 
 def _is_used(name: str | None, text: str) -> bool:
-    """Return whether a script or command uses a parameter.
+    """Return whether the text of a script or command uses the parameter ``name``.
 
-    Without a name, return whether it builds variable names, as a script does that reads all of
-    them.
+    If ``name`` is None, return whether the text builds names of parameters at run time, for example
+    to read all of them.
     """
     if name is None:
         return re.search(rf"{_PREFIX}(?![A-Za-z0-9_])", text) is not None
@@ -174,12 +180,12 @@ def _is_used(name: str | None, text: str) -> bool:
 
 
 def _format_names(names: set[str] | None) -> str:
-    """Return names as a list in a sentence."""
+    """Return the names as a comma-separated list, or "no values" if there are none."""
     return ", ".join(sorted(names or ())) or "no values"
 
 
 def _find_low_loop_limits(state: Workflow) -> Iterator[str]:
-    """Yield advice for each loop whose limits end it before its last round."""
+    """Yield advice for each loop whose task or cost limit will end it before its last round."""
     for name in state.loops:
         loop = state.loop(name)
         listed = state.stages[loop.points].work.listed_points()
@@ -198,7 +204,10 @@ def _find_low_loop_limits(state: Workflow) -> Iterator[str]:
 def _too_few(
     field: str, loop: LoopDefinition, limit: float | None, first: float, more: float
 ) -> Iterator[str]:
-    """Yield advice if a limit is lower than the need of all rounds with their maximum of points."""
+    """Yield advice if a limit of a loop is too low for all its rounds.
+
+    ``first`` is the need of the first round, ``more`` the maximum need of each later round.
+    """
     needed = first + (loop.at_most - 1) * more
     if limit is None or limit >= needed:
         return
@@ -213,7 +222,11 @@ def _too_few(
 
 
 def _find_budget_stops(state: Workflow) -> Iterator[str]:
-    """Yield advice for stages above a session's budget, or for the place where `run` stops."""
+    """Yield advice about stages that the budget of a session does not cover.
+
+    These are stages whose cost alone exceeds the budget. Without such a stage, name the stage
+    before which `wfctl run` will stop.
+    """
     budget = left = budget_of(state)
     beyond = [stage for stage in state.stages.values() if is_beyond(state, stage)]
     for stage in beyond:

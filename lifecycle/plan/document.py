@@ -1,4 +1,4 @@
-"""The plan of a workflow. The whole plan is checked before anything is written."""
+"""Check the plan of a workflow completely, and build the initial document from it."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class _Document(BaseModel):
 
 
 class PlannedStage(_Document):
-    """A stage of a plan. Operational fields are allowed if they are empty."""
+    """A stage of a plan. Fields of a running workflow are allowed if they are empty."""
 
     id: StageId
     name: Name
@@ -72,7 +72,7 @@ class PlannedStage(_Document):
 
     @property
     def work(self) -> Work:
-        """What the stage computes: one command, or one for each point of a map."""
+        """The computation of the stage: one command, or one task for each point of a map."""
         return build_work(self.id, self.parameters)
 
 
@@ -95,9 +95,9 @@ class Plan(_Document):
 
 
 def build_creation_payload(plan: Any, *, created: str, **facts: Any) -> WorkflowCreated:
-    """Return the payload that creates the workflow of ``plan`` (decoded JSON, YAML or TOML).
+    """Return the event data that creates a workflow from ``plan`` (decoded JSON, YAML or TOML).
 
-    ``created`` is the time of creation; ``facts`` are further fields of the payload. Raises
+    ``created`` is the time of creation; ``facts`` are further fields of the event. Raises
     `InvalidPlan` with every problem in the plan.
     """
     model = _validate_plan(plan)
@@ -107,7 +107,7 @@ def build_creation_payload(plan: Any, *, created: str, **facts: Any) -> Workflow
     document = _build_document(model, created)
     purpose = document.pop("purpose", None)
     found = layout_of(document)
-    # The order of all other keys is prescribed.
+    # The order of keys is recorded only for objects whose key order is free.
     free = {k: keys for k, keys in found.items() if not re.fullmatch(r"(/stages/\d+)?", k)}
     return WorkflowCreated(
         document=document,
@@ -118,7 +118,7 @@ def build_creation_payload(plan: Any, *, created: str, **facts: Any) -> Workflow
 
 
 def definition_problems(plan: dict[str, Any]) -> list[str]:
-    """Return the problems of a workflow's definition: values, graph, backends."""
+    """Return the problems of a workflow's definition: values, dependencies, backends."""
     try:
         model = _validate_plan(plan)
     except InvalidPlan as error:
@@ -144,7 +144,10 @@ def _find_problems(plan: Plan) -> list[str]:
 
 
 def complete_stage_definition(definition: dict[str, Any]) -> dict[str, Any]:
-    """Return a stage's definition with every field. Raises `InvalidPlan`."""
+    """Return the definition of a stage with default values for all missing fields.
+
+    Raises `InvalidPlan`.
+    """
     try:
         model = PlannedStage.model_validate(list_named_paths(definition)[0])
     except ValidationError as error:
@@ -158,7 +161,7 @@ def complete_stage_definition(definition: dict[str, Any]) -> dict[str, Any]:
 
 
 def _validate_plan(plan: Any) -> Plan:
-    """Return the plan as a model. Raises `InvalidPlan`."""
+    """Return the plan as a pydantic model. Raises `InvalidPlan`."""
     if not isinstance(plan, dict):
         raise InvalidPlan([f"the plan must be an object with fields, found {type(plan).__name__}"])
     try:
@@ -171,7 +174,7 @@ def _validate_plan(plan: Any) -> Plan:
 
 
 def _format_error(error: Any) -> str:
-    """Return a validation error with the place of its value."""
+    """Return a message for a validation error, preceded by the place of the invalid value."""
     place = ""
     for step in error["loc"]:
         place += f"[{step}]" if isinstance(step, int) else f".{step}" if place else str(step)
@@ -179,7 +182,7 @@ def _format_error(error: Any) -> str:
 
 
 def _build_document(model: Plan, created: str) -> dict[str, Any]:
-    """Return the document that a new workflow starts with."""
+    """Return the initial state document of a new workflow."""
     dumped = model.model_dump(mode="json")
     stages = [_sort_fields({**one, "status": "pending"}, STAGE_FIELDS) for one in dumped["stages"]]
     config = {**default_session_config(), **dumped["session_config"]}
@@ -193,13 +196,16 @@ def _build_document(model: Plan, created: str) -> dict[str, Any]:
 
 
 def _sort_fields(values: dict[str, Any], fields: tuple[str, ...]) -> dict[str, Any]:
-    """Return values with the given fields first, in their order."""
+    """Return the dictionary with the given fields first, in the given order."""
     known = {field: values[field] for field in fields if field in values}
     return known | values
 
 
 def _find_unknown_fields(plan: dict[str, Any]) -> list[str]:
-    """Return a problem for each unknown field, which would otherwise be ignored silently."""
+    """Return a problem for each unknown field of a plan.
+
+    Without this check, a misspelled field would be ignored silently.
+    """
     stages = enumerate(plan["stages"])
     of_stages = [
         one for n, stage in stages for one in find_unknown_stage_fields(stage, f"stages[{n}].")
@@ -210,7 +216,7 @@ def _find_unknown_fields(plan: dict[str, Any]) -> list[str]:
 
 
 def _find_graph_problems(plan: Plan) -> list[str]:
-    """Return duplicate ids, unknown dependencies and circles."""
+    """Return problems for duplicate ids, unknown dependencies and circular dependencies."""
     ids = [stage.id for stage in plan.stages]
     problems = [f"stages: {id_} appears {n} times" for id_, n in Counter(ids).items() if n > 1]
     problems += _find_id_problems(ids) if not problems else []
@@ -227,7 +233,11 @@ def _find_graph_problems(plan: Plan) -> list[str]:
 
 
 def _find_id_problems(ids: list[str]) -> Iterator[str]:
-    """Yield ids that leave a gap, are reserved, or differ only in upper and lower case."""
+    """Yield problems of stage ids.
+
+    Numbered ids must have no gap, an id must not be reserved, and two ids must not differ only in
+    upper and lower case.
+    """
     numbered = [id_ for id_ in ids if stage_number(id_) is not None]
     expected = [f"stage-{number}" for number in range(1, len(numbered) + 1)]
     missing = [id_ for id_ in expected if id_ not in numbered]
@@ -275,7 +285,10 @@ def _find_uncopyable_names(stage: PlannedStage) -> Iterator[str]:
 
 
 def _find_unwritable_outputs(stage: PlannedStage) -> Iterator[str]:
-    """Yield outputs that no attempt of the stage can write to the expected place."""
+    """Yield a problem for each output that the command of the stage cannot create.
+
+    Such an output is outside the root or, if wfctl copies the files, outside the stage's folder.
+    """
     brought_back = "command" in stage.parameters and "backward_files" not in stage.parameters
     for path in stage.outputs:
         steps = [step for step in path.split("/") if step not in ("", ".")]
@@ -301,7 +314,7 @@ def _find_environment_problems(plan: Plan) -> Iterator[str]:
 
 
 def _find_map_problems(plan: Plan) -> Iterator[str]:
-    """Yield the problems of stages with a map."""
+    """Yield the problems of sweep stages, which compute one task for each point of a map."""
     known = {stage.id: stage for stage in plan.stages}
     for stage in plan.stages:
         for problem in stage.work.problems(stage.outputs):
@@ -319,7 +332,7 @@ def _find_map_problems(plan: Plan) -> Iterator[str]:
 
 
 def _find_metric_problems(plan: Plan) -> Iterator[str]:
-    """Yield the problems of the metrics of stages and of the results."""
+    """Yield the problems of the stages' metrics and of the workflow's results."""
     for stage in plan.stages:
         for problem in metric_problems(stage.parameters):
             yield f"{stage.id}.{problem}"
@@ -348,7 +361,7 @@ def _find_limit_problems(plan: Plan) -> Iterator[str]:
 
 
 def _find_result_problems(plan: Plan, text: str) -> Iterator[str]:
-    """Yield why an entry of ``results`` does not name one number or file."""
+    """Yield a problem if an entry of ``results`` does not name exactly one number or file."""
     found = resolve_result(text, plan.stages)
     if found is None:
         yield (
@@ -366,7 +379,7 @@ def _find_result_problems(plan: Plan, text: str) -> Iterator[str]:
 
 
 def _find_missing_profiles(plan: Plan) -> list[str]:
-    """Return a problem for each backend without a profile."""
+    """Return a problem for each backend name that has no profile."""
     names = {"default_backend": plan.default_backend}
     names |= {f"{s.id}.backend": s.backend for s in plan.stages if s.backend is not None}
     known = ", ".join(plan.backend_profiles) or "none"
@@ -378,7 +391,10 @@ def _find_missing_profiles(plan: Plan) -> list[str]:
 
 
 def _find_remote_profile_problems(plan: Plan) -> list[str]:
-    """Return a problem for each machine login in the plan, which is recorded and shown."""
+    """Return a problem for each `remote_profile` (login data of a machine) in the plan.
+
+    A plan must not contain login data, because wfctl records and shows it.
+    """
     return [
         f"{place}: a plan cannot contain remote_profile. Write the machine settings into a "
         "separate file, and name that file in config_path"
@@ -389,7 +405,7 @@ def _find_remote_profile_problems(plan: Plan) -> list[str]:
 
 
 def _list_profile_parts(plan: Plan) -> Iterator[tuple[str, dict[str, JsonValue]]]:
-    """Yield each part of a plan that could describe a machine, with its place."""
+    """Yield each object in a plan that may contain settings of a machine, with its path."""
     for name, profile in plan.backend_profiles.items():
         yield f"backend_profiles.{name}", profile
         config = profile.get("config")

@@ -1,6 +1,6 @@
-"""The fields of a plan, what each is for, and where a misplaced field belongs.
+"""The fields of a plan, their descriptions, and suggestions for misplaced fields.
 
-A field that wfctl does not know is refused by its name, with the most similar known name. Notes for
+A field that wfctl does not know is an error; the message suggests the most similar field. Notes for
 people go into ``description``, ``tags``, or a field whose name starts with ``x-``.
 """
 
@@ -16,15 +16,15 @@ from lifecycle.words.mandates import MANDATES
 from lifecycle.words.metrics import METRICS, RESULTS
 from lifecycle.words.rounds import ROUNDS
 
-#: Fields for people: wfctl keeps and shows them, and no rule reads them.
+#: Fields for people. wfctl stores and shows them, but no rule uses them.
 FOR_PEOPLE = ("description", "tags")
 FREE = "x-"
-#: Field of the published protocol's files: an object with the result of a verification.
+#: Field in files of the published protocol: an object with the result of a verification.
 _FOUND = "verification"
 OF_WORKFLOW = (*WORKFLOW_FIELDS, "purpose", RESULTS, MANDATES, ROUNDS, *FOR_PEOPLE)
 OF_STAGE = (*STAGE_FIELDS, *FOR_PEOPLE)
 
-#: What each field of a plan is for. Fields that only a running workflow has are left out.
+#: Description of each field of a plan. Fields that only a running workflow has are missing.
 WORDS_OF_WORKFLOW: dict[str, str] = {
     "workflow_id": "The name of the workflow. It consists of letters, digits, dots, underscores "
     "and hyphens.",
@@ -74,12 +74,12 @@ WORDS_OF_STAGE: dict[str, str] = {
     "parameters.verify or a person checks these criteria.",
 }
 
-#: Parameters of any stage, which people also write outside ``parameters``.
+#: Parameters of any stage that people sometimes write next to ``parameters`` by mistake.
 PARAMETERS = (*tuple(WORDS_OF_PARAMETER)[:9], METRICS)
-#: Minimum similarity of two names for one to be a likely typing error of the other (1: equal).
+#: Minimum similarity (0 to 1) at which an unknown name is treated as a typing error of a known one.
 ALIKE = 0.85
 _FIXED_RETRIES = "the number of retries is fixed: 3 on a local backend, 5 on a remote backend"
-#: Names that people use instead of a field of a stage → where the value belongs.
+#: Wrong names that people use in a stage, with the correct place for the value.
 _ELSEWHERE_IN_STAGE = {
     **{name: f"parameters.{name}" for name in PARAMETERS},
     "cmd": "parameters.command",
@@ -144,14 +144,17 @@ def find_unknown_workflow_fields(plan: Mapping[str, Any]) -> Iterator[str]:
 
 
 def find_unknown_stage_fields(stage: Mapping[str, Any], place: str = "") -> Iterator[str]:
-    """Yield a problem for each unknown field of a stage. ``place`` precedes the field's name."""
+    """Yield a problem for each unknown field of a stage.
+
+    ``place`` is printed before the name of the field.
+    """
     yield from _find_unknown_fields(stage, OF_STAGE, _ELSEWHERE_IN_STAGE, place)
 
 
 def find_doubtful_parameters(stage: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a warning for each parameter whose name is similar to one that wfctl uses.
+    """Yield a warning for each parameter whose name resembles a parameter that wfctl uses.
 
-    Such a parameter is valid, because a command may have parameters of any name.
+    It may be a typing error, but it is valid, because commands may have parameters of any name.
     """
     for name in stage.get("parameters") or {}:
         near = get_close_matches(name.lower(), PARAMETERS_OF_WFCTL, n=1, cutoff=ALIKE)
@@ -165,7 +168,7 @@ def find_doubtful_parameters(stage: Mapping[str, Any]) -> Iterator[str]:
 def _find_unknown_fields(
     values: Mapping[str, Any], known: tuple[str, ...], elsewhere: Mapping[str, str], place: str
 ) -> Iterator[str]:
-    """Yield a problem for each unknown field, with a suggestion."""
+    """Yield a problem for each unknown field, with a suggestion for the correct field."""
     for key, value in values.items():
         if key == _FOUND and isinstance(value, dict):
             continue
@@ -174,7 +177,7 @@ def _find_unknown_fields(
 
 
 def _suggest_field(key: str, known: tuple[str, ...], elsewhere: Mapping[str, str]) -> str:
-    """Return a suggestion for an unknown field."""
+    """Return a hint for an unknown field: the most similar known field or the correct place."""
     if elsewhere.get(key.lower()) == _FIXED_RETRIES:
         return _FIXED_RETRIES
     if key.lower() in elsewhere:

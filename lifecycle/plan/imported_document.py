@@ -1,4 +1,4 @@
-"""Minimum requirements of a document from which wfctl can take over a workflow."""
+"""Check whether a state file contains enough to import the workflow."""
 
 from __future__ import annotations
 
@@ -85,7 +85,10 @@ class _State(_Part):
 
 
 def find_import_problems(document: Any) -> list[Problem]:
-    """Return why a decoded ``workflow-state.json`` cannot be taken over, empty if it can."""
+    """Return the reasons why a decoded ``workflow-state.json`` cannot be imported.
+
+    Return an empty list if it can be imported.
+    """
     if not isinstance(document, dict):
         return [("", f"expected an object, found {type(document).__name__}")]
     try:
@@ -98,7 +101,7 @@ def find_import_problems(document: Any) -> list[Problem]:
 
 
 def _format_problem(found: Any) -> Problem:
-    """Return a validation error as a JSON pointer and a message."""
+    """Return the place of a validation error (a JSON pointer) and its message."""
     steps = [str(step).replace("~", "~0").replace("/", "~1") for step in found["loc"]]
     if found["type"] == "missing":
         return "".join(f"/{step}" for step in steps[:-1]), f"{steps[-1]} is missing"
@@ -106,7 +109,7 @@ def _format_problem(found: Any) -> Problem:
 
 
 def _find_stage_problems(stages: list[dict[str, Any]]) -> list[Problem]:
-    """Return the problems of ids, statuses and dependencies."""
+    """Return the problems of stage ids, statuses and dependencies in an imported file."""
     ids = [stage["id"] for stage in stages]
     found = [("/stages", f"{id_} appears {n} times") for id_, n in Counter(ids).items() if n > 1]
     for index, stage in enumerate(stages):

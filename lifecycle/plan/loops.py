@@ -1,4 +1,4 @@
-"""Checks of loops in a plan: their stages, the points of the first round, their criteria."""
+"""Check the loops of a plan: their stages, first points and stopping criteria."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from lifecycle.words.rounds import (
 
 
 def loop_problems(given: Any, stages: Iterable[Any]) -> Iterator[str]:
-    """Yield the problems of the loops of a definition, whose stages are ``stages``."""
+    """Yield the problems of the optimization loops in a plan with the given stages."""
     if not isinstance(given, dict):
         yield f"{ROUNDS}: expected an object of names and loops, found {given!r:.80}"
         return
@@ -41,7 +41,7 @@ def loop_problems(given: Any, stages: Iterable[Any]) -> Iterator[str]:
 
 
 def _find_loop_problems(loop: LoopDefinition, known: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the problems of one loop."""
+    """Yield the problems of one optimization loop."""
     missing = [id_ for id_ in loop.stages if id_ not in known]
     yield from (f"stages: no stage {id_!r}" for id_ in missing)
     if missing:
@@ -61,7 +61,11 @@ def _find_loop_problems(loop: LoopDefinition, known: Mapping[str, Any]) -> Itera
 
 
 def _find_connection_problems(loop: LoopDefinition, known: Mapping[str, Any]) -> Iterator[str]:
-    """Yield stages that lie between stages of a loop, or are not connected with them."""
+    """Yield problems of the dependencies between the stages of a loop.
+
+    A stage between two stages of the loop must belong to the loop, and all stages of the loop must
+    be connected.
+    """
     own = set(loop.stages)
     above = {id_: _find_ancestors(id_, known) for id_ in known}
     for id_, needs in above.items():
@@ -78,7 +82,7 @@ def _find_connection_problems(loop: LoopDefinition, known: Mapping[str, Any]) ->
 
 
 def _find_ancestors(id_: str, known: Mapping[str, Any]) -> set[str]:
-    """Return all stages on which a stage depends, directly or not."""
+    """Return all stages on which a stage depends, directly or indirectly."""
     found: set[str] = set()
     queue = [id_]
     while queue:
@@ -89,7 +93,7 @@ def _find_ancestors(id_: str, known: Mapping[str, Any]) -> set[str]:
 
 
 def _find_first_point_problems(loop: LoopDefinition, known: Mapping[str, Any]) -> Iterator[str]:
-    """Yield why the points of the first round do not fit the loop."""
+    """Yield the problems of the points of a loop's first round, such as points out of bounds."""
     try:
         first = known[loop.points].work.listed_points() if loop.points in loop.stages else ()
     except UnusableMap:
@@ -114,7 +118,7 @@ def _find_first_point_problems(loop: LoopDefinition, known: Mapping[str, Any]) -
 def _find_criterion_problems(
     until: LoopCriterion, loop: LoopDefinition, known: Mapping[str, Any]
 ) -> Iterator[str]:
-    """Yield why a criterion of a loop cannot be checked."""
+    """Yield the reasons why a stopping criterion of a loop cannot be evaluated."""
     stage, _, name = until.metric.rpartition(".")
     metrics = metrics_of(known[stage].parameters) if stage in loop.stages else {}
     metric = metrics.get(name)

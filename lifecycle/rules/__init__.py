@@ -1,1 +1,1 @@
-"""The rules: (state, command) → events, or a refusal."""
+"""The rules: they decide which events a command produces in a given state."""

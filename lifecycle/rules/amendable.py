@@ -1,4 +1,4 @@
-"""The fields that an amendment may change, and the amendment that applies an edited plan."""
+"""The fields that an amendment may change, and conversion of an edited plan to an amendment."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ from lifecycle.words.rounds import ROUNDS
 Leaf = dict[str, Any]
 """``old`` and ``new``. Without ``old`` the key is new; without ``new`` the key is removed."""
 
-#: Amendment type → the fields of a stage that the amendment may change.
+#: The fields of a stage that an amendment may change, by type of amendment.
 _COMPUTED_FROM = frozenset({"name", "depends_on", "inputs", "outputs", "parameters", "backend"})
 _CRITERIA = frozenset({"success_criteria"})
 STAGE_FIELDS: Mapping[str, frozenset[str]] = {
-    # A criterion and the `verify` that checks it are one decision.
+    # A change of a success criterion often needs a change of the verify command. One amendment may
+    # change both.
     "parameter_change": _COMPUTED_FROM | _CRITERIA,
     "criteria_change": _CRITERIA,
 }
@@ -42,18 +43,22 @@ WORKFLOW_FIELDS = frozenset(
         "signers",
     }
 )
-#: Workflow fields that define who approves changes and how. They need a separate amendment.
+#: Workflow fields that define who approves changes, and how. Changing them needs a separate
+#: amendment.
 CONSENT_FIELDS = frozenset({"consent", "signers"})
 #: The fields of a stage that an amendment may change.
 AMENDABLE_STAGE_FIELDS = _COMPUTED_FROM | {"success_criteria"}
-#: Keys of ``session_config`` that only sessions change.
+#: Keys of ``session_config`` that wfctl sets in each session. Amendments cannot change them.
 SESSION_SET_KEYS = frozenset({"session_count", "session_id", "session_cost", "exit_reason"})
 
 
 def changeable_fields(kind: str, stage: str | None) -> frozenset[str]:
-    """Return the fields that an amendment of this type may change."""
+    """Return the fields that an amendment of the given type may change.
+
+    These are fields of the stage or, without a stage, fields of the workflow.
+    """
     if stage is not None:
-        # A rerun with other parameters is one decision.
+        # A rerun may also change parameters, so that a person approves both in one decision.
         return STAGE_FIELDS.get("parameter_change" if kind == "stage_rerun" else kind, frozenset())
     if kind == PLAN_CHANGE:
         return WORKFLOW_FIELDS - CONSENT_FIELDS
@@ -61,20 +66,20 @@ def changeable_fields(kind: str, stage: str | None) -> frozenset[str]:
 
 
 def kind_of_changes(fields: Iterable[str]) -> str:
-    """Return the amendment type that may change all of these fields."""
+    """Return the amendment type that is needed to change all of the given fields."""
     return "criteria_change" if set(fields) == _CRITERIA else "parameter_change"
 
 
 def changeable_fields_of_other_stages(kind: str) -> frozenset[str]:
-    """Return the fields of other stages that an amendment of this type may change."""
+    """Return the fields that this type of amendment may change in stages other than its own."""
     return AMENDABLE_STAGE_FIELDS if kind == PLAN_CHANGE else frozenset({"depends_on", "inputs"})
 
 
 def complete_changes(target: Workflow | Stage, changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the changes with every ``old`` value filled in.
+    """Return the changes with the current value of each field filled in as ``old``.
 
-    Raises `StaleAmendment` if a given ``old`` value does not match the field, `InvalidAmendment` if
-    a change is malformed or changes nothing.
+    Raises `StaleAmendment` if a given ``old`` value differs from the field's value, and
+    `InvalidAmendment` if a change is malformed or changes nothing.
     """
     problems = list(find_malformed_changes(changes))
     if problems:
@@ -92,7 +97,7 @@ def complete_changes(target: Workflow | Stage, changes: Mapping[str, Any]) -> di
 
 
 def check_fits(target: Workflow | Stage, changes: Mapping[str, Any]) -> None:
-    """Raise `StaleAmendment` unless every recorded ``old`` value equals the value of its field."""
+    """Raise `StaleAmendment` unless every recorded ``old`` value equals the field's value."""
     for field, change in changes.items():
         value = getattr(target, field)
         leaves = change if field in KEYED else {field: change}
@@ -123,7 +128,10 @@ def find_malformed_changes(changes: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _complete_leaf(place: str, there: Mapping[str, Any], key: str, leaf: Leaf) -> Leaf:
-    """Return one change with its ``old`` value. Raises as `complete_changes` does."""
+    """Return the change of one key with its ``old`` value filled in.
+
+    Raises the errors of `complete_changes`.
+    """
     found = _render_value(there, key)
     if "old" in leaf and _render_value(leaf, "old") != found:
         raise StaleAmendment(place, _render_value(leaf, "old"), found)
@@ -133,7 +141,10 @@ def _complete_leaf(place: str, there: Mapping[str, Any], key: str, leaf: Leaf) -
 
 
 def _render_value(values: Mapping[str, Any], key: str) -> str:
-    """Return a value as JSON, or "not there". JSON distinguishes 1 from true."""
+    """Return a value as JSON text for comparison, or "not there" if the key is missing.
+
+    JSON is used because Python treats 1 and True as equal.
+    """
     if key not in values:
         return "not there"
     return json.dumps(values[key], sort_keys=True, ensure_ascii=False)
@@ -144,7 +155,7 @@ def changes_of(
 ) -> dict[str, Any]:
     """Return the changes that set dotted paths to values and remove the paths in ``taken``.
 
-    A path deeper than field and key changes the whole value at the key:
+    A path with more than two parts changes the whole value of the second part: a change of
     ``parameters.resource_overrides.cpu`` is recorded under ``parameters.resource_overrides``.
     Raises `InvalidAmendment` if the target does not have the path.
     """
@@ -162,7 +173,10 @@ def changes_of(
 
 
 def _explain_unsettable_path(target: Workflow | Stage, path: list[str]) -> str:
-    """Return why a path cannot be set, with the correct spelling if the path names a stage."""
+    """Return the reason why a path cannot be set.
+
+    If the path starts with a stage, give the correct spelling.
+    """
     stages = target.stages if isinstance(target, Workflow) else {}
     names = path[1:] if path[0] == "stages" else path
     if names and names[0] in stages:
@@ -175,7 +189,7 @@ def _explain_unsettable_path(target: Workflow | Stage, path: list[str]) -> str:
 
 
 def _check_fields_of_stage(paths: Iterable[str]) -> None:
-    """Raise `InvalidAmendment` for dotted paths to fields that only a workflow has."""
+    """Raise `InvalidAmendment` if a path names a field that only a workflow has."""
     of_workflow = WORKFLOW_FIELDS - AMENDABLE_STAGE_FIELDS
     problems = [
         f"{path}: this field belongs to the workflow, not to a stage; leave --stage out"
@@ -189,7 +203,10 @@ def _check_fields_of_stage(paths: Iterable[str]) -> None:
 def _add_change(
     target: Workflow | Stage, changes: dict[str, Any], path: list[str], value: Any
 ) -> None:
-    """Add the change of one dotted path to ``changes``. Raises `InvalidAmendment`."""
+    """Add the change of one value, named by a path, to ``changes``.
+
+    Raises `InvalidAmendment` if the path cannot be changed.
+    """
     field, *keys = path
     if field not in KEYED:
         if keys:
@@ -204,7 +221,7 @@ def _add_change(
 
 
 def _replace_nested_value(before: Any, keys: list[str], value: Any) -> Any:
-    """Return ``before`` with the value at nested keys replaced."""
+    """Return a copy of the object ``before`` with the value at the nested keys replaced."""
     if not keys:
         return value
     there = before if isinstance(before, dict) else {}
@@ -214,10 +231,10 @@ def _replace_nested_value(before: Any, keys: list[str], value: Any) -> Any:
 def build_plan_change(
     state: Workflow, plan: Workflow, reason: str | None
 ) -> p.AmendmentProposed | None:
-    """Return the amendment that turns the workflow into ``plan``, or None if nothing differs.
+    """Return the amendment that applies an edited plan, or None if nothing differs.
 
-    ``plan`` is the workflow that would start with the edited plan. Raises `InvalidAmendment` with
-    every field that no amendment can change, or not together with the other changes.
+    ``plan`` is the initial state of a workflow with the edited plan. Raises `InvalidAmendment` with
+    every difference that an amendment cannot make.
     """
     problems = list(_find_unchangeable_differences(state, plan))
     if problems:
@@ -232,7 +249,7 @@ def build_plan_change(
     }
     if not (changes or edits or new):
         return None
-    # Insert the new stage after its predecessor in the plan.
+    # The new stage gets the position after its predecessor in the edited plan.
     planned = list(plan.stages)
     before = planned[: planned.index(new[0])] if new else []
     place = list(state.stages).index(before[-1]) + 1 if before else 0 if new else None
@@ -248,7 +265,7 @@ def build_plan_change(
 
 
 def _find_unchangeable_differences(state: Workflow, plan: Workflow) -> Iterator[str]:
-    """Yield each difference between the plan and the workflow that an amendment cannot make."""
+    """Yield each difference between an edited plan and the workflow that cannot be amended."""
     if plan.id != state.id:
         yield (
             f"workflow_id: the id of a workflow cannot change; expected {state.id}, found {plan.id}"
@@ -297,7 +314,7 @@ def _compare_fixed_fields(
 
 
 def _compute_changes(before: Any, after: Any, fields: frozenset[str]) -> dict[str, Any]:
-    """Return the changes of the given fields between two workflows or stages."""
+    """Return the changes of the given fields from one workflow or stage to another."""
     found: dict[str, Any] = {}
     for field in sorted(fields):
         old, new = getattr(before, field), getattr(after, field)

@@ -1,4 +1,4 @@
-"""The rules of amendments: which proposals are valid, and what an approval changes."""
+"""The rules of amendments: validity of proposals, and consequences of approvals."""
 
 from __future__ import annotations
 
@@ -38,17 +38,20 @@ if TYPE_CHECKING:
 Decision: TypeAlias = "list[Payload]"
 
 _POLICIES = ("terminal", "signature", "trust")
-#: Kinds of amendments that may keep the results of earlier rounds of a loop.
+#: Types of amendments that may keep the results of earlier rounds of a loop.
 _KINDS_WITH_FROM_ROUND = ("parameter_change", "stage_rerun")
-#: Fields with the files that the tasks of a sweep read and write.
+#: Fields that determine which files the tasks of a sweep read and write.
 _READ_OR_LEFT = frozenset({"depends_on", "inputs", "outputs"})
 _KEY_TYPES = ("ssh-", "ecdsa-", "sk-ssh-", "sk-ecdsa-")
-#: Statuses of stages that have no run to repeat.
+#: Statuses of stages that have not run, so that no run can be repeated.
 _NOTHING_TO_RERUN = frozenset({Status.PENDING, Status.READY, Status.INVALIDATED, Status.SKIPPED})
 
 
 def decide_proposal(state: Workflow, command: p.AmendmentProposed) -> Decision:
-    """Return the completed proposal as an event. Raises `InvalidAmendment` if it is not valid."""
+    """Return the event of a proposal, completed with an id and old values.
+
+    Raises `InvalidAmendment` if the proposal is not valid.
+    """
     if command.stage is not None:
         state.stage(command.stage)
     problems = list(_find_forbidden_changes(command, bool(command.rewire)))
@@ -67,12 +70,12 @@ def decide_proposal(state: Workflow, command: p.AmendmentProposed) -> Decision:
 
 
 def amendment_of_proposal(proposal: p.AmendmentProposed) -> Amendment:
-    """Return the amendment that a completed proposal becomes once it is recorded."""
+    """Return the amendment that a completed proposal describes."""
     return build_amendment(proposal.as_json(), "")
 
 
 def _find_forbidden_changes(asked: p.AmendmentProposed | Amendment, rewires: bool) -> Iterator[str]:
-    """Yield the changes that the type of the amendment does not allow."""
+    """Yield a problem for each change that this type of amendment does not allow."""
     kind = asked.kind
     yield from (
         _find_plan_change_problems(asked)
@@ -96,7 +99,7 @@ def _find_forbidden_changes(asked: p.AmendmentProposed | Amendment, rewires: boo
 
 
 def _find_plan_change_problems(asked: p.AmendmentProposed | Amendment) -> Iterator[str]:
-    """Yield the problems of a plan_change that names a stage or changes nothing."""
+    """Yield a problem if a plan_change names a stage or changes nothing."""
     if asked.stage is not None or asked.also:
         yield "a plan_change must not name a stage; the changes of each stage are in `rewired`"
     if not (asked.changes or asked.rewired or asked.insert is not None):
@@ -104,7 +107,7 @@ def _find_plan_change_problems(asked: p.AmendmentProposed | Amendment) -> Iterat
 
 
 def _find_type_problems(asked: p.AmendmentProposed | Amendment, rewires: bool) -> Iterator[str]:
-    """Yield the parts of an amendment that are missing or not allowed for its type."""
+    """Yield a problem for each part that is missing or not allowed for this type of amendment."""
     kind = asked.kind
     inserts, whole = kind == "stage_insert", kind in ("stage_skip", "stage_rerun")
     if inserts != (asked.insert is not None):
@@ -128,7 +131,10 @@ def _find_type_problems(asked: p.AmendmentProposed | Amendment, rewires: bool) -
 
 
 def _find_pointless_stages(state: Workflow, command: p.AmendmentProposed) -> Iterator[str]:
-    """Yield stages that are named twice, already skipped, or have no run to repeat."""
+    """Yield a problem for each stage for which the proposal has no effect.
+
+    Such a stage is named twice, is already skipped, or has no run to repeat.
+    """
     if command.stage is None:
         return
     if command.stage in command.also or len(set(command.also)) < len(command.also):
@@ -142,7 +148,7 @@ def _find_pointless_stages(state: Workflow, command: p.AmendmentProposed) -> Ite
 
 
 def _complete_proposal(state: Workflow, command: p.AmendmentProposed) -> p.AmendmentProposed:
-    """Return the proposal with its id, all ``old`` values and the rewired stages."""
+    """Return the proposal with its id, all ``old`` values and the changes of dependencies."""
     target: Workflow | Stage = state.stage(command.stage) if command.stage else state
     numbers = [id_.removeprefix("amend-") for id_ in state.amendments]
     number = max((int(n) for n in numbers if n.isdecimal()), default=0) + 1
@@ -163,9 +169,9 @@ def _complete_proposal(state: Workflow, command: p.AmendmentProposed) -> p.Amend
 
 
 def _id_of_inserted(state: Workflow, definition: dict[str, Any]) -> str:
-    """Return the id of an inserted stage: the given free name, else the next number.
+    """Return the id of an inserted stage: the given name, or the next stage number.
 
-    Raises `InvalidAmendment` if the id is taken or not allowed.
+    Raises `InvalidAmendment` if the name is used or not allowed.
     """
     following = f"stage-{max((stage_number(id_) or 0 for id_ in state.stages), default=0) + 1}"
     id_ = definition.get("id", following)
@@ -186,7 +192,10 @@ def _id_of_inserted(state: Workflow, definition: dict[str, Any]) -> str:
 def _build_insertion(
     state: Workflow, command: p.AmendmentProposed, definition: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return the inserted stage, its place and the rewired stages. Raises `InvalidAmendment`."""
+    """Return the complete new stage, its position and the changes of other stages.
+
+    The other stages change their dependencies. Raises `InvalidAmendment`.
+    """
     id_ = _id_of_inserted(state, definition)
     try:
         from lifecycle.plan.document import complete_stage_definition  # imports the plan models
@@ -210,14 +219,17 @@ def _build_insertion(
 
 
 def _put_new_stage_first(needs: list[str], taken_over: list[str], new: str) -> list[str]:
-    """Return ``needs`` with the new stage in place of the stages that it depends on."""
+    """Return the dependencies ``needs`` with a new stage added.
+
+    The new stage replaces those dependencies that it takes over (``taken_over``).
+    """
     where = next((i for i, need in enumerate(needs) if need in taken_over), len(needs))
     before = [need for need in needs[:where] if need not in taken_over]
     return [*before, new, *(need for need in needs[where:] if need not in taken_over)]
 
 
 def _rewire_dependents_of_skipped(state: Workflow, command: p.AmendmentProposed) -> dict[str, Any]:
-    """Return the changes by which stages stop depending on a skipped stage."""
+    """Return the changes that remove a skipped stage from the dependencies of other stages."""
     wanted = command.rewire
     skipped = state.stage(str(command.stage))
     return {
@@ -232,7 +244,10 @@ def _rewire_dependents_of_skipped(state: Workflow, command: p.AmendmentProposed)
 
 
 def _drop_inputs_of_skipped(skipped: Stage, stage: Stage) -> dict[str, Any]:
-    """Return the change that removes the outputs of a skipped stage from a stage's inputs."""
+    """Return the change that removes outputs of the skipped stage from another stage's inputs.
+
+    Return an empty dictionary if the other stage does not use such files.
+    """
     made = [skipped.id, *skipped.outputs]
     folders = tuple(f"{one.rstrip('/')}/" for one in made)
     kept = [one for one in stage.inputs if one not in made and not one.startswith(folders)]
@@ -245,7 +260,7 @@ def _build_rewiring(stage: Stage, needs: list[str]) -> dict[str, Any]:
 
 
 def _find_new_definition_problems(state: Workflow, amendment: Amendment) -> Iterator[str]:
-    """Yield the problems that the amendment would add to the definition of the workflow."""
+    """Yield the problems that the amendment would add to the plan of the workflow."""
     changed = state.draft()
     apply_amendment(changed, amendment)
     from lifecycle.plan.document import definition_problems  # imports the plan models
@@ -271,7 +286,7 @@ def _find_new_definition_problems(state: Workflow, amendment: Amendment) -> Iter
 
 
 def _find_from_round_problems(state: Workflow, amendment: Amendment) -> Iterator[str]:
-    """Yield why an amendment cannot keep the results of earlier rounds."""
+    """Yield the reasons why an amendment cannot keep the results of earlier rounds of a loop."""
     if amendment.from_round is None:
         return
     name = state.loop_of(amendment.stage or "")
@@ -292,7 +307,7 @@ def _find_from_round_problems(state: Workflow, amendment: Amendment) -> Iterator
 
 
 def _find_changes_against_earlier_rounds(stage: Stage, amendment: Amendment) -> Iterator[str]:
-    """Yield the changes that do not allow earlier rounds to keep their results."""
+    """Yield a problem for each change that would make results of earlier rounds invalid."""
     for field in sorted({*amendment.changes} & _READ_OR_LEFT):
         yield f"{field}: cannot change together with from_round: earlier results would not fit"
     changed = {*amendment.changes.get("parameters", {})}
@@ -310,7 +325,7 @@ def _find_changes_against_earlier_rounds(stage: Stage, amendment: Amendment) -> 
 
 
 def _find_broken_loops(state: Workflow, changed: Workflow) -> Iterator[str]:
-    """Yield a problem for each started loop whose stages or points would change."""
+    """Yield a problem for each started loop whose stages or points the amendment would change."""
     for name in (name for name, loop in state.loops.items() if loop.round.number > 1):
         before = state.loop(name)
         after = loops_of(changed.rounds).get(name, before) if name in changed.rounds else None
@@ -327,7 +342,7 @@ def _find_broken_loops(state: Workflow, changed: Workflow) -> Iterator[str]:
 
 
 def _find_unusable_signers(signers: Any) -> Iterator[str]:
-    """Yield a problem for each line that is not a valid line of an allowed signer."""
+    """Yield a problem for each line that is not valid in an allowed-signers file."""
     if not isinstance(signers, list):
         yield f"signers: expected a list of lines, found {signers!r:.60}"
         return
@@ -338,13 +353,13 @@ def _find_unusable_signers(signers: Any) -> Iterator[str]:
 
 
 def signer_problems(consent: str, signers: list[str]) -> list[str]:
-    """Return the problems of a consent policy and its signers."""
+    """Return the problems of a consent policy and its allowed signers."""
     missing = ["signature needs --signers"] if consent == "signature" and not signers else []
     return [*missing, *_find_unusable_signers(signers)]
 
 
 def definition_of(state: Workflow) -> dict[str, Any]:
-    """Return the definition that a person approves, in the form of a plan."""
+    """Return the parts of a workflow that a person approves, in the form of a plan."""
     return {
         "workflow_id": state.id,
         "experiment_design": state.experiment_design,
@@ -357,7 +372,10 @@ def definition_of(state: Workflow) -> dict[str, Any]:
 
 
 def get_open_amendment(state: Workflow, id_: str) -> Amendment:
-    """Return a proposed amendment. Raises `UnknownAmendment` or `AmendmentDecided`."""
+    """Return an amendment that waits for a decision.
+
+    Raises `UnknownAmendment`, or `AmendmentDecided` if the decision was already made.
+    """
     found = state.amendments.get(id_)
     if found is None:
         raise UnknownAmendment(id_, list(state.amendments))
@@ -367,10 +385,10 @@ def get_open_amendment(state: Workflow, id_: str) -> Amendment:
 
 
 def check_fits(state: Workflow, amendment: Amendment) -> None:
-    """Raise `StaleAmendment` if the state has changed since the proposal.
+    """Raise `StaleAmendment` if the workflow has changed since the amendment was proposed.
 
-    Raises `InvalidAmendment` if the amendment could never have been proposed, so that another
-    program must have recorded it.
+    Raises `InvalidAmendment` if the amendment breaks the rules of proposals. Only another program
+    can have recorded such an amendment.
     """
     if amendment.is_plan:
         return
@@ -396,7 +414,10 @@ def check_fits(state: Workflow, amendment: Amendment) -> None:
 
 
 def decide_approval(state: Workflow, command: p.AmendmentApproved) -> Decision:
-    """Return the approval and all events that follow from it, for one append."""
+    """Return the event of an approval and all events that follow from it.
+
+    They are recorded together in one append.
+    """
     amendment = get_open_amendment(state, command.amendment)
     check_fits(state, amendment)
     impact = impact_of(state, amendment, command.kept)
@@ -408,7 +429,7 @@ def decide_approval(state: Workflow, command: p.AmendmentApproved) -> Decision:
 
 
 def _list_consequences(state: Workflow, amendment: Amendment, impact: Impact) -> Iterator[Payload]:
-    """Yield the events that follow from an approval."""
+    """Yield the events that follow from the approval of an amendment."""
     id_ = amendment.id
     changed = reach_of(state, amendment).after
     reopens = bool(amendment.insert or impact.invalidated or find_reopened_loops(state, changed))
@@ -428,7 +449,7 @@ def _list_consequences(state: Workflow, amendment: Amendment, impact: Impact) ->
 
 
 def decide_rejection(state: Workflow, command: p.AmendmentRejected) -> Decision:
-    """Return the rejection. Raises `AmendmentDecided` if the amendment is not open."""
+    """Return the event of a rejection. Raises `AmendmentDecided` if a decision was already made."""
     amendment = get_open_amendment(state, command.amendment)
     if amendment.status != "proposed":
         raise AmendmentDecided(amendment.id, amendment.status)

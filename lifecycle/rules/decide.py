@@ -1,4 +1,4 @@
-"""The events that a command yields: the rules for each command, and automatic consequences."""
+"""Decide which events a command produces: its own events, and automatic consequences."""
 
 from __future__ import annotations
 
@@ -37,8 +37,9 @@ if TYPE_CHECKING:
     from lifecycle.payload.models import Payload
 
 
-#: Event type → the fields of its model, in their order, for models that change no value.
-#: Each field holds a string, a boolean, an integer or null, and no rule needs more than the fields.
+#: Event types whose data can be used without a pydantic model, with their fields in order. Their
+#: fields contain only strings, booleans, integers or null, and the rules need no method of the
+#: model.
 FIELDS: Mapping[str, tuple[str, ...]] = {
     "note.logged": ("text", "stage", "kind", "after", "raw"),
     "stage.prepared": ("stage", "detail"),
@@ -47,7 +48,7 @@ _FLAT = frozenset({str, int, bool, type(None)})
 
 
 class FlatCommand:
-    """A command without its pydantic model, which is loaded only if a rule needs the model."""
+    """A command whose pydantic model is loaded only if a rule uses an attribute of the model."""
 
     __slots__ = ("_data", "schema_version", "type")
 
@@ -57,7 +58,7 @@ class FlatCommand:
         self._data = data
 
     def as_json(self) -> dict[str, Any]:
-        """Return the data as JSON values, in the order of the model's fields."""
+        """Return the data of the command as JSON values, in the order of the model's fields."""
         return self._data.copy()
 
     def __getattr__(self, name: str) -> Any:
@@ -70,7 +71,10 @@ class FlatCommand:
 
 
 def build_flat_command(type_: str, data: dict[str, Any]) -> FlatCommand | None:
-    """Return a command without loading its model, or None if the model must check the data."""
+    """Return the command without loading its pydantic model, if its data is valid and simple.
+
+    Otherwise return None; the model must then check the data.
+    """
     names = FIELDS.get(type_)
     if names is None or not _FLAT.issuperset(map(type, data.values())):
         return None
@@ -81,7 +85,10 @@ def build_flat_command(type_: str, data: dict[str, Any]) -> FlatCommand | None:
 
 
 def _is_unicode(value: Any) -> bool:
-    """Return whether a value can be written as UTF-8, which excludes unpaired surrogates."""
+    """Return whether a value can be written as UTF-8.
+
+    Strings with unpaired surrogates cannot.
+    """
     if isinstance(value, str):
         try:
             value.encode()
@@ -91,7 +98,7 @@ def _is_unicode(value: Any) -> bool:
 
 
 def model_of(type_: str) -> type[Payload]:
-    """Return the pydantic model of an event type of workflows."""
+    """Return the pydantic model of an event type. Phase machines have their own models."""
     from lifecycle.payload import models as payload
 
     found: type[Payload] = getattr(payload, STAGED[type_].model)
@@ -99,7 +106,10 @@ def model_of(type_: str) -> type[Payload]:
 
 
 def payload_of(type_: str, data: dict[str, Any]) -> Payload:
-    """Return the payload of this type. Raises `UnknownEventType` or `InvalidPayload`."""
+    """Return the event payload of the given type with the given data.
+
+    Raises `UnknownEventType` or `InvalidPayload`.
+    """
     if type_ not in STAGED:
         raise UnknownEventType(type_, sorted(STAGED))
     plain = build_flat_command(type_, data)
@@ -121,7 +131,10 @@ Decision: TypeAlias = "list[Payload]"
 
 
 def decide_note(state: Workflow, command: p.NoteLogged) -> Decision:
-    """Return the note. Raises `NoCommand` for a line of another program."""
+    """Return the event of a note (a line of free text).
+
+    Raises `NoCommand` for a line that another program wrote.
+    """
     if command.kind != "note" or command.after is not None or command.raw is not None:
         raise NoCommand(
             "a line of another program cannot be appended directly. Add the line to the file "
@@ -135,9 +148,9 @@ def decide_note(state: Workflow, command: p.NoteLogged) -> Decision:
 
 
 def decide_drift_adoption(state: Workflow, command: p.DriftAdopted) -> Decision:
-    """Return the event that closes an open drift.
+    """Return the event that accepts a manual edit of a generated file.
 
-    Raises `Refused` if an adopted field belongs to the protocol.
+    Raises `Refused` if an accepted field belongs to the protocol.
     """
     drift = _find_waiting_drift(state, command.file, command.detected)
     for change in command.unknown:
@@ -146,7 +159,10 @@ def decide_drift_adoption(state: Workflow, command: p.DriftAdopted) -> Decision:
 
 
 def decide_drift_reversal(state: Workflow, command: p.DriftReverted) -> Decision:
-    """Return the event that closes an open drift. Raises an error without a proof of consent."""
+    """Return the event that discards a manual edit of a generated file.
+
+    Raises `NeedsConsent` without a proof of consent.
+    """
     drift = _find_waiting_drift(state, command.file, command.detected)
     if not command.proof:
         raise undecided(command.type, f"wfctl drift revert {command.file}")
@@ -154,16 +170,19 @@ def decide_drift_reversal(state: Workflow, command: p.DriftReverted) -> Decision
 
 
 def _decide_audit_agreement(state: Workflow, command: p.AuditAgreed) -> Decision:
-    """Return a person's agreement to an audit entry. Raises an error without a proof."""
+    """Return the event of a person's agreement to an audit entry.
+
+    Raises `NeedsConsent` without a proof of consent.
+    """
     if not command.proof:
         raise undecided(command.type, f"wfctl audit agree {command.entry} --reason TEXT")
     return [command]
 
 
 def _find_waiting_drift(state: Workflow, file: str, detected: int | None) -> Drift:
-    """Return the drift of a file that was detected at a version, or else the newest drift.
+    """Return the undecided manual edit of a file that was detected at the given version.
 
-    Raises `NoCommand` if no drift of the file is open.
+    Without a version, return the newest undecided edit. Raises `NoCommand` if none exists.
     """
     for drift in reversed(state.drifts):
         if drift.file == file and detected in (drift.version, None):
@@ -178,7 +197,7 @@ def _find_waiting_drift(state: Workflow, file: str, detected: int | None) -> Dri
 
 
 def _require_unspecified(state: Workflow, change: p.UnknownField) -> None:
-    """Raise `Refused` if a field belongs to the protocol."""
+    """Raise `Refused` if the changed field is one that the protocol defines."""
     known = STAGE_FIELDS if change.stage is not None else (*WORKFLOW_FIELDS, MANDATES, ROUNDS)
     if change.stage is not None:
         state.stage(change.stage)
@@ -191,10 +210,10 @@ def _require_unspecified(state: Workflow, change: p.UnknownField) -> None:
 
 
 def decide_session_start(state: Workflow, command: p.SessionStarted) -> Decision:
-    """Return the start of the next session, after notes about the end of the previous one.
+    """Return the events that start the next session.
 
-    The log alone numbers sessions. A previous session that is still open has died. Raises
-    `NeedsConsent` if no person has approved the plan.
+    Notes about the end of the previous session come first. If the previous session is still open,
+    its program has died. Raises `NeedsConsent` if no person has approved the plan.
     """
     stages.require_agreed_plan(state, "the session cannot start")
     number = state.session.count + 1
@@ -202,7 +221,7 @@ def decide_session_start(state: Workflow, command: p.SessionStarted) -> Decision
 
 
 def _describe_previous_session(state: Workflow) -> Decision:
-    """Return the notes about the previous session."""
+    """Return notes about the end and the cost of the previous session."""
     before = state.session
     if before.count == 0:
         return []
@@ -214,9 +233,9 @@ def _describe_previous_session(state: Workflow) -> Decision:
 
 
 def decide_session_end(state: Workflow, command: p.SessionEnded) -> Decision:
-    """Return the end of the open session, after the notes that the protocol requires.
+    """Return the events that end the open session. Notes required by the protocol come first.
 
-    Raises an error if no session is open or the reason does not match the state.
+    Raises an error if no session is open or the reason contradicts the state.
     """
     if not state.session.is_open:
         raise NoCommand(
@@ -235,7 +254,7 @@ def decide_session_end(state: Workflow, command: p.SessionEnded) -> Decision:
 
 
 def _describe_exit_reason(state: Workflow, command: p.SessionEnded) -> Decision:
-    """Return the notes that explain the exit reason."""
+    """Return the notes that explain why the session ends."""
     if command.reason == "budget_exhausted":
         cost, budget = state.session.cost, budget_of(state)
         text = f"Session ending: budget exhausted (cost={cost:g}, budget={budget:g})"
@@ -250,7 +269,10 @@ _WAITING = _HELD | {Status.READY}
 
 
 def find_consequences(state: Workflow, at: str) -> list[Payload]:
-    """Return the events that are due in ``state`` at ``at``, in array order."""
+    """Return the automatic events that are due in a state, in the order of the stages.
+
+    Examples are stages that become ready or blocked. ``at`` is the current time.
+    """
     found: list[Payload] = [*charges(state)]
     for stage in state.stages.values():
         if stage.status is Status.FAILED:
@@ -266,7 +288,7 @@ def find_consequences(state: Workflow, at: str) -> list[Payload]:
 
 
 def _find_consequences_of_waiting(state: Workflow, stage: Stage) -> list[Payload]:
-    """Return the events that make a waiting stage ready or blocked."""
+    """Return the events by which a waiting stage becomes ready or is marked as blocked."""
     if stage.status in _HELD and not state.unmet(stage):
         return [p.StageReadied(stage=stage.id, reset=stage.status is Status.INVALIDATED)]
     return [
@@ -283,20 +305,23 @@ def _find_consequences_of_waiting(state: Workflow, stage: Stage) -> list[Payload
 
 
 def _find_consequences_of_failed(state: Workflow, stage: Stage) -> list[Payload]:
-    """Return the event that makes a failed stage ready, if an approved amendment allows it."""
+    """Return the event by which a failed stage becomes ready to run again.
+
+    Return an empty list unless an approved amendment allows this.
+    """
     if stage.rerun_by is None or state.unmet(stage):
         return []
     rerun = state.amendments[stage.rerun_by].kind == "stage_rerun"
     reason = f"{'rerun' if rerun else 'superseded'} by {stage.rerun_by}"
-    # A run that a person approved after the last retry gets all retries again.
+    # A rerun that a person approved after the last retry resets the retry count.
     reset = rerun or stage.retry_count >= retry_limit(state.backend_type(stage))
     return [p.StageReadied(stage=stage.id, reason=reason, reset=reset, amendment=stage.rerun_by)]
 
 
 def require_recordable(planned: Iterable[Payload], before: State | None, after: State) -> None:
-    """Raise `InvalidPayload` for an event that would be ignored or is too large.
+    """Raise `InvalidPayload` if a planned event is too large or would be ignored.
 
-    ``before`` and ``after`` are the states around the planned events.
+    ``before`` and ``after`` are the states before and after the planned events.
     """
     for payload in planned:
         data = payload.as_json()
@@ -309,17 +334,17 @@ def require_recordable(planned: Iterable[Payload], before: State | None, after: 
 
 
 def decide(state: Workflow | None, command: Payload, at: str) -> Decision:
-    """Return the events that ``command`` yields in ``state``, or an empty list if nothing changes.
+    """Return the events that a command produces, or an empty list if it changes nothing.
 
     ``at`` is the time of the command (UTC, ISO 8601). Raises a `LifecycleError` if the rules do not
-    allow the command. Never changes the state.
+    allow the command. The state is not modified.
     """
     planned, _ = decide_all(state, [(command, at)])
     return [event for event, _ in planned]
 
 
-#: Events without automatic consequences.
-#: The search for consequences is slow, and a check of the disk records many of these events.
+#: Events that have no automatic consequences. For these frequent events, the slow search for
+#: consequences is omitted.
 _QUIET = frozenset(
     {"attempt.observed", "attempt.left", "stage.launched", "stage.computed", "tasks.observed"}
 )
@@ -328,10 +353,11 @@ _QUIET = frozenset(
 def decide_all(
     state: Workflow | None, asked: Iterable[tuple[Payload, str]]
 ) -> tuple[list[tuple[Payload, str]], Workflow | None]:
-    """Return the events that commands yield one after another, and the state after them.
+    """Return the events that several commands produce in order, and the state after them.
 
-    Each command and each event comes with its time. Copies the state once, for any number of
-    commands. Raises as `decide` does, and `InvalidPayload` for an event that the fold would ignore.
+    Each command and each event is paired with its time. The state is copied only once, which saves
+    time. Raises the errors of `decide`, and `InvalidPayload` for an event that the fold would
+    ignore.
     """
     draft = state.draft() if state is not None else None
     planned: list[tuple[Payload, str]] = []
@@ -351,12 +377,12 @@ def decide_all(
 
 
 def state_after(state: Workflow | None, events: Decision, at: str) -> Workflow:
-    """Return the state after ``events`` are recorded at ``at``."""
+    """Return the state after the given events, recorded at the time ``at``."""
     return _fold_planned(state.draft() if state is not None else None, events, at)
 
 
 def _decide_command(state: Workflow | None, command: Any) -> Decision:
-    """Return the events of one command, without automatic consequences."""
+    """Return the events of one command, without their automatic consequences."""
     if state is None:
         return _decide_creation(command)
     of_stage = stages.RULES.get(command.type)
@@ -375,7 +401,10 @@ def _decide_command(state: Workflow | None, command: Any) -> Decision:
 
 
 def _fold_planned(draft: Workflow | None, events: Decision, at: str) -> Workflow:
-    """Fold events into the draft in place, and create the draft if needed."""
+    """Apply planned events to the draft state. Create the draft if it is None.
+
+    Raises `NoWorkflow` if no workflow exists.
+    """
     head = draft.head if draft is not None else 0
     for _, folded in fold_events(draft, facts_of(events, at, head), frozenset({DECIDED})):
         draft = folded
@@ -385,18 +414,22 @@ def _fold_planned(draft: Workflow | None, events: Decision, at: str) -> Workflow
 
 
 def _decide_creation(command: Payload) -> Decision:
-    """Return the event that creates a workflow. Raises `NoWorkflow` for any other command."""
+    """Return the event that creates or imports a workflow.
+
+    Raises `NoWorkflow` for any other command.
+    """
     if not isinstance(command, p.WorkflowCreated | p.WorkflowImported):
         raise NoWorkflow(
             f"the log contains no workflow yet. Create a workflow with `wfctl init PLAN`. {LOST}",
             type=command.type,
         )
-    # Only the policy `trust` needs no approval of the plan, no matter who creates the workflow.
+    # A person must approve the plan, whoever creates the workflow. Only the consent policy `trust`
+    # needs no approval.
     return [command.model_copy(update={"proposed": command.consent != "trust"})]
 
 
 def _refuse_second_workflow(state: Workflow, command: Any) -> Decision:
-    """Raise `AlreadyExists`: a folder contains one workflow."""
+    """Raise `AlreadyExists`, because a folder can contain only one workflow."""
     raise AlreadyExists(
         f"this folder already contains the workflow {state.id} (log version {state.head}), and a "
         "folder can contain only one workflow. To show this workflow, run `wfctl status`.",
@@ -410,7 +443,10 @@ def _accept_unchanged(state: Workflow, command: Payload) -> Decision:
 
 
 def _decide_files_recorded(state: Workflow, command: p.FilesRecorded) -> Decision:
-    """Return the event. Raises `NoCommand` unless the workflow is being created."""
+    """Return the event with the digests of the workflow's files.
+
+    Raises `NoCommand` unless the workflow is just being created.
+    """
     if not state.is_beginning:
         raise NoCommand(
             "the event files.recorded can be recorded only when a workflow is created.",
@@ -420,8 +456,8 @@ def _decide_files_recorded(state: Workflow, command: p.FilesRecorded) -> Decisio
 
 
 def _decide_amendment_command(state: Workflow, command: Any) -> Decision:
-    """Return the events of a proposal, a rejection or an approval of an amendment."""
-    # Imported here because it loads the models of a plan.
+    """Return the events of the proposal, approval or rejection of an amendment."""
+    # Imported only here, because it loads the pydantic models of a plan.
     from lifecycle.rules import amendments
 
     match command.type:
@@ -436,7 +472,7 @@ def _decide_amendment_command(state: Workflow, command: Any) -> Decision:
 
 
 def _decide_loop_command(state: Workflow, command: Any) -> Decision:
-    """Return the events that start a round or stop a loop."""
+    """Return the events that start a round of a loop or stop the loop."""
     from lifecycle.rules import rounds  # needed only for loops
 
     return (

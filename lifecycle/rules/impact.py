@@ -1,4 +1,4 @@
-"""The stages that an amendment makes stale, and the grounds of a result."""
+"""Find the stages whose results an amendment makes invalid, and the grounds of a result."""
 
 from __future__ import annotations
 
@@ -22,37 +22,44 @@ from lifecycle.words.document import rewired_fields
 if TYPE_CHECKING:
     from lifecycle.rules.loops_ahead import LoopForecast
 
-#: Statuses of stages with a started attempt and no valid result.
+#: Statuses of stages that have a started attempt but no valid result.
 _TRIED = ACTIVE | {Status.FAILED}
-#: Fields that do not change the results of a stage.
+#: Fields of a stage that have no influence on its results.
 _HARMLESS = frozenset({"name"})
 
 
 @dataclass(frozen=True, slots=True)
 class Impact:
-    """The effects of an approval, with stages in array order.
+    """The effects of approving an amendment, with stages in the order of the plan.
 
-    ``seconds`` is the discarded computing time by stage, from the recorded attempts.
+    ``seconds`` is the computing time, by stage, of attempts whose results become useless.
     """
 
-    #: Every stage that is directly or indirectly affected, in any status.
+    #: All stages that the amendment affects directly or indirectly, in any status.
     affected: tuple[str, ...] = ()
-    #: Stages that become invalidated: completed stages, and stages that depend on a rerun stage.
+    #: Stages whose status becomes invalidated: completed stages, and stages that depend on a stage
+    #: that runs again.
     invalidated: tuple[str, ...] = ()
-    #: Running stages that are stopped → attempt, None if no attempt was started.
+    #: Running stages that are stopped, each with the id of its attempt (None if no attempt was
+    #: started).
     stopped: Mapping[str, str | None] = field(default_factory=dict)
-    #: Stage → the folder in which its outputs are kept before the stage runs again.
+    #: For each stage that runs again, the folder to which its outputs are moved.
     kept: Mapping[str, str] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
-    #: Stages whose kept results are checked again, and computed again only if the check fails.
+    #: Stages whose existing results are only checked again. They are computed again if the check
+    #: fails.
     judged: tuple[str, ...] = ()
-    #: Stages that are completely computed again when they may run.
+    #: Stages that are computed again completely.
     again: tuple[str, ...] = ()
-    #: Stage → its running attempt, which continues and is then checked by the new criteria.
+    #: Stages whose running attempt continues, with the id of the attempt. The new criteria will
+    #: apply to its results.
     going_on: Mapping[str, str | None] = field(default_factory=dict)
 
     def binding(self) -> dict[str, Any]:
-        """Return the immediate effects on stages, to which an approval is bound."""
+        """Return the effects that a person agrees to by approving the amendment.
+
+        If these effects change before the approval, the person must be asked again.
+        """
         return {
             "affected": list(self.affected),
             "invalidated": list(self.invalidated),
@@ -61,7 +68,7 @@ class Impact:
         }
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values."""
+        """Return the impact as a dictionary of JSON values."""
         return {**self.binding(), "seconds_thrown_away": dict(self.seconds)}
 
 
@@ -73,11 +80,11 @@ def impact_of(
     *,
     stops_all: bool = False,
 ) -> Impact:
-    """Return the impact of approving the amendment in ``state``.
+    """Return the effects that the approval of the amendment would have in ``state``.
 
-    ``found`` gives by stage the highest K of the folders ``stage-N.vK`` on disk. ``now`` (UTC, ISO
-    8601) is the end time for running attempts. ``stops_all`` applies the rule of earlier versions,
-    by which a change of the verdict alone stopped running attempts.
+    ``found`` gives, by stage, the highest K of the archive folders ``stage-N.vK`` on disk. ``now``
+    (UTC, ISO 8601) is used as the end of running attempts. ``stops_all`` applies the rule of
+    earlier versions, by which even a change of the checks alone stopped running attempts.
     """
     reach = reach_of(state, amendment)
     affected = [stage for stage in state.stages.values() if stage.id in reach.affected]
@@ -86,13 +93,14 @@ def impact_of(
     stopped = [stage for stage in under_way if stage not in going_on]
     invalidated = [stage for stage in affected if _is_invalidated(reach, stage)]
     again = {stage.id for stage in (*invalidated, *stopped)}
-    # A failed attempt would run with another definition now, so it counts as affected.
+    # A retry of a failed stage would now use another definition. The failed stage is therefore
+    # affected.
     tried = [s.id for s in affected if s.status is Status.FAILED and s.attempts]
     begun = [s for s in reach.stages(state) if s.id in again or s.id in tried]
-    # Only the verdict on existing results changes.
+    # Stages for which only the check of existing results changes.
     alone = [s for s in begun if is_rejudged(state, amendment, s.id)]
     judged = [s for s in alone if is_judged_alone(reach.after, reach.after.stages[s.id])]
-    # Tasks of unchanged points are not computed again.
+    # Tasks of unchanged points are not computed again, and their computing time is not lost.
     wasted = [s for s in begun if s not in judged and not keeps_tasks(state, amendment, s.id)]
     return Impact(
         affected=_stage_ids(affected),
@@ -114,10 +122,10 @@ def impact_of(
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """The stages that an amendment redefines, and all stages that it affects.
+    """The stages that an amendment changes directly, and all stages that it affects.
 
-    ``after`` is the state with the changed definition. ``skipped`` is the stage that the amendment
-    skips: it is not in ``affected``, and may be running.
+    ``after`` is the state with the changed plan. ``skipped`` is the stage that the amendment skips.
+    It is not part of ``affected``, and it may be running.
     """
 
     direct: frozenset[str]
@@ -126,12 +134,12 @@ class Reach:
     skipped: str | None
 
     def stages(self, state: Workflow) -> list[Stage]:
-        """Return the redefined and the affected stages, in array order."""
+        """Return the directly changed and the affected stages, in the order of the plan."""
         return [s for s in state.stages.values() if s.id in self.direct or s.id in self.affected]
 
 
 def reach_of(state: Workflow, amendment: Amendment) -> Reach:
-    """Return the stages that an amendment redefines or affects in ``state``."""
+    """Return the stages that an amendment changes or affects in ``state``."""
     changed = state.draft()
     apply_amendment(changed, amendment)
     refresh_loops(changed, state.updated)
@@ -146,7 +154,7 @@ def reach_of(state: Workflow, amendment: Amendment) -> Reach:
 
 
 def find_amendments_acting_on_stages(state: Workflow) -> dict[str, list[str]]:
-    """Return, by stage, the pending amendments that would affect the stage."""
+    """Return the ids of undecided amendments by the stages that they would affect."""
     found: dict[str, list[str]] = {}
     for amendment in state.pending_amendments:
         try:
@@ -159,7 +167,10 @@ def find_amendments_acting_on_stages(state: Workflow) -> dict[str, list[str]]:
 
 
 def _is_invalidated(reach: Reach, stage: Stage) -> bool:
-    """Return whether the stage's results become invalid and the stage must wait for others."""
+    """Return whether the amendment changes the stage's status to invalidated.
+
+    This is the case if the stage is completed, or if it was started and must wait for a dependency.
+    """
     if stage.status not in _TRIED:
         return stage.status is Status.COMPLETED
     stages = reach.after.stages
@@ -177,7 +188,7 @@ def _stage_ids(stages: list[Stage]) -> tuple[str, ...]:
 
 
 def _find_directly_changed(state: Workflow, changed: Workflow, amendment: Amendment) -> set[str]:
-    """Return the stages whose own definition differs from that of their results."""
+    """Return the stages whose own definition or backend the amendment changes."""
     found = {
         id_
         for id_, change in amendment.rewired.items()
@@ -195,7 +206,7 @@ def _find_directly_changed(state: Workflow, changed: Workflow, amendment: Amendm
 
 
 def _find_stages_behind_reopened_loops(state: Workflow, changed: Workflow) -> set[str]:
-    """Return the stages that depend on loops that ended and will continue."""
+    """Return the stages that depend on a loop that was over and will continue."""
     going_on = [name for name in find_reopened_loops(state, changed) if name in changed.loops]
     own = {id_ for name in going_on for id_ in changed.loops[name].stages}
     return {
@@ -206,18 +217,18 @@ def _find_stages_behind_reopened_loops(state: Workflow, changed: Workflow) -> se
 
 
 def find_reopened_loops(state: Workflow, changed: Workflow) -> list[str]:
-    """Return the loops that had ended before a change and continue after it."""
+    """Return the names of loops that were over before a change and continue after it."""
     over = [name for name, loop in state.loops.items() if loop.over is not None]
     return [name for name in over if name in changed.loops and changed.loops[name].over is None]
 
 
 def _backend_settings(state: Workflow, stage: Stage) -> Any:
-    """Return the backend name and the profile of a stage."""
+    """Return the backend of a stage and the settings of its profile."""
     return (stage.backend or state.default_backend, state.profile(stage))
 
 
 def _is_kept(amendment: Amendment, stage: Stage, again: Container[str]) -> bool:
-    """Return whether the stage runs again and has files to keep."""
+    """Return whether the stage runs again and has files that must be archived before."""
     if stage.id == amendment.stage and amendment.kind == "stage_skip":
         return False
     if stage.status is Status.COMPLETED:
@@ -227,24 +238,27 @@ def _is_kept(amendment: Amendment, stage: Stage, again: Container[str]) -> bool:
 
 
 def has_run(stage: Stage) -> bool:
-    """Return whether an attempt of the stage may have left files that are not kept yet."""
+    """Return whether attempts of the stage may have written files that are not yet archived."""
     return bool(stage.attempts) and stage.keep_as is None
 
 
 def newest_attempts(stages: list[Stage]) -> dict[str, str | None]:
-    """Return the id of the newest attempt by stage, None for a stage without attempts."""
+    """Return the id of the newest attempt of each stage, or None if a stage has none."""
     return {stage.id: stage.attempts[-1].id if stage.attempts else None for stage in stages}
 
 
 def choose_kept_folders(stages: list[Stage], found: Mapping[str, int]) -> dict[str, str]:
-    """Return, by stage, the next free name of a folder for its kept files."""
+    """Return a free name for the archive folder of each stage, such as ``stage-1.v2``."""
     return {s.id: f"{s.id}.v{max(s.kept, found.get(s.id, 0)) + 1}" for s in stages}
 
 
 def earlier_binding(
     state: Workflow, amendment: Amendment, found: Mapping[str, int] | None = None
 ) -> dict[str, Any]:
-    """Return the impact of an approval as earlier versions showed it, as plain JSON values."""
+    """Return the impact of an approval as earlier versions of wfctl showed it.
+
+    It is needed to check approvals that were recorded by those versions.
+    """
     reach = reach_of(state, amendment)
     affected = [stage for stage in state.stages.values() if stage.id in reach.affected]
     under_way = [stage for stage in reach.stages(state) if stage.status in ACTIVE]
@@ -268,9 +282,9 @@ _HEX_DIGITS = 64
 
 
 def rests_on(state: Workflow, stage: Stage) -> p.RestsOn:
-    """Return the grounds on which the result of a stage rests now.
+    """Return the grounds of a stage's current result: the digests on which it rests.
 
-    Events of the same decision have no hash yet, and are left out.
+    Approvals that are part of the current decision have no hash yet and are omitted.
     """
     source = stage.source
     record = ((source.tasks or {}).get("record") or {}) if source is not None else {}
@@ -289,20 +303,20 @@ def rests_on(state: Workflow, stage: Stage) -> p.RestsOn:
 
 
 def stage_definition(stage: Stage) -> dict[str, Any]:
-    """Return the definition of a stage, in the form of a plan."""
+    """Return the definition of a stage as it would appear in a plan."""
     fields = ("id", "name", "depends_on", "backend", "inputs", "outputs", "parameters")
     return {f: getattr(stage, f) for f in (*fields, "success_criteria")}
 
 
 def definition_text(stage: Stage) -> bytes:
-    """Return the definition of a stage for its digest: JSON, keys sorted, no spaces."""
+    """Return the definition of a stage as canonical JSON (sorted keys, no spaces) for hashing."""
     said = stage_definition(stage)
     text = json.dumps(said, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
     return text.encode("utf-8", "surrogateescape")
 
 
 def _find_approved_amendments(state: Workflow, stage: Stage) -> Iterator[Amendment]:
-    """Yield the approved plan and the approved amendments that changed the stage or all stages."""
+    """Yield the approved plan and all approved amendments that affected the stage."""
     for one in state.amendments.values():
         inserted = (one.insert or {}).get("id") == stage.id
         names_it = one.stage is None or stage.id in (*one.targets, *one.rewired) or inserted
@@ -311,19 +325,21 @@ def _find_approved_amendments(state: Workflow, stage: Stage) -> Iterator[Amendme
 
 
 def _hash_if_recorded(hash_: str) -> str | None:
-    """Return the hash of a recorded event, or None if the event has no hash yet."""
+    """Return the hash of an event, or None if it is only a placeholder for a new event."""
     return hash_ if len(hash_) == _HEX_DIGITS else None
 
 
-#: Maximum computing time in seconds for which no alternative is suggested.
+#: If an approval discards at most this computing time (in seconds), no alternative is suggested.
 _NEGLIGIBLE_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class TasksAhead:
-    """How many tasks of a stage stay valid, are computed, checked again, or moved aside.
+    """The effect of an amendment on the tasks of a sweep stage.
 
-    ``seconds`` is the estimated time of the computed tasks, from the duration of the others.
+    The numbers are those of tasks that stay valid (``kept``), are computed, are moved away
+    (``aside``), or are only checked again (``judged``). ``seconds`` is the estimated time of the
+    computed tasks, based on the duration of earlier tasks.
     """
 
     stage: str
@@ -334,7 +350,7 @@ class TasksAhead:
     judged: int = 0
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values."""
+        """Return the effect on the tasks as a dictionary of JSON values."""
         counts = {"kept": self.kept, "computed": self.computed, "set_aside": self.aside}
         counts |= {"judged": self.judged} if self.judged else {}
         return {**counts, "seconds": self.seconds}
@@ -342,27 +358,34 @@ class TasksAhead:
 
 @dataclass(frozen=True, slots=True)
 class ApprovalForecast:
-    """The effects of an approval in detail, with stages in array order and times in seconds."""
+    """The detailed effects of an approval.
 
-    #: Stages that could never run again, because they depend on a skipped stage.
+    Stages are in the order of the plan, and times are in seconds.
+    """
+
+    #: Stages that could never run, because they depend on a skipped stage.
     blocked: tuple[str, ...] = ()
-    #: Stage that is computed again → duration of its newest attempt, or None if none has ended.
+    #: Stages that are computed again, each with the duration of its newest ended attempt (None if
+    #: no attempt has ended).
     again: tuple[tuple[str, float | None], ...] = ()
     #: Completed stages whose results stay valid.
     results_kept: tuple[str, ...] = ()
-    #: How tasks are treated when only the points of their stage change.
+    #: Number of kept, computed and removed tasks for each stage that computes only some of its
+    #: tasks again.
     tasks: tuple[TasksAhead, ...] = ()
-    #: Loops that continue, end, or lose the numbers of earlier rounds.
+    #: Loops that continue or end because of the amendment, or whose earlier results become invalid.
     loops: tuple[LoopForecast, ...] = ()
-    #: Stages whose kept results are checked again, and computed again only if the check fails.
+    #: Stages whose existing results are only checked again. They are computed again if the check
+    #: fails.
     judged: tuple[str, ...] = ()
-    #: Stage → inputs that changed since its newest attempt. None of its tasks stays valid.
+    #: Input files that changed since the newest attempt, by stage. All tasks of such a stage become
+    #: invalid.
     changed_inputs: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    #: Alternatives that keep more results, each in a sentence.
+    #: Suggestions of other changes that keep more results, one sentence each.
     cheaper: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values."""
+        """Return the forecast as a dictionary of JSON values."""
         return {
             "blocked_for_good": list(self.blocked),
             "computed_again": dict(self.again),
@@ -382,11 +405,11 @@ def forecast_approval(
     changed_inputs: Mapping[str, Sequence[str]] | None = None,
     in_place: Mapping[str, Collection[str]] | None = None,
 ) -> ApprovalForecast:
-    """Return a detailed forecast of approving the amendment in ``state``.
+    """Return a detailed forecast of the effects of approving the amendment.
 
-    ``changed_inputs`` gives, by stage, the inputs that changed since the newest attempt read them.
-    ``in_place`` gives the keys of the tasks whose results are on disk; by default, those in the
-    log.
+    ``changed_inputs`` gives, by stage, the inputs that changed since the newest attempt.
+    ``in_place`` gives, by stage, the keys of tasks whose results are on disk. By default, the tasks
+    that the log records as done are used.
     """
     from lifecycle.rules.loops_ahead import forecast_loops  # most commands need no forecast
 
@@ -419,7 +442,10 @@ def forecast_approval(
 
 
 def stages_by_task(state: Workflow, amendment: Amendment, impact: Impact) -> list[str]:
-    """Return the stages of which only some tasks are computed again, leading stages first."""
+    """Return the sweep stages of which only some tasks are computed again.
+
+    Stages that define points come before the followers, which reuse these points.
+    """
     named = [amendment.stage] if amendment.stage is not None else [*amendment.rewired]
     followers = [id_ for id_ in impact.affected if partners_of(state, state.stage(id_))]
     rejudged = [id_ for id_ in followers if is_rejudged(state, amendment, id_)]
@@ -428,7 +454,8 @@ def stages_by_task(state: Workflow, amendment: Amendment, impact: Impact) -> lis
     return sorted(found, key=lambda id_: len(partners_of(state, state.stage(id_))))
 
 
-#: Folder names by digest are valid for all values. Only the keys of the points are needed.
+#: Folder names of this kind are valid for all values. The names do not matter here, because only
+#: the keys of the points are used.
 _FOLDERS = {"folders": "digest"}
 
 
@@ -442,10 +469,12 @@ def _forecast_tasks(
     counting_tasks: dict[str, set[str]],
     in_place: Mapping[str, Collection[str]] | None,
 ) -> Iterator[TasksAhead]:
-    """Yield how many tasks of a sweep stay valid; nothing if a file gives its points.
+    """Yield the number of valid, computed and removed tasks of a sweep stage.
 
-    ``in_place`` is as in `forecast_approval`. Add to ``counting_tasks``, by stage, the keys of the
-    valid tasks: a task of a follower is valid only if its partner task is.
+    Yield nothing if the points are defined in a file. ``in_place`` is described in
+    `forecast_approval`. The keys of the valid tasks are added to ``counting_tasks``, because the
+    tasks of a follower (a stage that reuses the points of another stage) are valid only if their
+    partner tasks are.
     """
     partners = [partner.id for partner in partners_of(state, state.stage(id_))]
     leading = [id_, *partners][-1]
@@ -462,7 +491,7 @@ def _forecast_tasks(
         tuple(p.key for some in (build_points(one), *of) for p in some) for one in maps
     )
     stage = state.stage(id_)
-    # The state of the tasks at the last check.
+    # The numbers of the finished tasks at the last check.
     seen = next((one.tasks["done"] for one in reversed(stage.attempts) if one.tasks), "")
     done = {before[n] for n in parse_ranges(seen) if n < len(before)}
     done &= {*(in_place or {}).get(id_, done)}
@@ -470,16 +499,16 @@ def _forecast_tasks(
     anew = len(points_since(state, leading, since)) if since is not None else 0
     stays = set[str]() if all_anew else {*after[: len(after) - anew]}
     stays &= next((counting_tasks[one] for one in partners[:1] if one in counting_tasks), stays)
-    # Tolerated failures of unchanged rounds stay.
+    # If earlier rounds stay valid, their failed tasks were accepted and are not computed again.
     left = stays - done if since is not None else set[str]()
     counting = done & stays
     verdicts = (one.stage(stage.id).work.task_verdict for one in (state, changed))
     is_judged = next(verdicts) != next(verdicts) and not all_anew
-    # Tasks of the newest attempt that ran, but did not pass the check.
+    # Tasks of the newest attempt that were computed, but whose results failed the check.
     failed = ((stage.attempts[-1].tasks if stage.attempts else None) or {}).get("failures", [])
     bad = {one["key"] for one in failed if str(one.get("because")).startswith(VERDICTS)}
     judged = (counting | (bad & {*after})) if is_judged else set()
-    # A continuing attempt computes all its tasks; only the verdicts change.
+    # A running attempt that continues computes all its tasks. Only their checks change.
     new = 0 if stage.id in impact.going_on else len({*after} - counting - left - judged)
     took = _newest_duration(stage)
     counting_tasks[id_] = counting | left | judged
@@ -494,7 +523,7 @@ def _forecast_tasks(
 
 
 def _find_blocked_stages(state: Workflow, changed: Workflow, amendment: Amendment) -> set[str]:
-    """Return the stages that a skipped stage would block."""
+    """Return the unfinished stages that could not run after a stage is skipped."""
     if amendment.kind != "stage_skip" or amendment.stage is None:
         return set()
     graph = {stage.id: stage.depends_on for stage in changed.stages.values()}
@@ -504,7 +533,7 @@ def _find_blocked_stages(state: Workflow, changed: Workflow, amendment: Amendmen
 
 
 def _newest_duration(stage: Stage) -> float | None:
-    """Return the duration in seconds of the newest attempt that ended, or None without one."""
+    """Return the duration in seconds of the newest ended attempt, or None if there is none."""
     ended = [attempt for attempt in stage.attempts if attempt.ended_at is not None]
     try:
         return seconds_of(ended[-1]) if ended else None
@@ -515,7 +544,7 @@ def _newest_duration(stage: Stage) -> float | None:
 def _suggest_alternatives(
     state: Workflow, amendment: Amendment, impact: Impact, blocked: set[str]
 ) -> Iterator[str]:
-    """Yield a sentence for each way to keep more results."""
+    """Yield a sentence for each alternative change that keeps more results."""
     if blocked:
         yield (
             "with --rewire, the stages after the skipped stage no longer depend on it and can "
@@ -530,7 +559,7 @@ def _suggest_alternatives(
 
 
 def _suggest_new_inputs(state: Workflow, amendment: Amendment) -> Iterator[str]:
-    """Yield a sentence for each rewired stage that uses files of the skipped stage."""
+    """Yield a hint for each stage whose inputs include files of the skipped stage."""
     for id_ in amendment.rewired if amendment.kind == "stage_skip" else ():
         stage = state.stages.get(id_)
         folder = f"{amendment.stage}/"

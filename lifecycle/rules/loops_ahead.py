@@ -1,4 +1,4 @@
-"""The effects of an amendment on loops, in rounds, tasks and core hours."""
+"""Forecast the effects of an amendment on loops, in rounds, tasks and core hours."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from lifecycle.words.rounds import envelope_of
 
 @dataclass(frozen=True, slots=True)
 class RoundsLeft:
-    """Remaining rounds, tasks and core hours of a loop without retries (None: unlimited)."""
+    """The rounds, tasks and core hours that a loop may still use. None means unlimited.
+
+    Retries are not included.
+    """
 
     rounds: int
     tasks: int | None
@@ -25,11 +28,12 @@ class RoundsLeft:
 
 @dataclass(frozen=True, slots=True)
 class LoopForecast:
-    """A loop after an amendment: it ``goes_on``, it ``ends``, or earlier numbers become invalid.
+    """The effects of an amendment on a loop.
 
-    ``goes_on`` is set if the loop had ended or its limits change. ``round`` is its newest round.
-    ``uncounted`` has the rounds whose numbers are no longer valid. ``stays_stopped`` is the reason
-    of a stop that new limits or criteria do not revoke.
+    ``goes_on`` has the remaining rounds if a finished loop continues or if its limits change.
+    ``ends`` is the reason why the loop ends. ``round`` is its newest round. ``uncounted`` lists
+    rounds whose results become invalid. ``stays_stopped`` is the reason why somebody stopped the
+    loop, if new limits or criteria do not restart it.
     """
 
     loop: str
@@ -41,7 +45,7 @@ class LoopForecast:
     stays_stopped: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values."""
+        """Return the forecast as a dictionary of JSON values."""
         left = self.goes_on
         names = ("rounds", "tasks", "core_hours")
         return {
@@ -59,7 +63,7 @@ def forecast_loops(
 ) -> Iterator[LoopForecast]:
     """Yield a forecast for each loop that the amendment affects.
 
-    ``changed`` is the state with the changed definition.
+    ``changed`` is the state with the changed plan. ``affected`` are the affected stages.
     """
     after = changed.draft()
     after.amendments[amendment.id] = replace(
@@ -73,7 +77,8 @@ def forecast_loops(
             continue
         now = after.loops[name]
         counting = {one.number for one in counting_rounds(after, now)}
-        # The newest round is computed again, so its numbers become valid.
+        # The newest round is computed again, and its results then become valid. It is not listed
+        # here.
         before = [one for one in counting_rounds(state, was) if one.number < was.round.number]
         one = LoopForecast(
             name,
@@ -91,7 +96,10 @@ def forecast_loops(
 
 
 def _compute_remaining_rounds(state: Workflow, name: str) -> RoundsLeft:
-    """Return the maximum remaining rounds of one point, and tasks and core hours of all rounds."""
+    """Return the rounds, tasks and core hours that the loop may still use.
+
+    The maximum number of rounds is for rounds with one point each.
+    """
     loop, standing = state.loop(name), state.loops[name]
     so_far = used(state, envelope_of(loop).name)
     least, least_seconds = of_a_round(state, loop, 1)

@@ -1,4 +1,7 @@
-"""The rules of mandates: which amendments a mandate covers, and how much an attempt may use."""
+"""The rules of mandates: permissions that a person gives in advance, with limits.
+
+They decide which amendments a mandate covers, and whether its limits allow another attempt.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,11 @@ _KINDS = ("parameter_change", "stage_rerun")
 def find_covering_mandate(
     state: Workflow, amendment: Amendment, impact: Impact, actor: str, at: str
 ) -> tuple[str | None, dict[str, list[str]]]:
-    """Return the name of a mandate that covers an amendment, and the objections by mandate."""
+    """Return the name of a mandate that covers an amendment, or None if no mandate does.
+
+    Also return the objections of each mandate that was examined. A mandate is a permission that a
+    person gave in advance.
+    """
     why: dict[str, list[str]] = {}
     for name in sorted(state.mandates):
         why[name] = list_objections(state, name, amendment, impact, actor, at)
@@ -49,9 +56,10 @@ def list_objections(
     at: str,
     rule: int = RULE,
 ) -> list[str]:
-    """Return why a mandate does not cover an amendment that ``actor`` decides, or no reasons.
+    """Return the reasons why a mandate does not cover an amendment.
 
-    ``rule`` is the version of the rules that the proof of a recorded approval names.
+    The list is empty if the mandate covers it. ``actor`` decides the amendment at the time ``at``.
+    ``rule`` is the version of the mandate rules that a recorded approval names in its proof.
     """
     mandate = state.mandate(name)
     if mandate is None:
@@ -69,7 +77,7 @@ def list_objections(
 
 
 def _find_validity_problems(state: Workflow, mandate: Mandate, at: str) -> Iterator[str]:
-    """Yield why a mandate is not valid at a time."""
+    """Yield the reasons why a mandate is not valid at the time ``at``."""
     if state.plan is not None and state.plan.is_open:
         yield "no person has approved the plan yet"
     if is_over(mandate, at):
@@ -77,7 +85,7 @@ def _find_validity_problems(state: Workflow, mandate: Mandate, at: str) -> Itera
 
 
 def _find_amendment_problems(mandate: Mandate, amendment: Amendment, rule: int) -> Iterator[str]:
-    """Yield the changes of an amendment that a mandate does not allow."""
+    """Yield a problem for each change in an amendment that the mandate does not allow."""
     rewires = amendment.rewired or amendment.insert is not None
     if amendment.kind not in _KINDS or amendment.stage is None or rewires:
         yield "a mandate can allow only new values of a stage, and reruns"
@@ -95,7 +103,7 @@ def _find_amendment_problems(mandate: Mandate, amendment: Amendment, rule: int) 
 
 
 def _load_earlier_rule() -> Callable[..., Iterator[str]]:
-    """Return the first version of the rule for values."""
+    """Return the rule for changed values in its first version, for approvals recorded then."""
     from lifecycle.words import earlier_mandates  # few logs contain such approvals
 
     return earlier_mandates.find_uncovered_at_key
@@ -104,7 +112,7 @@ def _load_earlier_rule() -> Callable[..., Iterator[str]]:
 def _find_exceeded_limits(
     state: Workflow, mandate: Mandate, amendment: Amendment, impact: Impact, rule: int
 ) -> Iterator[str]:
-    """Yield the limits of the mandate that the amendment would exceed."""
+    """Yield a problem for each limit of the mandate that the amendment would exceed."""
     so_far = used(state, mandate.name, rule)
     if so_far.amendments + 1 > mandate.amendments:
         yield f"all {mandate.amendments} amendments of the mandate are used"
@@ -120,7 +128,7 @@ def _find_exceeded_limits(
 def compute_amendment_cost(
     state: Workflow, amendment: Amendment, impact: Impact
 ) -> tuple[int, float | None]:
-    """Return the number of tasks of an amendment, and their maximum core seconds.
+    """Return the number of tasks that an amendment requires, and their maximum core seconds.
 
     The core seconds are None if a stage has no time limit.
     """
@@ -143,9 +151,9 @@ def compute_amendment_cost(
 
 
 def check_start(state: Workflow, command: p.AttemptStarted, at: str) -> None:
-    """Raise `NeedsConsent` unless every mandate used by the stage allows another attempt.
+    """Raise `NeedsConsent` unless the mandates of the stage allow another attempt.
 
-    A stage uses the mandates that changed it since a person's last approval.
+    These are the mandates under which the stage was changed since a person's last approval.
     """
     stage = state.stage(command.stage)
     tasks = command.tasks if command.tasks is not None else 1
@@ -161,7 +169,10 @@ def check_start(state: Workflow, command: p.AttemptStarted, at: str) -> None:
 
 
 def command_to_widen(name: str) -> str:
-    """Return the command with which a person extends a mandate. Capitals are placeholders."""
+    """Return the command with which a person extends the limits of a mandate.
+
+    Words in capitals, such as FILE, are placeholders.
+    """
     loop = name.removeprefix("rounds.")
     if loop == name:
         return f"wfctl mandate grant {name} FILE"
@@ -171,9 +182,9 @@ def command_to_widen(name: str) -> str:
 def list_refusing_mandates(
     state: Workflow, stage: Stage, tasks: int, at: str, scripts: Mapping[str, str] | None = None
 ) -> dict[str, list[str]]:
-    """Return the mandates of a stage that do not allow an attempt, each with its objections.
+    """Return the mandates that do not allow an attempt of the stage, with their objections.
 
-    The time is never earlier than that of the last event, even if the clock was set back.
+    If the clock was set back, the time of the last event is used instead of ``at``.
     """
     at = max(at, state.updated)
     found = {
@@ -186,7 +197,7 @@ def list_refusing_mandates(
 def _find_start_problems(
     state: Workflow, stage: Stage, name: str, tasks: int, at: str, scripts: Mapping[str, str]
 ) -> Iterator[str]:
-    """Yield why a mandate does not allow another attempt of a stage."""
+    """Yield the reasons why a mandate does not allow another attempt of the stage."""
     mandate = state.mandate(name)
     if mandate is None:
         yield "a person withdrew the approval"

@@ -1,4 +1,4 @@
-"""The rules of loops: which points a new round may compute, and when a loop may be stopped."""
+"""The rules of loops: the points that a new round may compute, and when a loop may be stopped."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ Decision: TypeAlias = "list[Payload]"
 
 
 def decide_round_start(state: Workflow, command: p.RoundBegun) -> Decision:
-    """Return the start of the next round. Raises an error unless a round is due.
+    """Return the event that starts the next round of a loop.
 
-    Raises `OutsideEnvelope` if the points are outside the limits of the loop.
+    Raises an error unless the next round may start now, and `OutsideEnvelope` if the points exceed
+    the limits of the loop.
     """
     loop, standing = _get_loop(state, command.loop)
     _require_round_due(state, command, standing)
@@ -34,7 +35,7 @@ def decide_round_start(state: Workflow, command: p.RoundBegun) -> Decision:
 
 
 def decide_loop_stop(state: Workflow, command: p.LoopStopped) -> Decision:
-    """Return the stop of a loop: no further round starts, and running jobs continue.
+    """Return the event that stops a loop. No further round starts; running jobs continue.
 
     Raises `Refused` if the loop has already ended.
     """
@@ -46,7 +47,7 @@ def decide_loop_stop(state: Workflow, command: p.LoopStopped) -> Decision:
 
 
 def _get_loop(state: Workflow, name: str) -> tuple[LoopDefinition, LoopState]:
-    """Return the definition and the state of a loop. Raises `UnknownLoop`."""
+    """Return the definition and the current state of a loop. Raises `UnknownLoop`."""
     standing = state.loops.get(name)
     if standing is None:
         raise UnknownLoop(name, list(state.loops))
@@ -89,7 +90,7 @@ def _require_round_due(state: Workflow, command: p.RoundBegun, standing: LoopSta
 def _require_points_from_source(
     state: Workflow, loop: LoopDefinition, command: p.RoundBegun
 ) -> None:
-    """Raise `Refused` unless the points come from the source that the loop names."""
+    """Raise `Refused` unless the points come from the source that the plan defines for the loop."""
     if not is_from_its_source(state, loop, {"source": command.source, "data": command.data}):
         raise Refused(
             f"the points come from {command.source or 'another source'}, but the loop {loop.name} "
@@ -102,7 +103,7 @@ def _require_points_from_source(
 def find_point_problems(
     state: Workflow, loop: LoopDefinition, standing: LoopState, asked: list[dict[str, Any]]
 ) -> Iterator[str]:
-    """Yield why points cannot be the points of the next round."""
+    """Yield the reasons why a round of the loop cannot use the given points."""
     if not asked:
         yield "the round has no points; expected at least one point"
         return

@@ -1,4 +1,4 @@
-"""The rules of stages and their attempts."""
+"""The rules for events of stages and their attempts."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Decision: TypeAlias = "list[Payload]"
 
 
 def _require_transition(stage: Stage, target: Status, event: str) -> None:
-    """Raise `IllegalTransition` unless ``event`` may take the stage to ``target``."""
+    """Raise `IllegalTransition` unless an ``event`` may change the stage's status to ``target``."""
     row = transition(stage.status, target)
     if row is None or event not in row.events:
         raise _illegal_transition(
@@ -40,7 +40,7 @@ def _require_transition(stage: Stage, target: Status, event: str) -> None:
 
 
 def _illegal_transition(stage: Stage, target: Status, why: str) -> IllegalTransition:
-    """Return the error for a transition that the table does not allow."""
+    """Return the error for a change of status that is not allowed."""
     now = stage.status
     return IllegalTransition(stage.id, now.value, target.value, why, targets(now))
 
@@ -60,7 +60,10 @@ def _require_dependencies(state: Workflow, stage: Stage) -> None:
 
 
 def _require_own_words(stage: str, name: str, text: str | None) -> None:
-    """Raise `MissingEvidence` for a placeholder, which the log would keep forever."""
+    """Raise `MissingEvidence` if a text is only a placeholder, such as TEXT.
+
+    A placeholder would be useless in the log, and it could not be removed later.
+    """
     if text is not None and is_placeholder(text):
         raise MissingEvidence(
             f"the {name} of the stage {stage} is {text!r}, which is only a placeholder. Describe "
@@ -71,7 +74,7 @@ def _require_own_words(stage: str, name: str, text: str | None) -> None:
 
 
 def _decide_ready(state: Workflow, stage: Stage, command: p.StageReadied) -> Decision:
-    """Return pending or invalidated → ready.
+    """Return the event by which a pending or invalidated stage becomes ready.
 
     Raises `DependenciesNotMet` unless all dependencies are completed.
     """
@@ -83,7 +86,10 @@ def _decide_ready(state: Workflow, stage: Stage, command: p.StageReadied) -> Dec
 
 
 def _decide_prepare(state: Workflow, stage: Stage, command: p.StagePrepared) -> Decision:
-    """Return ready → preparing. Raises an error unless the plan is approved."""
+    """Return the event that starts the preparation of a ready stage.
+
+    Raises an error unless a person has approved the plan and all dependencies are completed.
+    """
     require_agreed_plan(state, f"{stage.id} is not prepared", stage.id)
     _require_transition(stage, Status.PREPARING, command.type)
     _require_dependencies(state, stage)
@@ -91,16 +97,16 @@ def _decide_prepare(state: Workflow, stage: Stage, command: p.StagePrepared) -> 
 
 
 def _decide_attempt_start(state: Workflow, stage: Stage, command: p.AttemptStarted) -> Decision:
-    """Return the start of an attempt of a stage.
+    """Return the events that start an attempt of a stage.
 
-    The stage must be ready or preparing, or the attempt replaces a lost attempt.
+    The stage must be ready or preparing, or the attempt must replace a lost attempt.
     """
     _require_no_pending_amendment(state, stage)
     prepared: Decision = []
     if command.recovers is not None:
         _require_recoverable(stage, command.recovers)
     elif command.diagnostic:
-        # A diagnostic run follows a failure and counts as a retry.
+        # A diagnostic run of a failed stage counts as a retry.
         fix = "none: the attempt is a diagnostic run, which only produces log and err"
         retried = _decide_retry(state, stage, p.StageRetried(stage=stage.id, fix=fix))
         prepared = [*retried, p.StagePrepared(stage=stage.id, detail="diagnostic run")]
@@ -113,13 +119,13 @@ def _decide_attempt_start(state: Workflow, stage: Stage, command: p.AttemptStart
     _require_dependencies(state, stage)
     known: dict[str, Any] = {"attempt": f"att-{len(stage.attempts) + 1:04d}"}
     if command.recovers is not None:
-        # Only the successor of a diagnostic run is a diagnostic run.
+        # An attempt that recovers a lost diagnostic run is a diagnostic run itself.
         known["diagnostic"] = stage.attempts[-1].diagnostic
     return [*prepared, command.model_copy(update=known)]
 
 
 def _require_no_pending_amendment(state: Workflow, stage: Stage) -> None:
-    """Raise `NeedsConsent` while the plan or an amendment waits for a decision."""
+    """Raise `NeedsConsent` while the plan or an amendment waits for a person's decision."""
     require_agreed_plan(state, f"{stage.id} is not dispatched", stage.id)
     waiting = [amendment.id for amendment in state.pending_amendments]
     if waiting:
@@ -134,8 +140,8 @@ def _require_no_pending_amendment(state: Workflow, stage: Stage) -> None:
 def require_agreed_plan(state: Workflow, refused: str, stage: str | None = None) -> None:
     """Raise `NeedsConsent` while the plan waits for a person's approval.
 
-    Everything that runs a file of the definition calls this first. ``refused`` is the clause that
-    starts the message.
+    Call this function before running any script or command of the plan. ``refused`` is the first
+    clause of the error message.
     """
     if state.plan is not None and state.plan.is_open:
         waiting = [amendment.id for amendment in state.pending_amendments]
@@ -150,7 +156,7 @@ def require_agreed_plan(state: Workflow, refused: str, stage: str | None = None)
 
 
 def _require_recoverable(stage: Stage, lost: str) -> None:
-    """Raise `AttemptMismatch` unless the attempt is lost and may be recovered."""
+    """Raise `AttemptMismatch` unless the attempt was lost and may be replaced by a new one."""
     attempt = stage.open_attempt
     if attempt is None or attempt.id != lost or stage.status is Status.POST_PROCESSING:
         raise _attempt_mismatch(stage, attempt, lost, "not to be recovered")
@@ -164,8 +170,12 @@ def _require_recoverable(stage: Stage, lost: str) -> None:
 
 
 def can_recover(stage: Stage) -> bool:
-    """Return whether a new attempt may replace a lost attempt without counting as a retry."""
-    # A recovery of a sweep counts only if none of its tasks ended.
+    """Return whether a new attempt may replace a lost attempt without counting as a retry.
+
+    The number of such attempts in a row is limited.
+    """
+    # Count the newest attempts that replaced a lost one. An attempt of a sweep in which a task
+    # ended made progress and is not counted.
     recovered = takewhile(
         lambda one: one.recovers is not None and not (one.tasks or {}).get("ended"),
         reversed(stage.attempts),
@@ -174,7 +184,10 @@ def can_recover(stage: Stage) -> bool:
 
 
 def _get_open_attempt(stage: Stage, named: str | None) -> Attempt:
-    """Return the running attempt. Raises `AttemptMismatch` if the command names another one."""
+    """Return the running attempt of the stage.
+
+    Raises `AttemptMismatch` if no attempt is running or the command names another one.
+    """
     attempt = stage.open_attempt
     if attempt is None or (named is not None and attempt.id != named):
         raise _attempt_mismatch(stage, attempt, named, "the named attempt is not running")
@@ -182,7 +195,7 @@ def _get_open_attempt(stage: Stage, named: str | None) -> Attempt:
 
 
 def _get_attempt(stage: Stage, named: str) -> Attempt:
-    """Return the attempt of this id. Raises `AttemptMismatch` if it does not exist."""
+    """Return the attempt with the given id. Raises `AttemptMismatch` if it does not exist."""
     found = next((one for one in stage.attempts if one.id == named), None)
     if found is None:
         raise _attempt_mismatch(stage, stage.attempt, named, "the stage has no attempt of this id")
@@ -190,9 +203,10 @@ def _get_attempt(stage: Stage, named: str) -> Attempt:
 
 
 def _decide_launch(state: Workflow, stage: Stage, command: p.StageLaunched) -> Decision:
-    """Return preparing → running. A synchronous attempt and a running stage keep their status.
+    """Return the event that the jobs of an attempt were launched.
 
-    A repeated launch is recorded only if its jobs changed.
+    The stage becomes running, except for a synchronous attempt. A repeated launch is recorded only
+    if its jobs changed; otherwise `IllegalTransition` is raised.
     """
     if stage.status is not Status.RUNNING:
         _require_transition(stage, Status.RUNNING, command.type)
@@ -208,7 +222,11 @@ def _decide_launch(state: Workflow, stage: Stage, command: p.StageLaunched) -> D
 
 
 def _decide_reuse(state: Workflow, stage: Stage, command: p.OutputsReused) -> Decision:
-    """Return ready → post_processing, with the outputs of an attempt of the same definition."""
+    """Return the events by which a ready stage reuses the outputs of an earlier attempt.
+
+    The earlier attempt must have the same definition, outputs and inputs. Otherwise
+    `AttemptMismatch` is raised.
+    """
     _require_no_pending_amendment(state, stage)
     detail = f"reuse of {command.attempt}"
     prepared = _decide_prepare(state, stage, p.StagePrepared(stage=stage.id, detail=detail))
@@ -225,7 +243,10 @@ def _decide_reuse(state: Workflow, stage: Stage, command: p.OutputsReused) -> De
 
 
 def _decide_compute(state: Workflow, stage: Stage, command: p.StageComputed) -> Decision:
-    """Return running → post_processing, or preparing → post_processing if synchronous."""
+    """Return the events by which a stage changes to post_processing after its computation.
+
+    Raises an error if the computation failed or the attempt is a diagnostic run.
+    """
     _require_transition(stage, Status.POST_PROCESSING, command.type)
     attempt = _get_open_attempt(stage, command.attempt)
     if attempt.diagnostic:
@@ -257,9 +278,9 @@ def _decide_compute(state: Workflow, stage: Stage, command: p.StageComputed) -> 
 
 
 def _find_undeclared_outputs(stage: Stage, attempt: Attempt) -> list[str]:
-    """Return the files that an attempt left, as outputs of a stage that declares none.
+    """Return the files that an attempt wrote, for a stage whose plan declares no outputs.
 
-    The file ``log`` is an output only if the attempt left no other file.
+    The file ``log`` is included only if the attempt wrote no other file.
     """
     if stage.declared_outputs:
         return []
@@ -271,7 +292,10 @@ def _find_undeclared_outputs(stage: Stage, attempt: Attempt) -> list[str]:
 
 
 def _decide_complete(state: Workflow, stage: Stage, command: p.StageCompleted) -> Decision:
-    """Return post_processing → completed. Raises `MissingEvidence` without checks or evidence."""
+    """Return the event by which a stage in post_processing becomes completed.
+
+    Raises `MissingEvidence` if a check failed, or if neither checks nor evidence are given.
+    """
     _require_transition(stage, Status.COMPLETED, command.type)
     _require_current_definition(stage)
     _require_own_words(stage.id, "evidence", command.evidence)
@@ -289,7 +313,7 @@ def _decide_complete(state: Workflow, stage: Stage, command: p.StageCompleted) -
 
 
 def _require_current_definition(stage: Stage) -> None:
-    """Raise `MissingEvidence` if an amendment changed the definition after the attempt started."""
+    """Raise `MissingEvidence` if an amendment changed the stage after its attempt started."""
     attempt = stage.attempt
     if attempt is not None and attempt.outdated_by is not None and stage.reused is None:
         raise MissingEvidence(
@@ -303,7 +327,7 @@ def _require_current_definition(stage: Stage) -> None:
 
 
 def _decide_fail(state: Workflow, stage: Stage, command: p.StageFailed) -> Decision:
-    """Return preparing, running or post_processing → failed."""
+    """Return the event by which a preparing, running or post_processing stage becomes failed."""
     _require_transition(stage, Status.FAILED, command.type)
     _require_own_words(stage.id, "error", command.error)
     if command.superseded_by is not None:
@@ -315,15 +339,16 @@ def _decide_fail(state: Workflow, stage: Stage, command: p.StageFailed) -> Decis
         _get_open_attempt(stage, command.attempt)
     error, output = get_cause_and_full_text(command.error)
     said = {"error": error, "output": command.output or output}
-    # An ended attempt needs no stop.
+    # Only an open attempt has processes and jobs that must be stopped.
     stops = command.stop and stage.open_attempt is not None
     return [command.model_copy(update={**said, "stop": stops})]
 
 
 def _decide_retry(state: Workflow, stage: Stage, command: p.StageRetried) -> Decision:
-    """Return failed → ready with the next retry count.
+    """Return the event that makes a failed stage ready for its next retry.
 
-    Raises `RetryLimitReached`, or `NeedsConsent` for a manual edit that only an amendment may make.
+    Raises `RetryLimitReached` if all retries are used. Raises `NeedsConsent` if the stage was
+    edited by hand in a way that needs an amendment.
     """
     _require_transition(stage, Status.READY, command.type)
     _require_own_words(stage.id, "fix", command.fix)
@@ -342,7 +367,7 @@ def _decide_retry(state: Workflow, stage: Stage, command: p.StageRetried) -> Dec
 
 
 def _require_no_manual_edit(state: Workflow, stage: Stage) -> None:
-    """Raise `NeedsConsent` if the stage's definition in the file was edited by hand."""
+    """Raise `NeedsConsent` if somebody edited the stage's definition in a generated file."""
     named = [name for drift in state.drifts for name in drift.touches]
     own = [name for name in named if name.startswith(f"{stage.id}.")]
     if own:
@@ -356,7 +381,10 @@ def _require_no_manual_edit(state: Workflow, stage: Stage) -> None:
 
 
 def _decide_observation(state: Workflow, stage: Stage, command: p.AttemptObserved) -> Decision:
-    """Return the verdict on an attempt, or nothing if it repeats the newest verdict."""
+    """Return the event with a verdict on an attempt.
+
+    Return an empty list if the verdict equals the previous one.
+    """
     attempt = _get_open_attempt(stage, command.attempt)
     known = attempt.waiting["reason"] if attempt.waiting else None
     same = (attempt.verdict, attempt.row, attempt.action, attempt.reason, known)
@@ -366,15 +394,15 @@ def _decide_observation(state: Workflow, stage: Stage, command: p.AttemptObserve
 
 
 def _decide_relaunch(state: Workflow, stage: Stage, command: p.AttemptRelaunched) -> Decision:
-    """Return the event that attaches a monitor to the running attempt again."""
+    """Return the event that the monitor of the running attempt was started again."""
     _get_open_attempt(stage, command.attempt)
     return [command]
 
 
 def _decide_overrule(state: Workflow, stage: Stage, command: p.ClaimOverruled) -> Decision:
-    """Return a person's decision against the evidence on the newest attempt.
+    """Return the event of a person's decision against the evidence on the newest attempt.
 
-    Requires a proof.
+    Raises `NeedsConsent` without a proof of consent.
     """
     if stage.attempt is None or command.attempt != stage.attempt.id:
         raise _attempt_mismatch(
@@ -386,7 +414,10 @@ def _decide_overrule(state: Workflow, stage: Stage, command: p.ClaimOverruled) -
 
 
 def _decide_stop(state: Workflow, stage: Stage, command: p.AttemptStopped) -> Decision:
-    """Return the event that an ended attempt has no processes left, unless already recorded."""
+    """Return the event that no process of an ended attempt remains.
+
+    Return an empty list if this is already recorded.
+    """
     attempt = next((one for one in stage.attempts if one.id == command.attempt), None)
     if attempt is None or attempt.is_open:
         why = "only an ended attempt can be stopped; record its failure first"
@@ -395,22 +426,25 @@ def _decide_stop(state: Workflow, stage: Stage, command: p.AttemptStopped) -> De
 
 
 def _decide_left_files(state: Workflow, stage: Stage, command: p.AttemptLeft) -> Decision:
-    """Return the leftover files of an attempt, or nothing if they are recorded."""
+    """Return the event that lists the files of an attempt in addition to its outputs.
+
+    Return an empty list if these files are already recorded.
+    """
     known = _get_attempt(stage, command.attempt)
     is_known = known.left == command.as_json()["files"]
     return [] if is_known and {*command.exchanged} <= {*known.exchanged} else [command]
 
 
 def _decide_task_observation(state: Workflow, stage: Stage, command: p.TasksObserved) -> Decision:
-    """Return the states of the tasks of a sweep, or nothing if they are unchanged."""
+    """Return the event with the states of a sweep's tasks, or an empty list without news."""
     known = command.model_dump(mode="json", exclude={"stage", "attempt"})
     return [] if _get_attempt(stage, command.attempt).tasks == known else [command]
 
 
 def _decide_freed_leftovers(state: Workflow, stage: Stage, command: p.LeftoversFreed) -> Decision:
-    """Return the removal of leftovers.
+    """Return the event that leftover files of an attempt are deleted.
 
-    Raises an error for an attempt that the stage depends on.
+    Raises `AttemptMismatch` unless the stage is completed with the results of a later attempt.
     """
     earlier = [one.id for one in stage.attempts[:-1] if one is not stage.source]
     if stage.status is not Status.COMPLETED or command.attempt not in earlier:
@@ -423,10 +457,10 @@ def _decide_freed_leftovers(state: Workflow, stage: Stage, command: p.LeftoversF
 
 
 def _decide_outputs(state: Workflow, stage: Stage, command: p.OutputsRecorded) -> Decision:
-    """Return the stage's new list of outputs, which may be extended but not shortened.
+    """Return the event with the stage's new list of outputs.
 
-    Raises `InvalidPayload` for a path outside the root, `NeedsConsent` if the list would lose an
-    output: a stage without required outputs is checked against nothing.
+    Raises `InvalidPayload` for a path outside the root. Raises `NeedsConsent` if a declared output
+    is missing in the list: it would no longer be checked.
     """
     outside = [path for path in command.outputs if not stays_below(path)]
     if outside:
@@ -447,10 +481,10 @@ def _decide_outputs(state: Workflow, stage: Stage, command: p.OutputsRecorded) -
 
 
 def _decide_adoption(state: Workflow, stage: Stage, command: p.ResultsAdopted) -> Decision:
-    """Return the adoption of changed results of a completed stage. Requires a proof.
+    """Return the event that a person accepts changed or deleted results of a completed stage.
 
-    Raises `MissingEvidence` for files that are not results of the stage. A deleted result is
-    recorded with its digest in the log.
+    Raises `NeedsConsent` without a proof of consent, and `MissingEvidence` for files that are not
+    results of the stage or deleted results whose digest differs from the log.
     """
     _require_results(stage, [one.path for one in (*command.outputs, *command.deleted)])
     strange = [one.path for one in command.deleted if one.model_dump() not in stage.results]
@@ -469,13 +503,16 @@ def _decide_adoption(state: Workflow, stage: Stage, command: p.ResultsAdopted) -
 
 
 def _decide_changed_results(state: Workflow, stage: Stage, command: p.ResultsChanged) -> Decision:
-    """Return the changed results of a completed stage, or nothing if they are recorded."""
+    """Return the event that lists the changed results of a completed stage.
+
+    Return an empty list if these changes are already recorded.
+    """
     _require_results(stage, [one.path for one in command.files])
     return [] if command.as_json()["files"] == stage.changed else [command]
 
 
 def _require_results(stage: Stage, paths: list[str]) -> None:
-    """Raise `MissingEvidence` unless the paths are results of a completed stage."""
+    """Raise `MissingEvidence` unless the stage is completed and the paths are its results."""
     known = {one["path"] for one in stage.results}
     strange = [path for path in paths if path not in known]
     if stage.status is not Status.COMPLETED or strange:
@@ -492,7 +529,7 @@ def _require_results(stage: Stage, paths: list[str]) -> None:
 
 
 def _refuse_without_amendment(state: Workflow, stage: Stage, command: Payload) -> Decision:
-    """Raise `NeedsConsent`: only an approved amendment skips or invalidates a stage."""
+    """Raise `NeedsConsent`, because only an approved amendment can skip or invalidate a stage."""
     is_skip = command.type == "stage.skipped"
     target = Status.SKIPPED if is_skip else Status.INVALIDATED
     if transition(stage.status, target) is None:

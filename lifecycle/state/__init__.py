@@ -1,1 +1,1 @@
-"""The state of a staged workflow, its statuses and the values derived from it."""
+"""The state of a workflow, the statuses of its stages, and values derived from the state."""

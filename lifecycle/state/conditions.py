@@ -1,4 +1,4 @@
-"""The conditions of a stage: its dependencies, its hindrances and its session budget."""
+"""The conditions under which a stage can run: dependencies, hindrances and the budget."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ Graph = Mapping[str, Sequence[str]]
 
 
 def find_cycle(graph: Graph) -> list[str] | None:
-    """Return one cycle as ``[a, b, …, a]``, or None. Ignores unknown ids."""
+    """Return a circle of dependencies as ``[a, b, …, a]``, or None if there is none.
+
+    Dependencies on unknown stages are ignored.
+    """
     from graphlib import CycleError, TopologicalSorter
 
     known = {id_: [need for need in needs if need in graph] for id_, needs in graph.items()}
@@ -40,7 +43,7 @@ def find_cycle(graph: Graph) -> list[str] | None:
 
 
 def downstream(graph: Graph, roots: Iterable[str]) -> set[str]:
-    """Return every stage that depends, directly or not, on one of ``roots``, without the roots."""
+    """Return every stage that depends, directly or indirectly, on one of ``roots``."""
     dependents: dict[str, list[str]] = {}
     for stage, needs in graph.items():
         for need in needs:
@@ -49,7 +52,7 @@ def downstream(graph: Graph, roots: Iterable[str]) -> set[str]:
 
 
 def upstream(graph: Graph, stages: Iterable[str]) -> set[str]:
-    """Return every stage on which one of ``stages`` depends, directly or not."""
+    """Return every stage on which one of ``stages`` depends, directly or indirectly."""
     found: set[str] = set()
     queue = list(stages)
     while queue:
@@ -60,7 +63,10 @@ def upstream(graph: Graph, stages: Iterable[str]) -> set[str]:
 
 
 def added_points(state: Workflow, stage: str) -> list[dict[str, Any]]:
-    """Return the points that rounds added to a stage's map, in their order."""
+    """Return the points that the rounds of a loop added to the stage, in order.
+
+    Return an empty list if the stage is not the one that gets the points of its loop.
+    """
     name = state.loop_of(stage)
     if name is None or state.loop(name).points != stage:
         return []
@@ -68,7 +74,7 @@ def added_points(state: Workflow, stage: str) -> list[dict[str, Any]]:
 
 
 def partners_of(state: Workflow, stage: Stage) -> list[Stage]:
-    """Return the stages from which a stage takes its points by `like`, nearest first."""
+    """Return the stages whose points this sweep stage reuses (`map.like`), nearest first."""
     found: list[Stage] = []
     like = stage.work.like
     while like in state.stages and state.stages[like] not in found:
@@ -78,18 +84,19 @@ def partners_of(state: Workflow, stage: Stage) -> list[Stage]:
 
 
 def files_of_points(state: Workflow, stage: Stage) -> set[str]:
-    """Return the files that define the points of a sweep. No task result depends on them.
+    """Return the files from which the points of a sweep are read.
 
-    These are the file of its map and the tables of its partner stages. A task depends on the folder
-    of its partner task instead.
+    These are the points file of the stage and the task tables of the stages whose points it reuses.
+    A change of these files alone does not make task results invalid.
     """
     tables = (partner.work.tables for partner in partners_of(state, stage))
     return {*stage.work.points_files}.union(*tables)
 
 
-#: Parameters of which only a part affects the results. The digest uses that part alone.
+#: Parameters that influence the results only in part. Only the relevant part is included in the
+#: digest.
 _IN_PART = frozenset({"resource_overrides", "environment"})
-#: Resources that change which software a command finds.
+#: Resource settings that influence which software a command finds.
 _SOFTWARE = (
     "envs",
     "module_list",
@@ -101,7 +108,10 @@ _SOFTWARE = (
 
 
 def basis_of(state: Workflow, stage: Stage) -> str:
-    """Return the SHA-256 in hex of a stage's command, parameters, inputs, outputs and software."""
+    """Return the basis of a stage: a digest of everything that determines its results.
+
+    It is the SHA-256 (in hex) of the command, parameters, inputs, outputs and software settings.
+    """
     profile, parameters = state.profile(stage), stage.parameters
     aside = stage.work.ignored_parameters | _IN_PART
     resources = _resources(state, stage)
@@ -116,9 +126,9 @@ def basis_of(state: Workflow, stage: Stage) -> str:
 
 
 def has_outdated_tasks(state: Workflow, stage: Stage) -> bool:
-    """Return whether a stage waits to run with a new definition since its last attempt.
+    """Return whether the definition of a waiting stage has changed since its last attempt.
 
-    The tasks of that attempt are then computed again.
+    If it has, the tasks of that attempt are computed again.
     """
     if stage.status in (Status.COMPLETED, Status.FAILED) or not stage.attempts:
         return False
@@ -135,13 +145,16 @@ def _resources(state: Workflow, stage: Stage) -> dict[str, Any]:
 
 
 def cores(state: Workflow, stage: Stage) -> int:
-    """Return the number of cores of a task of a stage, on all its nodes."""
+    """Return the number of cores that one task of the stage uses, on all its nodes."""
     found = _resources(state, stage)
     return _count(found.get("number_node")) * _count(found.get("cpu_per_node"))
 
 
 def _count(given: Any) -> int:
-    """Return a value as a whole number, at least the minimum: ``2.5`` or ``"3"`` gives 3."""
+    """Return a value as an integer of at least 1, rounded up.
+
+    Return 1 for a value that is not a number.
+    """
     try:
         return max(1, ceil(float(given)))
     except (TypeError, ValueError, OverflowError):
@@ -149,17 +162,20 @@ def _count(given: Any) -> int:
 
 
 def needed_by(state: Workflow, stage: Stage) -> list[str]:
-    """Return the inputs of a stage, and the outputs of its completed dependencies."""
+    """Return the files that a stage needs: its inputs and the outputs of its dependencies.
+
+    Only completed dependencies are included.
+    """
     done = [state.stages[id_] for id_ in stage.depends_on]
     left = [path for one in done if one.status is Status.COMPLETED for path in one.outputs]
     return list(dict.fromkeys([*stage.inputs, *left]))
 
 
 def reusable(state: Workflow, stage: Stage) -> list[Attempt]:
-    """Return the successful attempts with the current definition, newest first.
+    """Return the attempts whose results the stage could reuse, newest first.
 
-    Their inputs may differ. Tasks of a sweep are compared one by one, and results that no command
-    computed are never reused.
+    They succeeded and have the current definition, but their input files may differ. Results that
+    no command computed are never reused. Tasks of a sweep are compared separately.
     """
     if not stage.work.output_command:
         return []
@@ -169,39 +185,41 @@ def reusable(state: Workflow, stage: Stage) -> list[Attempt]:
 
 
 def has_results_kept(stage: Stage) -> bool:
-    """Return whether the stage is ready and an earlier attempt left results."""
+    """Return whether the stage is ready to run and an earlier attempt has results."""
     return stage.status is Status.READY and any(one.results for one in stage.attempts)
 
 
 def is_judged_alone(state: Workflow, stage: Stage) -> bool:
-    """Return whether results exist that need only a new check, because only the check has changed.
+    """Return whether existing results only have to be checked again.
 
-    For a sweep, these are its tasks. For other stages, these are kept outputs, unless reuse is off.
+    For a sweep, these are the results of its tasks. For other stages, these are archived outputs,
+    unless the session configuration forbids reuse.
     """
     may = state.session_config.get("reuse", "offer") != "never"
     return stage.work.keeps_tasks(stage.work) or (may and bool(reusable(state, stage)))
 
 
-#: Maximum number of characters of a failure's reason.
+#: Maximum number of characters shown of a failure's reason.
 _REASON = 300
-#: Verdicts that no further check changes. A person must find out how the attempt ended.
+#: Verdicts that no further automatic check can change. A person must find out how the attempt
+#: ended.
 _FOR_SOMEBODY = frozenset({"ELSEWHERE", "FORGOTTEN", "UNREADABLE", "UNSEEN", "UNTOLD"})
-#: The verdict on an attempt whose next step was refused. Its reason states what to do.
+#: Verdict on an attempt whose next step failed. The reason of the verdict explains the remedy.
 _HINDERED = "HINDERED"
-#: The verdict on an attempt whose machine refuses the connection or a folder for its jobs.
+#: Verdict on an attempt whose remote machine refuses the connection or the folder for its jobs.
 _MACHINE_REFUSED = "MACHINE_REFUSED"
-#: Row of the verdict on an attempt that another user launched and that left no evidence.
+#: Number of the rule for an attempt that another user launched and that left no evidence.
 _OF_SOMEBODY_ELSE = 25
 
 
 @dataclass(frozen=True, slots=True)
 class Hindrance:
-    """A cause that blocks a stage (None: the whole workflow), with the command that removes it.
+    """A cause that prevents a stage from continuing, with commands that remove it.
 
-    ``unblock`` is a string with one command or several; ``command`` is the first of them, with the
-    placeholders that ``needs`` lists. ``advice`` says in a few words why this command helps. A
-    cause that ``may_pass``, such as a full disk, may end without a command: the stage is tried
-    again.
+    A hindrance without a stage blocks the whole workflow. ``unblock`` is a text with one or more
+    commands. ``command`` is the first of them, and ``needs`` lists its placeholders. ``advice``
+    explains briefly why the command helps. If ``may_pass`` is set, the cause, such as a full disk,
+    may disappear without a command, and the stage is tried again.
     """
 
     stage: str | None
@@ -214,12 +232,12 @@ class Hindrance:
 
     @property
     def short_reason(self) -> str:
-        """The stage with the advice, or with the whole cause if there is no advice."""
+        """The stage and the advice, or the stage and the cause if there is no advice."""
         where = f"{self.stage}: " if self.stage else ""
         return f"{where}{self.advice or self.why}"
 
     def to_dict(self) -> dict[str, str | None]:
-        """Return plain JSON values."""
+        """Return the hindrance as a dictionary of JSON values."""
         return {"stage": self.stage, "why": self.why, "unblock": self.unblock}
 
     def __str__(self) -> str:
@@ -228,15 +246,17 @@ class Hindrance:
 
 
 def _by(stage: Stage, why: str, command: str, *needs: str, advice: str | None = None) -> Hindrance:
-    """Return the hindrance of a stage that one command removes. ``needs`` are placeholders."""
+    """Return a hindrance of a stage that a single command removes.
+
+    ``needs`` lists the placeholders in the command.
+    """
     return Hindrance(stage.id, why, f"`{command}`", command, needs, advice=advice)
 
 
 def hindrances(state: Workflow) -> list[Hindrance]:
-    """Return everything that waits for a person or an agent, decisions first.
+    """Return all causes that only a person or an agent can remove, decisions first.
 
-    Omits stages that wait for another stage of the list, and failed stages for which an amendment
-    waits for its decision.
+    Failed stages that an undecided amendment affects are omitted, because the decision comes first.
     """
     stages = (one for one in state.stages.values() if not pending_answers(state, one))
     of_stages = (find_what_waits(state, stage) for stage in stages)
@@ -245,7 +265,11 @@ def hindrances(state: Workflow) -> list[Hindrance]:
 
 
 def pending_answers(state: Workflow, stage: Stage) -> list[str]:
-    """Return the pending amendments of a failed stage, or of a stage upstream of it, by id."""
+    """Return the ids of undecided amendments that affect a failed stage.
+
+    These are amendments of the stage, or of a stage on which it depends. Return an empty list if
+    the stage has not failed.
+    """
     if stage.status is not Status.FAILED or not state.pending_amendments:
         return []
     graph = {id_: one.depends_on for id_, one in state.stages.items()}
@@ -263,16 +287,19 @@ def _asked(state: Workflow) -> Iterator[Hindrance]:
 
 
 def has_blocked_on_due_round(state: Workflow, name: str) -> bool:
-    """Return whether `run` has refused the points that a stage of the loop wrote.
+    """Return whether `run` has rejected the points that a stage of the loop wrote.
 
-    A session that ends as blocked has tried to start each round that was due.
+    A session that ends as blocked has tried to start every round that may start.
     """
     is_blocked = not state.session.is_open and state.session.exit_reason == "blocked"
     return is_blocked and state.loops[name].is_due and not state.loop(name).asks_somebody
 
 
 def after_refused_points(loop: LoopDefinition, why: str) -> tuple[str, str]:
-    """Return the command that follows a refusal of points, and ``why`` followed by the choices."""
+    """Return a command and a message for the case that new points of a loop are rejected.
+
+    The message is ``why`` followed by the choices of the user.
+    """
     choices = (
         f"correct {loop.asked} first, change the limits in rounds.{loop.name} by an amendment, or "
         f"end the loop with `wfctl round stop {loop.name} --reason TEXT`"
@@ -293,7 +320,7 @@ def _decisions(state: Workflow) -> Iterator[Hindrance]:
 
 
 def find_what_waits(state: Workflow, stage: Stage) -> Hindrance | None:
-    """Return the hindrance of a stage that needs a person or an agent, or None."""
+    """Return the hindrance of a stage that only a person or an agent can continue, or None."""
     match stage.status:
         case Status.FAILED:
             return _failed(state, stage)
@@ -307,7 +334,10 @@ def find_what_waits(state: Workflow, stage: Stage) -> Hindrance | None:
 
 
 def _judged(stage: Stage) -> Hindrance | None:
-    """Return the hindrance of a stage whose end only a person can decide, or None."""
+    """Return the hindrance of a stage whose results a person must judge.
+
+    Return None if the stage needs no judgement.
+    """
     if stage.success_criteria:
         why = f"a person must judge its success criteria ({stage.success_criteria:.200})"
     elif not stage.outputs:
@@ -321,10 +351,10 @@ def _judged(stage: Stage) -> Hindrance | None:
 
 
 def _failed(state: Workflow, stage: Stage) -> Hindrance:
-    """Return the hindrance of a failed stage, with the way to run it again.
+    """Return the hindrance of a failed stage, with the command that makes it run again.
 
-    The stage runs again with other parameters, after a fix, or after a person's approval. An
-    amendment is one decision: the stage is then computed again, and no retry is counted.
+    Depending on the cause, this is a change of the plan, a retry after a fix, or an amendment that
+    a person approves. After an amendment, the stage is computed again without counting a retry.
     """
     cause = reason(stage)[:_REASON]
     if lies_in_plan(state, stage):
@@ -353,11 +383,12 @@ _REFUTED = "a retry would give the same results"
 
 
 def _suggest_changes(stage: Stage) -> str:
-    """Return what can correct the results of a stage, and what to do if nothing can.
+    """Return a sentence with the parameters that may correct the results of a stage.
 
-    Parameters of the stage, and of the stages that it depends on, can correct the results.
+    These are parameters of the stage and of the stages on which it depends. The sentence also
+    states what to do if no values can correct the results.
     """
-    # Only a failed check names parameters, so other commands do not load this module.
+    # Imported here, because only this advice about a failed check needs the module.
     from lifecycle.sweeps.parameters import PARAMETERS_OF_WFCTL
 
     own = [name for name in stage.parameters if name not in PARAMETERS_OF_WFCTL]
@@ -369,23 +400,23 @@ def _suggest_changes(stage: Stage) -> str:
     )
 
 
-#: Maximum number of parameters that an advice names.
+#: Maximum number of parameter names in a suggestion.
 _NAMED = 6
 
 
 _APPLY = "wfctl plan apply FILE --reason TEXT"
-#: Verdicts on an attempt that requested resources which are unavailable or too small.
+#: Verdicts on an attempt whose requested resources were unavailable or too small.
 _OF_THE_PLAN = frozenset({"REJECTED", "LIMIT_EXCEEDED"})
-#: Prefix of the cause of a stage whose submission could not be built from the plan.
+#: Prefix of a failure's cause if the job could not be built from the plan.
 PLAN_CAUSE = "plan: "
-#: Causes of a job that took more time or memory than the plan asked for.
+#: Messages of a job that needed more time or memory than the plan allows.
 _LIMIT_CAUSE = re.compile(
     "ended by its time limit of|its scheduler says (TIMEOUT|OUT_OF_MEMORY|DEADLINE)"
 )
 
 
 def lies_in_plan(state: Workflow, stage: Stage) -> bool:
-    """Return whether the stage failed because of the current plan or profile."""
+    """Return whether the stage failed because of values in the current plan."""
     because = _cause_by_plan(state, stage)
     if because.startswith(PLAN_CAUSE) or _LIMIT_CAUSE.search(because):
         return True
@@ -393,17 +424,20 @@ def lies_in_plan(state: Workflow, stage: Stage) -> bool:
 
 
 def is_software_missing(state: Workflow, stage: Stage) -> bool:
-    """Return whether software that the current plan names is missing on the machine."""
+    """Return whether the stage failed because software named in the plan is not installed."""
     return is_missing(_cause_by_plan(state, stage))
 
 
 def _cause_by_plan(state: Workflow, stage: Stage) -> str:
-    """Return the cause of a failure of the current plan, or "" if the plan has changed since."""
+    """Return the cause of the stage's failure, or "" if the plan was changed after the failure."""
     return (stage.because or "") if stage.failed_plan >= state.version else ""
 
 
 def is_refuted(stage: Stage) -> bool:
-    """Return whether a stage failed because the check rejected its results, or all failed tasks."""
+    """Return whether a stage failed because its results did not pass the check.
+
+    For a sweep, this must be the cause of all failed tasks.
+    """
     if not stage.attempts:
         return False
     last = stage.attempts[-1]
@@ -418,7 +452,7 @@ def _amendment(stage: Stage, change: str, *needs: str) -> tuple[str, ...]:
 
 
 def reason(stage: Stage) -> str:
-    """Return one line with the reason of a failure: exit code, cause and recorded error."""
+    """Return the cause of a stage's failure and its error message, in one line."""
     error = " ".join((stage.last_error or "the cause is not known").split())
     cause = stage.because
     if not cause or cause.partition(": ")[2] in error or cause in error:
@@ -451,7 +485,10 @@ def _under_way(stage: Stage) -> Hindrance | None:
 
 
 def _held_back(state: Workflow, stage: Stage) -> Hindrance | None:
-    """Return the hindrance of a stage that depends on a skipped stage, or None."""
+    """Return the hindrance of a stage that depends on a skipped stage.
+
+    Return None if no dependency was skipped.
+    """
     for dependency in stage.depends_on:
         if state.stages[dependency].status is Status.SKIPPED:
             why = f"the stage depends on {dependency}, which was skipped"
@@ -470,16 +507,19 @@ WorkClass = Literal["sync", "async", "error_cycle", "diagnostic"]
 
 
 def weight_of(state: Workflow, work_class: WorkClass) -> float:
-    """Return the cost of a class of work, from ``session_config.stage_weights`` or the default."""
+    """Return the cost of a class of work, as configured in ``session_config.stage_weights``.
+
+    Without a valid configured value, return the default.
+    """
     usual: dict[str, float] = default_session_config()["stage_weights"]
     given = state.session_config.get("stage_weights")
     own = given.get(work_class) if isinstance(given, dict) else None
-    # An imported file may contain any weight, but a charge has limits.
+    # An imported file may contain any weight, but the log accepts only charges within limits.
     return own if _is_number(own) and 0 <= own <= MAX_WEIGHT else usual[work_class]
 
 
 def budget_of(state: Workflow) -> float:
-    """Return the maximum cost of a session."""
+    """Return the maximum total cost of the work in one session."""
     found = state.session_config.get("session_budget")
     return found if _is_number(found) else default_session_config()["session_budget"]
 
@@ -489,7 +529,7 @@ def _is_number(found: Any) -> TypeGuard[int | float]:
 
 
 def config_problems(config: Mapping[str, Any]) -> list[str]:
-    """Return the problems of the fields of a ``session_config`` that control sessions."""
+    """Return the problems of those fields of ``session_config`` that control sessions."""
     weights = config.get("stage_weights", {})
     named = {"session_budget": config.get("session_budget", 0)}
     if isinstance(weights, dict):
@@ -516,15 +556,16 @@ def config_problems(config: Mapping[str, Any]) -> list[str]:
 
 
 def class_of(state: Workflow, stage: Stage) -> WorkClass:
-    """Return the class of the stage's work that has just ended, or the most expensive of several.
+    """Return the cost class of the work that a stage has just ended.
 
-    sync: local, successful, one attempt, not waited for elsewhere. async: remote or waited for.
-    error_cycle: failed or retried. diagnostic: a diagnostic run.
+    The classes are "sync" (a successful local attempt that runs in the foreground), "async" (remote
+    or in the background), "error_cycle" (failed or retried) and "diagnostic" (a diagnostic run). If
+    several classes apply, return the most expensive one.
     """
     attempt = None if stage.reused else stage.attempt
     remote = state.backend_type(stage) == "remote" and not stage.reused
     waited = attempt is not None and (attempt.mode != "sync" or bool(attempt.recovers))
-    # If classes have the same weight, the first one is used.
+    # Order matters: if two classes have the same weight, the first one is used.
     is_of: dict[WorkClass, bool] = {
         "diagnostic": attempt is not None and attempt.diagnostic,
         "error_cycle": stage.retry_count > 0 or stage.status is Status.FAILED,
@@ -535,9 +576,10 @@ def class_of(state: Workflow, stage: Stage) -> WorkClass:
 
 
 def charges(state: Workflow) -> list[p.CostCharged]:
-    """Return the charges that are due. Each end of a stage is charged once.
+    """Return the events that charge the costs of ended work to the open session.
 
-    An end while no session was open is charged to the next session.
+    Each end of a stage is charged once. Work that ended while no session was open is charged to the
+    next session. Return an empty list if no session is open.
     """
     if not state.session.is_open:
         return []
@@ -552,32 +594,35 @@ def charges(state: Workflow) -> list[p.CostCharged]:
     ]
 
 
-#: Maximum expected seconds for which a local stage is computed in place.
+#: A local stage with a lower expected run time, in seconds, runs in the foreground.
 _SYNC_BELOW = 120
 
 
 def is_short(state: Workflow, stage: Stage) -> bool:
-    """Return whether a stage is computed in place: it is local and takes under two minutes."""
+    """Return whether a stage runs in the foreground: a local stage of less than two minutes."""
     expected: Any = stage.parameters.get("expected_seconds")
     local = state.backend_type(stage) == "local"
     return local and _is_number(expected) and bool(expected < _SYNC_BELOW)
 
 
 def estimate(state: Workflow, stage: Stage) -> float:
-    """Return the expected charge for the stage if it succeeds.
+    """Return the expected cost of a stage if it succeeds.
 
-    The charge depends on the expected class: retried, waited for elsewhere, or computed in place.
+    The cost depends on whether the stage runs in the foreground and whether it is a retry.
     """
     found = weight_of(state, "sync" if is_short(state, stage) else "async")
     return max(found, weight_of(state, "error_cycle")) if stage.retry_count else found
 
 
 def affords(state: Workflow, stage: Stage, under_way: Iterable[Stage] = ()) -> bool:
-    """Return whether the session can afford the stage in addition to the running stages."""
+    """Return whether the rest of the session's budget covers the stage.
+
+    The estimated costs of the running stages (``under_way``) are subtracted first.
+    """
     reserved = sum(estimate(state, other) for other in under_way)
     return state.session.cost + reserved + estimate(state, stage) <= budget_of(state)
 
 
 def is_beyond(state: Workflow, stage: Stage) -> bool:
-    """Return whether no session, even a new one, can afford the stage."""
+    """Return whether the estimated cost of the stage exceeds the whole budget of a session."""
     return estimate(state, stage) > budget_of(state)

@@ -1,4 +1,4 @@
-"""The effort of attempts, and the effort that a round of a loop may use: tasks and core seconds."""
+"""The tasks and core seconds that attempts and loop rounds use, and their limits."""
 
 from __future__ import annotations
 
@@ -11,21 +11,24 @@ from lifecycle.state.workflow import Attempt, Stage, Workflow
 from lifecycle.words.mandates import GRACE, RULE, Mandate, format_count, format_number, time_limit
 from lifecycle.words.rounds import LoopDefinition
 
-#: Seconds per hour.
+#: Number of seconds in an hour.
 HOUR = 3600.0
 
 
 def seconds_of(attempt: Attempt, now: str | None = None) -> float:
-    """Return the duration of an attempt, up to ``now`` (UTC, ISO 8601) if it has not ended."""
+    """Return the duration of an attempt in seconds.
+
+    For an attempt that has not ended, ``now`` (UTC, ISO 8601) is used as its end.
+    """
     end = datetime.fromisoformat(attempt.ended_at or now or attempt.started_at)
     return max(0.0, (end - datetime.fromisoformat(attempt.started_at)).total_seconds())
 
 
 @dataclass(frozen=True, slots=True)
 class Used:
-    """The use of a mandate: amendments, reruns of stages, tasks and core seconds.
+    """The use of a mandate (a permission given in advance, with limits).
 
-    A running attempt counts with the maximum that it may use.
+    A running attempt is included with the maximum that it may use.
     """
 
     amendments: int = 0
@@ -35,10 +38,10 @@ class Used:
 
 
 def used(state: Workflow, name: str, rule: int = RULE) -> Used:
-    """Return the total use of the named mandate since the workflow was created.
+    """Return the total use of a mandate since the workflow was created.
 
-    ``rule`` is the version of the rules of mandates. Version 1 charged an attempt only to the first
-    of its mandates.
+    A mandate is a permission given in advance, with limits. ``rule`` is the version of the mandate
+    rules. In version 1, an attempt was charged only to the first of its mandates.
     """
     by_it = [one for one in state.amendments.values() if one.mandate == name]
     attempts = [
@@ -56,7 +59,10 @@ def used(state: Workflow, name: str, rule: int = RULE) -> Used:
 
 
 def core_seconds(attempt: Attempt) -> float:
-    """Return the maximum core seconds that an attempt under mandates has used or will use."""
+    """Return the core seconds that an attempt is charged to its mandates.
+
+    This is the maximum for an attempt that may still be running, otherwise the actual use.
+    """
     most = float(attempt.charged["core_seconds"])
     if attempt.is_open or attempt.may_run_on:
         return most
@@ -64,7 +70,10 @@ def core_seconds(attempt: Attempt) -> float:
 
 
 def task_count(state: Workflow, stage: Stage) -> int:
-    """Return the number of tasks of a stage. For points in a file, use the last known number."""
+    """Return the number of tasks of a stage.
+
+    If the points are in a file, return the last recorded number, or 1 if none is recorded.
+    """
     if listed := stage.work.listed_points():
         return len(listed) + len(added_points(state, stage.id))
     seen = stage.work.progress(stage.attempts)
@@ -72,10 +81,10 @@ def task_count(state: Workflow, stage: Stage) -> int:
 
 
 def of_a_round(state: Workflow, loop: LoopDefinition, count: int) -> tuple[int, float | None]:
-    """Return the tasks of a whole round with ``count`` points, and its maximum core seconds.
+    """Return the number of tasks of a complete round of a loop, and its maximum core seconds.
 
-    A round that starts can thus be completed. The core seconds are None if a stage has no time
-    limit.
+    ``count`` is the number of new points in the round. A round starts only if the whole round is
+    within the limits. The core seconds are None if a stage has no time limit.
     """
     tasks, seconds, unknown = 0, 0.0, False
     for id_ in loop.stages:
@@ -92,9 +101,10 @@ def of_a_round(state: Workflow, loop: LoopDefinition, count: int) -> tuple[int, 
 def cost_problems(
     mandate: Mandate, so_far: Used, tasks: int, seconds: float | None
 ) -> Iterator[str]:
-    """Yield a sentence for each limit of a mandate that more work would exceed.
+    """Yield a sentence for each limit of a mandate that new work would exceed.
 
-    ``tasks`` and ``seconds`` (maximum core seconds) belong to the new work, ``so_far`` is the use.
+    The new work has ``tasks`` tasks and at most ``seconds`` core seconds. ``so_far`` is the earlier
+    use of the mandate.
     """
     if mandate.tasks is not None and so_far.tasks + tasks > mandate.tasks:
         left = max(0, mandate.tasks - so_far.tasks)

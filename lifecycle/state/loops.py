@@ -1,4 +1,4 @@
-"""The progress of the loops of a workflow: their rounds, and why they ended."""
+"""The progress of the optimization loops: their rounds, and the reasons why loops ended."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 class Round:
     """One round of a loop: its points, the proposer of the points, and its results.
 
-    The points of the first round come from the map and are not repeated here. ``numbers`` maps
-    ``stage-2.tc`` to its ``value``, ``error`` and ``unit``. ``data`` lists the files that the
-    proposer read or wrote, with their SHA-256 in hex.
+    The points of the first round are in the plan and are not repeated here. ``numbers`` maps the
+    name of a metric, such as ``stage-2.tc``, to its ``value``, ``error`` and ``unit``. ``data``
+    lists the files that the proposer read or wrote, with their SHA-256 in hex.
     """
 
     number: int
@@ -24,15 +24,15 @@ class Round:
     began_at: str | None = None
     ended_at: str | None = None
     numbers: dict[str, dict[str, Any]] = field(default_factory=dict)
-    #: Version of the definition when the round ended, or 0 before its end.
+    #: Version of the plan when the round ended, or 0 before its end.
     plan: int = 0
 
 
 @dataclass(slots=True)
 class LoopState:
-    """The progress of a loop: its stages, its rounds, and the reason why it ended.
+    """The progress of a loop: its stages and rounds, and the reason why it is over.
 
-    ``stopped`` is the reason given by the person or agent who stopped the loop.
+    ``stopped`` is the reason that a person or agent gave when stopping the loop.
     """
 
     stages: list[str]
@@ -42,20 +42,23 @@ class LoopState:
 
     @property
     def round(self) -> Round:
-        """The newest round."""
+        """The newest round of the loop."""
         return self.rounds[-1]
 
     @property
     def is_due(self) -> bool:
-        """Return whether the next round may start, because only the last round has ended."""
+        """Return whether the newest round has ended and the loop is not over.
+
+        The next round may then start.
+        """
         return self.over is None and self.round.ended_at is not None
 
     @property
     def added(self) -> list[dict[str, Any]]:
-        """The points that rounds added to those of the map, in their order."""
+        """The points that rounds added to the points of the plan, in order."""
         return [point for one in self.rounds for point in one.points]
 
 
 def loop_state_of(values: dict[str, Any]) -> LoopState:
-    """Return the state of a loop from its decoded JSON."""
+    """Return the state of a loop from its stored form."""
     return LoopState(**{**values, "rounds": [Round(**one) for one in values["rounds"]]})

@@ -1,4 +1,4 @@
-"""The files that the commands of a definition run, and the files that jobs wrote themselves."""
+"""Find the scripts that the commands of a plan run, and the files that jobs wrote."""
 
 from __future__ import annotations
 
@@ -11,19 +11,20 @@ from lifecycle.state.workflow import Attempt, Stage, Workflow
 from lifecycle.words.commands import find_named_scripts, find_program_files
 from lifecycle.words.scripts import has_script_ending
 
-#: Patterns of the root and of an input in a command, with optional quotes.
+#: Patterns of the variables for the root and for an input file in a command.
 _ROOT = re.compile(r"[\"']?\$(?:WFCTL_ROOT\b|\{WFCTL_ROOT\})[\"']?", re.ASCII)
 _INPUT = re.compile(r"\$(?:WFCTL_INPUT_(\d+)|\{WFCTL_INPUT_(\d+)\})", re.ASCII)
-#: Characters of a word that the shell expands before the program starts.
+#: A word with one of these characters is changed by the shell before the program starts. Its file
+#: name is therefore unknown.
 _EXPANDED = re.compile(r"[$`*?\[\]{}~]")
 
 
 @dataclass(frozen=True, slots=True)
 class RunFile:
-    """A file that a command names as a script, relative to the root or absolute.
+    """A file that a command runs as a script. Its path is absolute or relative to the root.
 
-    ``runs`` is False for an argument of an interpreter. A module has a dotted name below ``path``,
-    and is looked for in the folders ``search`` too.
+    ``runs`` is False if the file may only be an argument. For a Python module, ``module`` is its
+    dotted name, which is searched below ``path`` and in the folders ``search``.
     """
 
     path: str
@@ -33,7 +34,10 @@ class RunFile:
 
 
 def find_run_files(stage: Stage, name: str, folder: str) -> Iterator[RunFile]:
-    """Yield the files that the interpreters in a stage's command run, if it runs in ``folder``."""
+    """Yield the scripts and program files in a stage's command that runs in ``folder``.
+
+    ``name`` is the parameter that contains the command.
+    """
     command = stage.parameters.get(name)
     if not isinstance(command, str):
         return
@@ -54,7 +58,10 @@ def find_run_files(stage: Stage, name: str, folder: str) -> Iterator[RunFile]:
 
 
 def fill_in(stage: Stage, folder: str, text: str) -> str:
-    """Replace the variables of the root and of the inputs with paths relative to a folder."""
+    """Replace the variables for the root and the inputs in a command by paths.
+
+    The paths are relative to ``folder``.
+    """
     up = "/".join(".." for _ in folder.split("/")) if folder else "."
 
     def path(found: re.Match[str]) -> str:
@@ -66,19 +73,19 @@ def fill_in(stage: Stage, folder: str, text: str) -> str:
 
 
 def join(folder: str, word: str) -> str:
-    """Return a path in a folder with all ``..`` between names resolved."""
+    """Return the path of a file named relative to a folder, with all ``..`` resolved."""
     return posixpath.normpath(posixpath.join(folder, word))
 
 
 def commands_of(stage: Stage) -> dict[str, str]:
-    """Return the parameters of a stage that hold commands, each with the folder it runs in."""
+    """Return the parameters of a stage that contain commands, each with its working folder."""
     return {"command": stage.work.command_folder, **stage.work.verify_folders}
 
 
 def runs_file_found_by_name(stage: Stage) -> bool:
-    """Return whether a command of a stage runs a file if one of a certain name exists.
+    """Return whether a command of the stage runs a file only if a file of a certain name exists.
 
-    Examples are ``python -m NAME``, which may be a library, and ``make``.
+    Examples are ``python -m NAME``, which may also be an installed library, and ``make``.
     """
     return any(
         one.module is not None or (not one.runs and has_script_ending(one.path))
@@ -88,10 +95,10 @@ def runs_file_found_by_name(stage: Stage) -> bool:
 
 
 def find_files_of_jobs(state: Workflow) -> set[tuple[str, str]]:
-    """Return path and digest of each file that a job wrote into the folder of its own stage.
+    """Return path and digest of each data file that a job wrote into its own stage's folder.
 
-    The content of such a file needs no approval, because only the job wrote it. Files that a
-    definition runs are omitted, because a job could write the script of another stage.
+    The contents of such a file need no approval, because only the job wrote it. Files that a
+    command runs are omitted, because a job could write a script for another stage.
     """
     run = {path for stage in state.stages.values() for path in _run_paths(state, stage)}
     return {
@@ -113,7 +120,7 @@ def _run_paths(state: Workflow, stage: Stage) -> Iterator[str]:
 
 
 def _left_in(stage: Stage, attempt: Attempt) -> Iterator[tuple[str, str]]:
-    """Yield the files that an attempt left in its stage's folder, except scripts."""
+    """Yield path and digest of the files, except scripts, that an attempt wrote for its stage."""
     for file in attempt.left:
         path = file["path"]
         is_own = posixpath.normpath(path).startswith(f"{stage.id}/")

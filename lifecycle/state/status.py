@@ -1,6 +1,6 @@
-"""The statuses of a stage and the whole transition table, as data.
+"""The statuses of a stage, and the table of all allowed changes of status.
 
-Source of the table: the published staged-workflow protocol ("Statuses and transitions").
+The table is defined in the published staged-workflow protocol ("Statuses and transitions").
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Status(StrEnum):
 
 
 class StatusChange(NamedTuple):
-    """One legal change of status: the event types that cause it, and its condition."""
+    """One allowed change of status: the event types that cause it, and its condition."""
 
     source: Status
     target: Status
@@ -36,7 +36,7 @@ class StatusChange(NamedTuple):
 
 _P, _R, _PR, _RU, _PP, _C, _F, _I, _S = Status
 
-#: All changes of status. Any other change is refused.
+#: All allowed changes of status.
 TRANSITIONS: tuple[StatusChange, ...] = (
     StatusChange(_P, _R, ("stage.readied",), "every stage in depends_on is completed"),
     StatusChange(_R, _PR, ("stage.prepared",), "the preparation starts"),
@@ -74,33 +74,34 @@ TRANSITIONS: tuple[StatusChange, ...] = (
 
 _BY_PAIR = {(t.source, t.target): t for t in TRANSITIONS}
 
-#: Statuses after which a stage does no more work, except through an amendment.
+#: Statuses in which a stage has no work left. Only an amendment changes such a status.
 FINISHED = frozenset({Status.COMPLETED, Status.SKIPPED})
 #: Statuses in which an attempt may be running.
 ACTIVE = frozenset({Status.PREPARING, Status.RUNNING, Status.POST_PROCESSING})
-#: Statuses of a dependency that block its dependents until a person or agent acts.
+#: Statuses of a dependency that block dependent stages until a person or agent acts.
 BLOCKING = frozenset({Status.FAILED, Status.SKIPPED})
 
 
 def transition(source: Status, target: Status) -> StatusChange | None:
-    """Return the table's row for a pair of statuses, or None if the change is not allowed."""
+    """Return the entry for a change between two statuses, or None if it is not allowed."""
     return _BY_PAIR.get((source, target))
 
 
 def targets(source: Status) -> list[str]:
-    """Return the statuses that may follow ``source``, in the order of the table."""
+    """Return the statuses to which a stage with the status ``source`` may change."""
     return [t.target.value for t in TRANSITIONS if t.source is source]
 
 
-#: Retries, by the backend profile's ``type``. Source: the staged-workflow protocol, "Retry".
+#: Maximum number of retries by type of backend, as the staged-workflow protocol defines it.
 RETRY_LIMITS: Mapping[str, int] = {"local": 3, "remote": 5}
 
-#: Maximum number of new computations for an attempt that was lost through no fault of its job.
+#: Maximum number of times that an attempt is computed again after it was lost without a fault of
+#: its job.
 RECOVERY_LIMIT = 1
 
 
 def backend_type(profiles: Mapping[str, Any], name: str) -> str:
-    """Return ``local`` or ``remote``. A profile without a type is local."""
+    """Return the type of a backend profile, ``local`` or ``remote``. The default is ``local``."""
     profile = profiles.get(name) or {}
     return str(profile.get("type", "local"))
 

@@ -1,4 +1,4 @@
-"""The state of a staged workflow, computed by folding its events."""
+"""The state of a workflow, which is computed by folding its events."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from lifecycle.words.mandates import MANDATES, Mandate, mandates_of
 from lifecycle.words.metrics import RESULTS, results_of
 from lifecycle.words.rounds import ROUNDS, LoopDefinition, envelope_of, loops_of
 
-#: Verdicts on an attempt whose next step was refused by a check, a disk or a machine.
+#: Verdicts on an attempt whose next step failed because of a check, a disk or a machine.
 _OBSTACLES = frozenset({"HINDERED", "MACHINE_REFUSED"})
-#: Id and kind of the initial plan, which a person approves like an amendment.
+#: Id of the initial plan, which a person approves like an amendment. Its type has the same name.
 PLAN = "plan"
-#: Kind of an amendment that changes several stages, made by applying an edited plan.
+#: Type of an amendment that applies an edited plan and may change several stages.
 PLAN_CHANGE = "plan_change"
 _OF_LOOP = "rounds."  # followed by the name of a loop, whose envelope is a mandate
-#: Pattern of the name of an attempt's folder, in the path of its recorded submission.
+#: Pattern of the name of an attempt's folder: the id of the attempt and a random mark.
 _NAME = re.compile(r"(att-[0-9]{4,})-([0-9a-f]{8})")
 
 
 @dataclass(slots=True)
 class Attempt:
-    """One submission and one run of a stage's computation."""
+    """One attempt to run the computation of a stage."""
 
     id: str
     started_at: str
@@ -49,7 +49,7 @@ class Attempt:
     job_ids: list[str] = field(default_factory=list)
     dpdispatcher_version: str | None = None
     relaunches: int = 0
-    #: Number of consecutive relaunches for the same reason.
+    #: Number of consecutive restarts of the monitor for the same reason.
     relaunches_alike: int = 0
     relaunched_for: str | None = None
     row: int | None = None
@@ -57,84 +57,100 @@ class Attempt:
     action: str | None = None
     reason: str | None = None
     evidence: dict[str, Any] | None = None
-    #: The cause and the start of a wait: ``reason`` and ``since``. None if the attempt continues.
+    #: The reason why the attempt is waiting, and the time since which it waits: ``reason`` and
+    #: ``since``. None if it is not waiting.
     waiting: dict[str, str] | None = None
     ended_at: str | None = None
     outcome: str | None = None
     exit_code: int | None = None
-    #: Files that the definition ran when the attempt started: path → SHA-256 in hex.
+    #: Scripts that the plan runs, when the attempt started: path → SHA-256 in hex.
     scripts: dict[str, str] = field(default_factory=dict)
-    #: Whether the attempt must be stopped, and when the end of all its processes was observed.
+    #: True if the attempt must be stopped. The next field is the time at which all its processes
+    #: were seen to have ended.
     stop: bool = False
     stopped_at: str | None = None
-    #: Whether another user or program launched the attempt before the import.
+    #: True if a person or another program launched the attempt, and wfctl only took it over.
     taken_over: bool = False
-    #: Files with which the attempt continues, as `FileDigest`, and the attempt that wrote them.
+    #: Files of an earlier attempt from which this attempt continues (`FileDigest`), and the id of
+    #: the earlier attempt.
     carried: list[dict[str, Any]] = field(default_factory=list)
     carried_from: str | None = None
-    #: Environment of the jobs, as `JobEnvironment`, or None if unknown.
+    #: The environment of the jobs (`JobEnvironment`), or None if unknown.
     environment: dict[str, Any] | None = None
-    #: Variables of the jobs: name → digest with the key that ``variables_key`` identifies.
+    #: The environment variables of the jobs: name → keyed digest of the value. ``variables_key``
+    #: identifies the key.
     variables: dict[str, str] = field(default_factory=dict)
     variables_key: str | None = None
-    #: First program of the command, as `FileDigest`, or None if unknown.
+    #: The program that the command starts first (`FileDigest`), or None if unknown.
     program: dict[str, Any] | None = None
-    #: Other programs that the command and the verify commands start, as `FileDigest`.
+    #: Other programs that the command and the verify commands start (`FileDigest`).
     programs: list[dict[str, Any]] = field(default_factory=list)
-    #: Python files at the start that a script would import by location, or None if unknown.
+    #: Python files next to a script at the start of the attempt, which the script could import.
+    #: None if unknown.
     beside: dict[str, str] | None = None
-    #: Files of the check that changed after the start: path → SHA-256 in hex, or ``missing``.
+    #: Files used by the verification that changed after the start of the attempt: path → SHA-256 in
+    #: hex, or ``missing``.
     check_files: dict[str, str] = field(default_factory=dict)
-    #: Commit of the code that the attempt uses, as `CodeVersion`, or None if unknown.
+    #: The git commit of the code that the attempt uses (`CodeVersion`), or None if unknown.
     code: dict[str, Any] | None = None
-    #: The amendment that changed the definition of the attempt after its start.
+    #: Id of an amendment that changed the definition of the stage after the start of the attempt.
     outdated_by: str | None = None
-    #: Inputs of the attempt, as `FileDigest`.
+    #: The input files of the attempt (`FileDigest`).
     inputs: list[dict[str, Any]] = field(default_factory=list)
-    #: Scripts that differed at the start from the last approval, or from the start of the workflow.
+    #: Scripts that at the start of the attempt differed from their approved contents.
     unapproved: list[str] = field(default_factory=list)
-    #: Scripts that were sent to the job and had changed when the job ended.
+    #: Scripts that were sent to the job and had different contents when the job ended.
     exchanged: list[str] = field(default_factory=list)
-    #: Leftover files of the attempt, as `LeftFile`.
+    #: Files that the attempt wrote in addition to the outputs (`LeftFile`).
     left: list[dict[str, Any]] = field(default_factory=list)
-    #: Digest of the definition at the start, from `basis_of`, or "" if unknown.
+    #: The basis of the attempt: a digest of everything that determines its results (`basis_of`).
+    #: Empty if unknown.
     basis: str = ""
-    #: Outputs at their verification, as `FileDigest`.
+    #: The outputs with their digests at the time of verification (`FileDigest`).
     results: list[dict[str, Any]] = field(default_factory=list)
-    #: Numbers that were read from the outputs, as `MeasuredNumber`.
+    #: Metrics that were read from the outputs (`MeasuredNumber`).
     metrics: list[dict[str, Any]] = field(default_factory=list)
-    #: Resources that the jobs used, in seconds and bytes, as in `StageComputed`.
+    #: Resources that the jobs used, in seconds and bytes. See `StageComputed`.
     resources: dict[str, float] = field(default_factory=dict)
-    #: Whether the outputs were verified and failed by the current definition.
+    #: True if the outputs did not pass the verification under the current plan.
     is_refuted: bool = False
-    #: Version of the plan at the start, or 0 if unknown.
+    #: Version of the plan at the start of the attempt, or 0 if unknown.
     plan: int = 0
-    #: Round of the loop that the attempt computes, or 0 outside a loop.
+    #: Number of the loop round that the attempt computes, or 0 outside a loop.
     round: int = 0
-    #: Hash of the event that started the attempt, or "" after an import.
+    #: Hash of the event that started the attempt. Empty after an import.
     event: str = ""
-    #: State of the tasks of a sweep at their last check, as `TasksObserved`.
+    #: The states of a sweep's tasks at the last check (`TasksObserved`).
     tasks: dict[str, Any] | None = None
-    #: Number of tasks that an attempt of a sweep must compute, or None if unknown.
+    #: Number of tasks that the attempt of a sweep must compute, or None if unknown.
     tasks_given: int | None = None
-    #: Charge of an attempt under mandates: ``mandates`` (names, newest first, the loop last),
-    #: and the maximum ``tasks``, ``core_seconds`` and ``cores``.
+    #: Costs that are charged to mandates (permissions given in advance): ``mandates`` (names,
+    #: newest first, the loop last), and the maximum ``tasks``, ``core_seconds`` and ``cores``.
     charged: dict[str, Any] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
-        """Return the name of the attempt's folder: a number, and a mark unless the log is old."""
+        """Return the name of the attempt's folder: its number, followed by a mark if it has one.
+
+        The mark distinguishes attempts with equal numbers. Attempts of very old logs have no mark.
+        """
         return f"{self.number}-{self.mark}" if self.mark else self.number
 
     @property
     def number(self) -> str:
-        """Return the id in the name of the attempt's folder, which a lost log may have assigned."""
+        """Return the id in the name of the attempt's folder.
+
+        It differs from the attempt's id if an earlier, lost log assigned it.
+        """
         found = _NAME.fullmatch(self._folder)
         return found[1] if found else self.id
 
     @property
     def mark(self) -> str:
-        """Return the mark that distinguishes equal ids in copies or earlier logs; may be empty."""
+        """Return the mark in the name of the attempt's folder, or "" if the name has none.
+
+        It distinguishes attempts with equal ids in copies of the workflow or earlier logs.
+        """
         found = _NAME.fullmatch(self._folder)
         return found[2] if found else ""
 
@@ -144,29 +160,33 @@ class Attempt:
 
     @property
     def is_open(self) -> bool:
-        """Return whether the end of the attempt is undecided."""
+        """Return whether no end of the attempt is recorded."""
         return self.ended_at is None
 
     @property
     def obstacle(self) -> str | None:
-        """Return why the next step of the attempt was refused, or None if it was not."""
+        """Return the reason why the next step of the attempt failed, or None if it did not fail."""
         return self.reason if self.verdict in _OBSTACLES else None
 
     @property
     def is_to_stop(self) -> bool:
-        """Return whether the attempt must be stopped and its end was not observed."""
+        """Return whether the attempt must be stopped and its end was not observed yet."""
         return self.stop and self.stopped_at is None
 
     @property
     def may_run_on(self) -> bool:
-        """Return whether the end was recorded without observing the end of the jobs."""
+        """Return whether jobs of an ended attempt may still be running.
+
+        This is possible if the end of the attempt was recorded without observing that its jobs
+        ended.
+        """
         seen = self.action in ("succeeded", "failed") or self.stopped_at is not None
         return not (seen or self.is_open or self.taken_over)
 
 
 @dataclass(slots=True)
 class Stage:
-    """One stage: its definition and its status."""
+    """One stage of a workflow: its definition in the plan, its status and its attempts."""
 
     id: str
     name: str
@@ -181,106 +201,112 @@ class Stage:
     completed_at: str | None = None
     retry_count: int = 0
     last_error: str | None = None
-    #: Diagnosis of the last failure: its category, and the line that shows it.
+    #: Diagnosis of the last failure: its category, and the line of output that shows it.
     category: str | None = None
     because: str | None = None
-    #: Version of the plan when the stage failed last, or 0 if unknown.
+    #: Version of the plan at the last failure of the stage, or 0 if unknown.
     failed_plan: int = 0
     running_process: dict[str, Any] | None = None
     checkpoint: Any = None
-    #: Fields outside the protocol, stored unchanged.
+    #: Fields that the protocol does not define. They are stored unchanged.
     extra: dict[str, Any] = field(default_factory=dict)
     attempts: list[Attempt] = field(default_factory=list)
-    #: Dependencies that were already recorded as blocking this stage: id → status.
+    #: Dependencies for which the log already records that they block this stage: id → status.
     blocked_by: dict[str, str] = field(default_factory=dict)
-    #: The approved amendment that lets this failed stage run again.
+    #: Id of the approved amendment because of which this failed stage runs again.
     rerun_by: str | None = None
-    #: Number of kept folders ``stage-N.vK``, and the name for the next kept folder, if one is due.
+    #: The highest number K of the archive folders ``stage-N.vK``, and the name of the archive
+    #: folder to be created next. The name is None if no archiving is due.
     kept: int = 0
     keep_as: str | None = None
-    #: Whether finished tasks of a sweep stay in place while its submission is built again.
+    #: True if finished tasks of a sweep stay valid when the stage runs again.
     keeps_tasks: bool = False
-    #: Decisions that finished tasks stay valid although their inputs changed.
-    #: ``attempt`` is the newest attempt with such tasks.
-    #: ``by`` is the person, ``policy`` the consent policy.
+    #: Decisions that finished tasks stay valid although their inputs changed. ``attempt`` is the
+    #: newest attempt with such tasks, ``by`` the person, and ``policy`` the consent policy.
     kept_tasks: list[dict[str, Any]] = field(default_factory=list)
     regenerate: bool = False
     fix: str | None = None  # the fix before the newest retry
-    #: Whether work has ended in this session and was not charged yet.
+    #: True if the cost of ended work was not charged to a session yet.
     uncharged: bool = False
-    #: Outputs at the completion of the stage, as `FileDigest`.
+    #: Outputs at the completion of the stage (`FileDigest`).
     results: list[dict[str, Any]] = field(default_factory=list)
-    #: Numbers that were read from the outputs, as `MeasuredNumber`.
+    #: Metrics that were read from the outputs (`MeasuredNumber`).
     metrics: list[dict[str, Any]] = field(default_factory=list)
-    #: Results that were observed to have changed, as `ChangedFile`.
+    #: Results that have changed since the completion of the stage (`ChangedFile`).
     changed: list[dict[str, Any]] = field(default_factory=list)
-    #: Each adoption of changed results: ``paths``, ``by``, ``policy``.
+    #: Changed results that a person accepted: ``paths``, ``by``, ``policy``.
     adopted: list[dict[str, Any]] = field(default_factory=list)
-    #: Results that were recorded as deleted.
-    #: Each is a `FileDigest` with ``at``, ``by``, ``policy`` and ``reason``.
+    #: Results that were recorded as deleted: the fields of `FileDigest`, and ``at``, ``by``,
+    #: ``policy`` and ``reason``.
     deleted: list[dict[str, Any]] = field(default_factory=list)
-    #: Whether the outputs are undeclared files that the newest attempt left.
+    #: True if the plan declares no outputs, and the outputs are files that the newest attempt
+    #: wrote.
     found_outputs: bool = False
-    #: The attempt whose kept outputs the stage uses instead of a computation.
+    #: Id of the attempt whose archived outputs the stage uses instead of a new computation.
     reused: str | None = None
-    #: Whether only the criteria changed, so that kept outputs are verified first.
+    #: True if only the criteria changed. Existing outputs are then checked before anything is
+    #: computed.
     is_rejudged: bool = False
-    #: Mandates that changed or reran the stage since a person's last approval, newest first.
+    #: Mandates (permissions given in advance) under which the stage was changed or rerun since a
+    #: person's last approval, newest first.
     mandates: list[str] = field(default_factory=list)
 
     @property
     def error(self) -> str | None:
-        """Return the error of a failed stage, else None.
+        """Return the error of a failed stage, or None if the stage has not failed.
 
-        ``last_error`` keeps its value later.
+        ``last_error`` keeps the error even after the stage runs again.
         """
         return self.last_error if self.status is Status.FAILED else None
 
     @property
     def work(self) -> Work:
-        """What the stage computes: one command, or one for each point of a map."""
+        """The computation of the stage: one command, or one task for each point of a map."""
         return build_work(self.id, self.parameters)
 
     @property
     def declared_outputs(self) -> list[str]:
-        """The outputs that a run must produce."""
+        """The output files that the plan declares, which an attempt must write."""
         return [] if self.found_outputs else self.outputs
 
     @property
     def left_in_place(self) -> list[str]:
-        """Return the files that attempts left in the stage's folder, without its outputs."""
+        """Return files in the stage's folder that attempts wrote in addition to the outputs."""
         files = [one for attempt in self.attempts for one in attempt.left]
         paths = dict.fromkeys(one["path"] for one in files if one.get("at") is None)
         return [path for path in paths if is_below(path, self.id)]
 
     @property
     def attempt(self) -> Attempt | None:
-        """The newest attempt."""
+        """The newest attempt of the stage, or None."""
         return self.attempts[-1] if self.attempts else None
 
     @property
     def source(self) -> Attempt | None:
-        """Return the attempt that produced the outputs: the newest one, unless they were reused."""
+        """Return the attempt that produced the stage's outputs, or None.
+
+        This is the newest attempt, unless the stage reuses the outputs of an earlier one.
+        """
         if self.reused is None:
             return self.attempt
         return next((one for one in self.attempts if one.id == self.reused), None)
 
     @property
     def open_attempt(self) -> Attempt | None:
-        """Return the running attempt, or None."""
+        """Return the newest attempt if it has not ended, otherwise None."""
         newest = self.attempt
         return newest if newest is not None and newest.is_open else None
 
 
 def is_below(path: str, folder: str) -> bool:
-    """Return whether a path is in a folder, both relative to the root."""
+    """Return whether a path is inside a folder. Both are relative to the root."""
     first, *others = path.split("/")
     return first == folder and bool(others) and not {"", ".", ".."} & set(others)
 
 
 @dataclass(slots=True)
 class Amendment:
-    """A change of the definition: proposed, then approved or rejected."""
+    """A change of the plan, which is proposed and then approved or rejected."""
 
     id: str
     kind: str
@@ -292,45 +318,52 @@ class Amendment:
     place: int | None = None
     reason: str | None = None
     rewired: dict[str, Any] = field(default_factory=dict)
-    #: Other stages that run again with this stage, and the first round that is computed again.
+    #: Other stages that run again together with this stage, and the first loop round whose results
+    #: become invalid.
     also: list[str] = field(default_factory=list)
     from_round: int | None = None
     status: str = "proposed"
     version: int | None = None
     decided_at: str | None = None
     approved_by: str | None = None
-    #: Policy under which consent was given, or None for a record of another program.
+    #: The consent policy under which the amendment was approved, or None if another program
+    #: recorded it.
     policy: str | None = None
-    #: Account of the database server behind a name that the caller claimed, or None.
+    #: The user account that the database server verified, in addition to the name that the caller
+    #: claimed. None if there is no server.
     database_user: str | None = None
-    #: The mandate that covers the amendment, if the policy is that of mandates.
+    #: Name of the mandate (permission given in advance) under which the amendment was approved.
     mandate: str | None = None
-    #: Version of the rules of mandates in the proof, or 0 before the approval.
+    #: Version of the mandate rules in the proof of consent, or 0 before the approval.
     mandate_rule: int = 0
     invalidated_stages: list[str] = field(default_factory=list)
-    #: Hash of the approval of the amendment.
+    #: Hash of the event that approved the amendment.
     approval: str = ""
-    #: Files that the definition ran at the approval.
+    #: Scripts that the plan runs, at the approval: path → SHA-256 in hex.
     scripts: dict[str, str] = field(default_factory=dict)
-    #: The record in an imported file. Another program wrote it, so it is shown unchanged.
+    #: The original record in an imported file. It is shown unchanged, because another program wrote
+    #: it.
     record: dict[str, Any] | None = None
 
     @property
     def is_plan(self) -> bool:
-        """Return whether this is the initial plan and not a change of it."""
+        """Return whether this object is the initial plan and not a later change."""
         return self.kind == PLAN and self.record is None
 
     @property
     def is_open(self) -> bool:
-        """Return whether a person may still approve it.
+        """Return whether a person may still approve the amendment.
 
-        A rejected plan can be approved later.
+        A rejected initial plan can be approved later.
         """
         return self.status == "proposed" or (self.is_plan and self.status == "rejected")
 
     @property
     def targets(self) -> list[str]:
-        """Return the stages that the amendment names, empty if it concerns the workflow."""
+        """Return the stages that the amendment names.
+
+        The list is empty if it changes the workflow as a whole.
+        """
         if self.kind == PLAN_CHANGE:
             return [*self.rewired]
         return [self.stage, *self.also] if self.stage is not None else []
@@ -338,25 +371,26 @@ class Amendment:
 
 @dataclass(slots=True)
 class Session:
-    """The current session, as ``session_config`` shows it."""
+    """The current session, as the field ``session_config`` of the state file shows it."""
 
     count: int = 0
     id: str | None = None
     cost: float = 0
     exit_reason: str | None = None
     is_open: bool = False
-    #: Whether a loop owns the session. An open session without a running loop has crashed.
+    #: True if an automatic run loop opened the session. If such a session is open without a running
+    #: loop, the loop has crashed.
     driven: bool = False
-    #: Path of the report relative to the root, or None for the default path.
+    #: Path of the workflow's report relative to the root, or None for the default path.
     report: str | None = None
 
 
 @dataclass(slots=True)
 class Drift:
-    """A version of a file that another program wrote, kept until it is adopted or reverted.
+    """A manual edit of a generated file that waits to be adopted or reverted.
 
-    ``version`` is the version of its ``drift.detected`` event, ``base`` the version that the file
-    had shown.
+    ``version`` is the version of the event that detected the edit. ``base`` is the version of the
+    log that the file showed before the edit. ``kept_as`` is the archived copy of the edited file.
     """
 
     version: int
@@ -364,15 +398,15 @@ class Drift:
     kind: str
     base: int
     kept_as: str
-    #: Definitional fields of stages that the drift changes, such as ``stage-2.parameters.dt``.
+    #: Fields of a stage's definition that the edit changes, such as ``stage-2.parameters.dt``.
     touches: list[str] = field(default_factory=list)
-    #: Differences that are still undecided, or None for all.
+    #: The differences that are not decided yet. None means all of them.
     rest: list[str] | None = None
 
 
 @dataclass(slots=True)
 class Workflow:
-    """A whole workflow. ``head`` is the version of the last folded event."""
+    """The complete state of a workflow. ``head`` is the version of the last folded event."""
 
     id: str
     created: str
@@ -391,46 +425,51 @@ class Workflow:
     purpose: str | None = None
     consent: str = "terminal"
     signers: list[str] = field(default_factory=list)
-    #: Number of completions, and the path of the last completion's report.
+    #: Number of times that the workflow was completed, and the path of the last report.
     completions: int = 0
     report: str | None = None
     root: dict[str, Any] = field(default_factory=dict)
     drifts: list[Drift] = field(default_factory=list)
-    #: Decided manual edits: ``file``, ``how`` (adopted or reverted), ``by``, ``policy``.
+    #: Manual edits that were decided: ``file``, ``how`` (adopted or reverted), ``by``, ``policy``.
     edits: list[dict[str, Any]] = field(default_factory=list)
     #: Audit entries that a person accepted: id → ``by``, ``policy``, ``reason``.
     agreed: dict[str, dict[str, Any]] = field(default_factory=dict)
     extra: dict[str, Any] = field(default_factory=dict)
-    #: Files that the definition ran when a person last approved a change.
+    #: Scripts that the plan runs, when a person last approved a change: path → SHA-256 in hex.
     scripts: dict[str, str] = field(default_factory=dict)
-    #: Last version of the log that was imported with the workflow, or 0 without an import.
+    #: Version of the last imported event, or 0 if the workflow was not imported.
     import_end: int = 0
-    #: The imported document. Its unchanged parts are shown in their original form.
+    #: The imported document. Parts that have not changed are shown in their original form.
     source: dict[str, Any] | None = None
-    #: Text of its numbers by JSON pointer, if they are written in an unusual form.
+    #: Original text of numbers in the imported document that have an unusual notation, by JSON
+    #: pointer.
     spelling: dict[str, str] = field(default_factory=dict)
     #: The progress of each loop, by loop name.
     loops: dict[str, LoopState] = field(default_factory=dict)
-    #: Events that are ignored because their data is invalid: ``version``, ``type``, ``why``.
+    #: Events that are ignored because they are not valid: ``version``, ``type`` and the reason
+    #: ``why``.
     set_aside: list[dict[str, Any]] = field(default_factory=list)
 
     def stage(self, id_: str) -> Stage:
-        """Return the stage. Raises `UnknownStage`."""
+        """Return the stage with the given id. Raises `UnknownStage`."""
         try:
             return self.stages[id_]
         except KeyError:
             raise UnknownStage(id_, list(self.stages)) from None
 
     def profile(self, stage: Stage) -> dict[str, Any]:
-        """Return the backend profile that the stage runs on."""
+        """Return the settings of the backend on which the stage runs."""
         return _object(self.backend_profiles.get(stage.backend or self.default_backend))
 
     def backend_type(self, stage: Stage) -> str:
-        """Return ``local`` or ``remote`` for the stage."""
+        """Return the type of the stage's backend, ``local`` or ``remote``."""
         return backend_type(self.backend_profiles, stage.backend or self.default_backend)
 
     def unmet(self, stage: Stage) -> dict[str, str]:
-        """Return the dependencies that are not completed, or continue in a loop: id → status."""
+        """Return the dependencies for which a stage still has to wait, each with its status.
+
+        These are stages that are not completed, and stages in a loop that is not over.
+        """
         found = {
             dep: self.stages[dep].status.value
             for dep in stage.depends_on
@@ -448,7 +487,7 @@ class Workflow:
 
     @property
     def results(self) -> list[str]:
-        """Return the names of the numbers and files that answer the workflow's question."""
+        """Return the names of the metrics and files that the plan lists as results."""
         return results_of(self.extra.get(RESULTS))
 
     @results.setter
@@ -457,7 +496,7 @@ class Workflow:
 
     @property
     def mandates(self) -> dict[str, Any]:
-        """Return the mandates of the definition, by name."""
+        """Return the mandates (permissions given in advance) in the plan, by name."""
         return _object(self.extra.get(MANDATES))
 
     @mandates.setter
@@ -466,7 +505,7 @@ class Workflow:
 
     @property
     def rounds(self) -> dict[str, Any]:
-        """Return the loops of the definition, by name."""
+        """Return the definitions of the loops in the plan, by name."""
         return _object(self.extra.get(ROUNDS))
 
     @rounds.setter
@@ -474,13 +513,14 @@ class Workflow:
         self.extra[ROUNDS] = given
 
     def loop(self, name: str) -> LoopDefinition:
-        """Return the definition of a loop. Raises KeyError."""
+        """Return the definition of the loop. Raises KeyError if no loop has this name."""
         return loops_of({name: self.rounds[name]})[name]
 
     def mandate(self, name: str) -> Mandate | None:
-        """Return the valid mandate with this name, or None.
+        """Return the mandate (permission given in advance) with this name.
 
-        The envelope of a loop is a mandate.
+        Return None if it does not exist or is not valid. The limits of a loop are a mandate with
+        the name ``rounds.NAME``.
         """
         loop = name.removeprefix(_OF_LOOP)
         if loop != name:
@@ -488,50 +528,62 @@ class Workflow:
         return mandates_of({name: self.mandates[name]}).get(name) if name in self.mandates else None
 
     def mandates_for(self, stage: Stage) -> list[str]:
-        """Return all mandates under which a stage is computed: its own, and that of its loop."""
+        """Return the names of all mandates (permissions given in advance) that a stage uses.
+
+        The limits of its loop are one of them.
+        """
         loop = self.loop_of(stage.id)
         return [*stage.mandates, *([] if loop is None else [f"{_OF_LOOP}{loop}"])]
 
     @property
     def is_beginning(self) -> bool:
-        """Return whether wfctl has started no attempt and no file of the definition is known."""
+        """Return whether the workflow is just being created.
+
+        This is the case until an attempt was started by wfctl or digests of scripts were recorded.
+        """
         tried = (one for stage in self.stages.values() for one in stage.attempts)
         return not self.scripts and all(one.taken_over for one in tried)
 
     @property
     def is_finished(self) -> bool:
-        """Return whether every stage is completed or skipped, and every loop has ended."""
+        """Return whether every stage is completed or skipped, and every loop is over."""
         done = all(stage.status in FINISHED for stage in self.stages.values())
         return done and not self.open_loops
 
     @property
     def open_loops(self) -> list[str]:
-        """Return the names of the loops that have not ended."""
+        """Return the names of the loops that are not over."""
         return [name for name, loop in self.loops.items() if loop.over is None]
 
     @property
     def pending_amendments(self) -> list[Amendment]:
-        """Return the amendments and the plan that wait for a person and block all stages."""
+        """Return the amendments, including the initial plan, that wait for a person's decision.
+
+        While such an amendment exists, no stage can start.
+        """
         return [a for a in self.amendments.values() if a.is_open]
 
     @property
     def plan(self) -> Amendment | None:
-        """Return the initial plan if it needs a person's approval, else None."""
+        """Return the initial plan as an amendment, or None if it needs no approval."""
         found = self.amendments.get(PLAN)
         return found if found is not None and found.is_plan else None
 
     @property
     def is_plan_agreed(self) -> bool:
-        """Return whether a person approved the plan."""
+        """Return whether a person approved the initial plan."""
         return self.plan is not None and self.plan.status == "approved"
 
     @property
     def has_new_signers(self) -> bool:
-        """Return whether the plan names signers that no person at a terminal has approved yet."""
+        """Return whether no person has approved the signers that the initial plan names.
+
+        The signers are the people whose signatures are accepted as approvals.
+        """
         return self.consent == "signature" and self.plan is not None and self.plan.is_open
 
     def draft(self) -> Workflow:
-        """Return a copy that a fold may change without changing this state."""
+        """Return a copy of the state that can be modified without modifying the original."""
         new = copy(self)
         new.session, new.drifts = copy(self.session), list(self.drifts)
         new.set_aside = list(self.set_aside)
@@ -546,7 +598,8 @@ def _object(found: Any) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-#: Reading all fields at once is faster than `copy` for thousands of stages.
+#: Reading all fields of a stage at once is faster than `copy`, which matters for thousands of
+#: stages.
 _OF_STAGE = attrgetter(*[known.name for known in fields(Stage)])
 _OF_ATTEMPT = attrgetter(*[known.name for known in fields(Attempt)])
 

@@ -1,1 +1,1 @@
-"""A stage with many tasks: its points, the rules for all tasks, and the counts of tasks."""
+"""Sweeps: stages that compute one task for each of many points."""

@@ -1,4 +1,4 @@
-"""The fields of a sweep in addition to its map: outputs, limits and numbers of tasks.
+"""Check the definition of a sweep: its points, and the outputs and limits of its tasks.
 
 A stage with an object as ``parameters.map`` is a sweep: its command runs once for each point.
 """
@@ -15,36 +15,41 @@ from lifecycle.words.metrics import METRICS, Metric, metrics_of
 from lifecycle.words.values import stays_below
 
 MAP = "map"
-#: The parameter with the values that the verify commands see, and the command does not.
+#: Parameter with values that only the verify commands get, and not the command.
 VERIFY_PARAMETERS = "verify_parameters"
-#: The folder in a stage's folder with a folder for each finished task.
+#: Name of the folder, inside the folder of a sweep stage, with a folder for each finished task.
 DONE = "tasks"
-#: Start of the reason of a task that ran but did not pass its check.
+#: Prefixes of the failure reason of a task whose command succeeded but whose results failed the
+#: check.
 NO_NUMBER = "metrics: "
 VERDICTS = ("task_verify: ", NO_NUMBER)
-#: The ways to give points. Each map uses exactly one way.
+#: The ways to define points. Each map must use exactly one of them.
 WAYS = ("points", "grid", "zip", "file", "like")
-#: Parameters of all tasks. A change of these, except the outputs, computes nothing again.
+#: Parameters for all tasks of a sweep. A change of any of them, except `task_outputs`, requires no
+#: new computation.
 OF_SWEEP = ("task_outputs", "task_verify", "task_retries", "tolerate", "at_once", "metrics")
-#: Parameters of any stage that change no result.
+#: Parameters of any stage that do not influence its results.
 OF_ANY = frozenset(
     {"verify", VERIFY_PARAMETERS, "expected_seconds", "bring_back_limit", "carry", TIME_LIMIT}
 )
-#: Parameters of the execution. A running attempt keeps the values that it started with.
+#: Parameters of the execution. A change does not affect an attempt that is already running.
 HOW_RUN = frozenset({"at_once", "resource_overrides", TIME_LIMIT})
 #: Default number of tasks that run at the same time.
 AT_ONCE = 8
 _OPTIONS = frozenset({*WAYS, "sha256", "order", "folders"})
-#: Parameters that a stage with a map cannot use.
+#: Parameters that are not allowed in a sweep.
 _PLAIN_STAGE_PARAMETERS = ("backward_files", "carry")
-#: Further columns of the table of tasks. No metric may have these names.
+#: Further columns of the task table of a sweep. A metric cannot have one of these names.
 _RESERVED_COLUMNS = ("cpu_seconds", "memory")
 _HEX = frozenset("0123456789abcdef")
 
 
 @dataclass(frozen=True, slots=True)
 class TaskRules:
-    """The rules for every task. ``outputs`` and ``metrics`` are below the folder of the task."""
+    """The rules for the tasks of a sweep: outputs, checks and limits.
+
+    The paths of outputs and metrics are relative to the folder of a task.
+    """
 
     outputs: tuple[str, ...] = ()
     verify: str | None = None
@@ -55,14 +60,14 @@ class TaskRules:
 
 
 def is_sweep(parameters: Mapping[str, Any]) -> bool:
-    """Return whether a stage's command runs once for each point of a map."""
+    """Return whether a stage is a sweep: its command runs once for each point of its map."""
     return isinstance(parameters.get(MAP), dict)
 
 
 def earlier_task_basis(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters on which a task's result rested in earlier versions.
+    """Return the parameters that earlier versions used to decide whether a task is out of date.
 
-    They included the verify command.
+    Unlike today, they included the verify command of the tasks.
     """
     aside = {MAP, "verify", VERIFY_PARAMETERS, "expected_seconds", "resource_overrides", *OF_SWEEP}
     aside -= {"task_outputs", "task_verify"}
@@ -70,14 +75,14 @@ def earlier_task_basis(parameters: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def table_of(stage: str) -> tuple[str, str]:
-    """Return the paths of a sweep's table, as CSV and JSON, relative to the root."""
+    """Return the paths of the task table of a sweep, as CSV and JSON, relative to the root."""
     return f"{stage}/tasks.csv", f"{stage}/tasks.json"
 
 
 def find_map_problems(
     stage: str, parameters: Mapping[str, Any], outputs: list[str]
 ) -> Iterator[str]:
-    """Yield the problems of the map of a stage and of the parameters of its tasks."""
+    """Yield the problems of a sweep's map (the definition of its points) and task parameters."""
     given = parameters[MAP]
     wrong = [*_find_map_field_problems(given)]
     yield from wrong
@@ -103,7 +108,7 @@ def find_map_problems(
 
 
 def _find_map_field_problems(given: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the problems of the fields of a map."""
+    """Yield the problems of the fields of a map (the definition of a sweep's points)."""
     ways = [way for way in WAYS if way in given]
     if len(ways) != 1:
         found = ", ".join(ways) or "none"
@@ -124,7 +129,7 @@ def _find_map_field_problems(given: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _find_file_problems(given: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the problems of a map with a file."""
+    """Yield the problems of the points file that a map names."""
     digest, path = given.get("sha256"), given.get("file")
     if "file" not in given:
         if digest is not None:
@@ -142,7 +147,7 @@ def _find_file_problems(given: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _find_point_problems(given: Mapping[str, Any], parameters: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the problems of the points that a map lists."""
+    """Yield the problems of points that a map contains directly."""
     if "file" in given or "like" in given:
         return
     from lifecycle.sweeps.points import (  # needed only when a definition is written
@@ -167,7 +172,7 @@ def _find_point_problems(given: Mapping[str, Any], parameters: Mapping[str, Any]
 
 
 def _find_task_parameter_problems(parameters: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the problems of the parameters of tasks."""
+    """Yield the problems of parameters that control the tasks of a sweep."""
     outputs = parameters.get("task_outputs")
     if outputs is not None and not (
         isinstance(outputs, list)
@@ -197,7 +202,7 @@ def _find_task_parameter_problems(parameters: Mapping[str, Any]) -> Iterator[str
 
 
 def columns_of(parameters: Mapping[str, Any]) -> list[str]:
-    """Return the columns of the table of tasks for metrics and their errors."""
+    """Return the columns of a sweep's task table that contain metrics and their errors."""
     metrics = metrics_of(parameters)
     return [*metrics, *(f"{name}_error" for name, metric in metrics.items() if metric.error)]
 
@@ -205,7 +210,7 @@ def columns_of(parameters: Mapping[str, Any]) -> list[str]:
 def _check_whole_number(
     parameters: Mapping[str, Any], name: str, least: int, most: int
 ) -> Iterator[str]:
-    """Yield a problem unless a parameter is absent or a whole number in a range."""
+    """Yield a problem unless the parameter is missing or an integer in the given range."""
     value = parameters.get(name)
     whole = isinstance(value, int) and not isinstance(value, bool)
     if value is not None and not (whole and least <= value <= most):
@@ -224,17 +229,17 @@ def format_ranges(numbers: Iterable[int]) -> str:
 
 
 def parse_ranges(text: str) -> set[int]:
-    """Return the numbers in ranges."""
+    """Return the numbers in a text with ranges, such as ``0-99,103``."""
     return {number for a, b in _parse_range_pairs(text) for number in range(a, b + 1)}
 
 
 def count_range_numbers(text: str) -> int:
-    """Return the count of the numbers in ranges."""
+    """Return how many numbers a text with ranges, such as ``0-99,103``, contains."""
     return sum(b - a + 1 for a, b in _parse_range_pairs(text))
 
 
 def _parse_range_pairs(text: str) -> Iterator[tuple[int, int]]:
-    """Yield the first and the last number of each range."""
+    """Yield the first and the last number of each range in a text such as ``0-99,103``."""
     for part in text.split(",") if text else ():
         first, _, last = part.partition("-")
         yield int(first), int(last or first)

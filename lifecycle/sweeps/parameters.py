@@ -1,4 +1,4 @@
-"""The parameters of a stage that wfctl itself uses, and what each is for."""
+"""The parameters of a stage that wfctl itself uses, with a description of each."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from lifecycle.sweeps.definition import MAP, VERIFY_PARAMETERS
 from lifecycle.words.mandates import TIME_LIMIT
 from lifecycle.words.metrics import METRICS
 
-#: Parameter → what it is for. The command gets all other parameters.
+#: Description of each parameter that wfctl uses. The command of a stage gets all other parameters.
 WORDS_OF_PARAMETER: dict[str, str] = {
     "command": "The command line of the stage. bash runs the command line in a temporary copy of "
     "the stage's folder, or for a sweep in the folder of each task. A person or an agent does a "

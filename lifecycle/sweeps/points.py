@@ -1,6 +1,6 @@
-"""The points of a map. A stage runs once for each point, and the point's values make its key.
+"""Build the points of a sweep from its map. The stage's command runs once for each point.
 
-A map gives its points in one of five ways: a list (``points``), every combination of values
+A map defines its points in one of five ways: a list (``points``), every combination of values
 (``grid``), values side by side (``zip``), a file (``file``), or the points of another stage
 (``like``). Values are strings, numbers, true and false.
 """
@@ -23,13 +23,14 @@ from lifecycle.words.values import MAX_TASKS, MAX_VARIABLE
 
 Value: TypeAlias = "str | int | float | bool"
 
-#: Maximum number of points of a map. Each has a folder and a line in the stage's table.
+#: Maximum number of points of a map. Each point needs a folder and a line in the task table.
 MAX_POINTS = MAX_TASKS
-#: Maximum number of bytes of a point's values. Its task gets all of them as one variable.
+#: Maximum size in bytes of a point's values. Its task gets all of them in one environment variable.
 MAX_POINT = MAX_VARIABLE - 1_000
-#: Maximum bytes of a folder's name. File systems take 255, and temporary names are longer.
+#: Maximum length in bytes of a folder name. File systems allow 255 bytes, but names of temporary
+#: folders are longer.
 _LONGEST = 200
-#: Columns of the table of a sweep, in addition to values and metrics.
+#: Columns of a sweep's task table, in addition to the values of the points and the metrics.
 COLUMNS = (
     "key",
     "state",
@@ -48,12 +49,15 @@ _RANGE = ({"from", "to"}, {"from", "to", "step"}, {"from", "to", "count"})
 
 
 class UnusableMap(ValueError):
-    """A map without usable points; the message states what was expected and found."""
+    """The definition of a sweep's points is not usable.
+
+    The message states the expected and the actual value.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One point: its values by name, its key, and the name of the folder of its task."""
+    """A point of a sweep: its values by name, its key, and the folder name of its task."""
 
     values: Mapping[str, Value]
     key: str
@@ -63,10 +67,10 @@ class Point:
 def build_points(
     given: Mapping[str, Any], text: str | None = None, like: Sequence[Point] = ()
 ) -> tuple[Point, ...]:
-    """Return the points of a map in their starting order. Raises `UnusableMap`.
+    """Return the points of a map in the order in which their tasks start.
 
-    ``text`` is the content of the map's file; ``like`` are the points of the stage that the map
-    names.
+    ``text`` is the content of the points file, if the map names one. ``like`` has the points of
+    another stage, if the map names a stage. Raises `UnusableMap`.
     """
     if "like" in given:
         return _sort_points(given, like)
@@ -78,14 +82,14 @@ def build_points(
     for number, row in enumerate(rows, 1):
         _check_row(number, row, names)
     digested = given.get("folders", "named") == "digest"
-    # Sorted by name, because an amendment may state the names in another order.
+    # The values are sorted by name, because an amendment may list the names in another order.
     found = tuple(_build_point(_add_types(row), digested=digested) for row in rows)
     _check_keys(found)
     return _sort_points(given, found)
 
 
 def _read_rows(given: Mapping[str, Any], text: str | None) -> Iterable[Mapping[str, Any]]:
-    """Return the values of each point of a map."""
+    """Return the values of each point that a map defines."""
     if "points" in given:
         return list(_check_objects(given["points"], "points"))
     if "grid" in given:
@@ -113,7 +117,7 @@ def _check_objects(given: Any, way: str) -> Iterator[Mapping[str, Any]]:
 
 
 def _read_columns(given: Any, way: str) -> dict[str, list[Any]]:
-    """Return the values by name of a grid or zip."""
+    """Return the list of values for each name in a ``grid`` or ``zip``."""
     if not isinstance(given, dict) or not given:
         raise UnusableMap(
             f"{way} must be an object with a list for each name, but it is "
@@ -123,7 +127,7 @@ def _read_columns(given: Any, way: str) -> dict[str, list[Any]]:
 
 
 def _read_column(values: Any, place: str) -> list[Any]:
-    """Return the values of a list or range."""
+    """Return the values of a list, or the numbers of a range such as ``{"from": 1, "to": 8}``."""
     if isinstance(values, dict):
         return _expand_range(values, place)
     if not isinstance(values, list) or not values:
@@ -135,7 +139,7 @@ def _read_column(values: Any, place: str) -> list[Any]:
 
 
 def _expand_range(given: Mapping[str, Any], place: str) -> list[Any]:
-    """Return the numbers of a range, including its end if the step reaches it."""
+    """Return the numbers of a range. The end is included if the step reaches it."""
     if set(given) not in _RANGE:
         raise UnusableMap(
             f"the range {place} must have the fields from and to, and optionally step or count, "
@@ -156,12 +160,12 @@ def _expand_range(given: Mapping[str, Any], place: str) -> list[Any]:
 
 
 def _spread_evenly(first: Decimal, last: Decimal, count: Decimal, place: str) -> list[Any]:
-    """Return ``count`` evenly spaced numbers."""
+    """Return ``count`` evenly spaced numbers from ``first`` to ``last``."""
     if count != int(count) or count < 2:
         raise UnusableMap(f"{place}.count must be a whole number of 2 or more, but it is {count}")
     _check_size(int(count))
     step = (last - first) / (count - 1)
-    # Twelve digits avoid numbers with rounding errors.
+    # Rounding to twelve digits removes rounding errors, such as in 0.30000000000000004.
     return [_simplify_number(Decimal(f"{first + n * step:.12g}")) for n in range(int(count))]
 
 
@@ -178,12 +182,12 @@ def _parse_decimal(value: Any, place: str) -> Decimal:
 
 
 def _simplify_number(value: Decimal) -> int | float:
-    """Return a whole decimal without a point as an integer, and any other as a float."""
+    """Return a decimal without a decimal point as an integer, and any other as a float."""
     return int(value) if value == int(value) and "." not in str(value) else float(value)
 
 
 def _zip_columns(columns: Mapping[str, list[Any]]) -> list[Mapping[str, Any]]:
-    """Return the values of each point of a zip."""
+    """Return the values of each point of a ``zip``, which combines lists of equal length."""
     lengths = {name: len(values) for name, values in columns.items()}
     if len(set(lengths.values())) > 1:
         said = ", ".join(f"{name} has {length}" for name, length in lengths.items())
@@ -192,7 +196,10 @@ def _zip_columns(columns: Mapping[str, list[Any]]) -> list[Mapping[str, Any]]:
 
 
 def parse_points_file(path: str, text: str) -> list[Mapping[str, Any]]:
-    """Return the values of each point in a file of CSV or JSON lines. Raises `UnusableMap`."""
+    """Return the values of each point in a file in CSV or JSON Lines format.
+
+    Raises `UnusableMap` if the file is not valid.
+    """
     if path.endswith(".csv"):
         return list(_parse_csv(path, text))
     rows: list[Mapping[str, Any]] = []
@@ -224,7 +231,7 @@ def _parse_csv(path: str, text: str) -> Iterator[Mapping[str, Any]]:
 
 
 def _check_size(count: int) -> None:
-    """Raise `UnusableMap` for more points than a map may have."""
+    """Raise `UnusableMap` if a map has more points than allowed."""
     if count > MAX_POINTS:
         raise UnusableMap(
             f"the map has {count:,} points, but at most {MAX_POINTS:,} points are allowed. Compute "
@@ -233,7 +240,10 @@ def _check_size(count: int) -> None:
 
 
 def _check_row(number: int, row: Mapping[str, Any], names: list[str]) -> None:
-    """Raise `UnusableMap` if a point has other names than the first one, or unusable values."""
+    """Raise `UnusableMap` if a point has unusable names or values.
+
+    All points must have the same names (``names``).
+    """
     if list(row) != names and set(row) != set(names):
         raise UnusableMap(
             f"point {number}: expected values for {', '.join(names)}, found {', '.join(row)}"
@@ -264,21 +274,27 @@ def _is_usable_value(value: Any) -> bool:
 
 
 def render_value(value: Value) -> str:
-    """Return a value as a command sees it: strings unchanged, other values as JSON."""
+    """Return a value as a command gets it: strings unchanged, other values as JSON."""
     return value if isinstance(value, str) else json.dumps(value)
 
 
 def _add_types(row: Mapping[str, Value]) -> tuple[tuple[str, type[Value], Value], ...]:
-    """Return the values of a point by name with their types, because 1, 1.0 and true are equal."""
+    """Return the values of a point sorted by name, each with its type.
+
+    The type is needed because Python treats 1, 1.0 and True as equal.
+    """
     return tuple((name, type(row[name]), row[name]) for name in sorted(row))
 
 
 @lru_cache(maxsize=10_000)  # the fold compares each round of a loop with all earlier points
 def _build_point(typed: tuple[tuple[str, type[Value], Value], ...], *, digested: bool) -> Point:
-    """Return a point with its key and folder. Raises `UnusableMap`."""
+    """Return a point with its key and the folder name of its task.
+
+    Raises `UnusableMap` if the key is too long or cannot be the name of a folder.
+    """
     row = {name: value for name, _, value in typed}
     key = ",".join(f"{name}={render_value(value)}" for name, value in row.items())
-    # A task gets its key as one variable.
+    # The size is limited, because a task gets its key as one environment variable.
     size = len(key.encode())
     if size > MAX_POINT:
         raise UnusableMap(
@@ -302,7 +318,7 @@ def _build_point(typed: tuple[tuple[str, type[Value], Value], ...], *, digested:
 
 
 def _check_keys(found: Sequence[Point]) -> None:
-    """Raise `UnusableMap` if two points have equal values or folders."""
+    """Raise `UnusableMap` if two points have equal values or the same folder."""
     values: dict[tuple[tuple[str, type[bool] | None, Value], ...], int] = {}
     folders: dict[str, int] = {}
     for number, point in enumerate(found, 1):
@@ -323,7 +339,10 @@ def _check_keys(found: Sequence[Point]) -> None:
 
 
 def _sort_points(given: Mapping[str, Any], found: Sequence[Point]) -> tuple[Point, ...]:
-    """Return the points in the order that the map requires."""
+    """Return the points sorted by the column that the map names as ``order``.
+
+    Without ``order``, keep the order. Raises `UnusableMap` if no such column exists.
+    """
     column = given.get("order")
     if column is None:
         return tuple(found)
@@ -343,5 +362,5 @@ def _sort_points(given: Mapping[str, Any], found: Sequence[Point]) -> tuple[Poin
 
 
 def _render_for_message(value: Any) -> str:
-    """Return the start of a value as JSON, for a message."""
+    """Return the first characters of a value as JSON, for an error message."""
     return f"{json.dumps(value)[:60]}"

@@ -1,4 +1,4 @@
-"""The variables by which commands see the parameters of their stage, and their limits. Pure."""
+"""The environment variables that contain the parameters of a stage, and their size limits."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from lifecycle.words.values import MAX_VARIABLE
 
 PREFIX = "WFCTL_PARAM_"
 _NAME = re.compile(r"[A-Za-z0-9_]+", re.ASCII)
-#: Parameters for wfctl itself, which are not variables.
+#: Parameters that only wfctl uses. Commands do not get them as variables.
 _OURS = frozenset({"command", "verify"})
-#: Maximum number of bytes of all variables of a job.
-#: Linux allows 2 MiB with arguments. The login and the scheduler need the rest for their variables.
+#: Maximum size in bytes of all environment variables of a job. Linux allows 2 MiB for variables and
+#: arguments, and other variables of the user and the scheduler need a part of it.
 MAX_VARIABLES = 1_000_000
 
 
 def command_variables(work: Work) -> dict[str, str]:
-    """Return the variables of the command's parameters: strings, numbers, true and false.
+    """Return the environment variables for the parameters of a stage's command.
 
-    Numbers, true and false are written as in JSON. Lists, objects, null, and names that are not
-    valid for variables are left out.
+    Numbers, true and false are written as in JSON. Lists, objects, null, and parameters whose names
+    are not valid for variables are omitted.
     """
     return _build_variables(work.command_parameters)
 
 
 def verify_variables(work: Work) -> dict[str, str]:
-    """Return the variables that only the verify commands of a stage see."""
+    """Return the environment variables that only the verify commands of a stage get."""
     return _build_variables(work.verify_values)
 
 
 def _build_variables(values: Mapping[str, Any]) -> dict[str, str]:
-    """Return the variables of the values that can be variables."""
+    """Return an environment variable for each value that can be one."""
     return {
         f"{PREFIX}{name}": value if isinstance(value, str) else json.dumps(value)
         for name, value in values.items()
@@ -44,9 +44,10 @@ def _build_variables(values: Mapping[str, Any]) -> dict[str, str]:
 
 
 def find_oversized_variable(variables: Mapping[str, str]) -> tuple[str | None, int, int] | None:
-    """Return the name, size and limit in bytes of a variable that is too large.
+    """Return the name of an environment variable that is too large, its size and the limit.
 
-    The name is None if all variables together are too large. Returns None if all fit.
+    Sizes are in bytes. The name is None if only all variables together are too large. Return None
+    if no limit is exceeded.
     """
     sizes = {
         name: len(f"{name}={value}".encode(errors="replace")) for name, value in variables.items()
@@ -59,7 +60,10 @@ def find_oversized_variable(variables: Mapping[str, str]) -> tuple[str | None, i
 
 
 def find_variable_problems(work: Work) -> Iterator[str]:
-    """Yield parameters that are too large for a program or that verify commands cannot see."""
+    """Yield a problem for each parameter that cannot be an environment variable.
+
+    It is too large, or the verify commands cannot use it.
+    """
     yield from _find_verify_parameter_problems(work)
     found = find_oversized_variable({**command_variables(work), **verify_variables(work)})
     if found is not None:
@@ -73,7 +77,10 @@ def find_variable_problems(work: Work) -> Iterator[str]:
 
 
 def _find_verify_parameter_problems(work: Work) -> Iterator[str]:
-    """Yield values of `verify_parameters` that cannot be variables of the verify commands."""
+    """Yield a problem for each invalid value in `verify_parameters`.
+
+    The verify commands get these values as environment variables.
+    """
     given = work.parameters.get(VERIFY_PARAMETERS)
     if given is not None and not isinstance(given, dict):
         yield (

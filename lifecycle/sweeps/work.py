@@ -1,7 +1,7 @@
-"""The work of a stage: one command, or one command for each point of a map. Pure.
+"""The computation of a stage: one command, or one command for each point of a map.
 
-`PlainWork` and `MappedWork` have the same properties and methods, so a caller need not know which
-of them a stage has.
+The classes `PlainWork` and `MappedWork` have the same properties and methods, and callers do not
+have to distinguish them. They do no I/O.
 """
 
 from __future__ import annotations
@@ -29,39 +29,41 @@ if TYPE_CHECKING:
 
 
 class RecordedTasks(Protocol):
-    """An attempt whose newest record of tasks can be read."""
+    """The interface of an attempt that has a record of its tasks."""
 
     @property
     def tasks(self) -> dict[str, Any] | None:
-        """Return the newest record of the tasks, as `TasksObserved`, or None."""
+        """Return the newest record of the tasks' states (`TasksObserved`), or None."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlainWork:
-    """One command, which runs in the stage's folder and writes the stage's outputs."""
+    """The computation of an ordinary stage: one command, which writes the stage's outputs."""
 
     stage: str
     parameters: Mapping[str, Any]
 
-    #: The tables of tasks and the folder of tasks, relative to the root. wfctl writes them.
+    #: The task tables and the folder of tasks, relative to the root. wfctl itself writes the
+    #: tables.
     tables: ClassVar[tuple[str, ...]] = ()
     task_folders: ClassVar[tuple[str, ...]] = ()
-    #: The stage whose points this stage takes, and the files that list its points.
+    #: The stage whose points this stage reuses, and the files that list its own points.
     like: ClassVar[str | None] = None
     points_files: ClassVar[tuple[str, ...]] = ()
-    #: Numbers of which each task has a value.
+    #: Metrics that have a value for each task.
     task_metrics: ClassVar[Mapping[str, Metric]] = {}
-    #: Outputs, numbers and limits of each task.
+    #: Outputs, metrics and limits of each task.
     task_rules: ClassVar[TaskRules] = TaskRules()
-    #: Parameters that the result of each task depends on, in addition to its point and the inputs.
+    #: Parameters that determine the result of each task, in addition to its point and the input
+    #: files.
     task_basis: ClassVar[Mapping[str, Any] | None] = None
-    #: Parameters that check each task after its computation.
+    #: Parameters of the check of each task's results.
     task_verdict: ClassVar[Mapping[str, Any]] = {}
-    #: Whether a round adds tasks to those of earlier rounds, which stay in place.
+    #: True if each round of a loop adds tasks, and the tasks of earlier rounds stay valid.
     grows_by_rounds: ClassVar[bool] = False
-    #: Parameters that an amendment from a given round on must not change.
+    #: Parameters that an amendment cannot change if it keeps the results of earlier loop rounds.
     fixed_in_rounds: ClassVar[frozenset[str]] = frozenset()
-    #: Phrase for one run with one set of values, for use in sentences.
+    #: Phrase for one run of the command, for use in messages.
     run_name: ClassVar[str] = "the command"
 
     @property
@@ -71,80 +73,86 @@ class PlainWork:
 
     @property
     def place_name(self) -> str:
-        """Return the place where the command runs, as a sentence names it."""
+        """Return a phrase for the place where the command runs, for use in messages."""
         return f"a scratch copy of {self.stage}/"
 
     @property
     def output_command(self) -> Any:
-        """Return the command that writes the stage's outputs, or None."""
+        """Return the command that writes the stage's outputs, or None if the plan gives none."""
         return self.parameters.get("command")
 
     @property
     def output_metrics(self) -> Mapping[str, Metric]:
-        """Return by name the numbers that are read from the stage's outputs."""
+        """Return the metrics that are read from the stage's outputs, by name."""
         return metrics_of(self.parameters)
 
     @property
     def command_parameters(self) -> dict[str, Any]:
-        """Return the parameters that the command sees."""
+        """Return the parameters that the command gets."""
         return dict(self.parameters)
 
     @property
     def verify_values(self) -> dict[str, Any]:
-        """Return the values by name that only the verify commands get."""
+        """Return the values that only the verify commands get, by name."""
         return _verify_parameter_values(self.parameters)
 
     @property
     def ignored_parameters(self) -> frozenset[str]:
-        """Return the parameters that no result depends on."""
+        """Return the parameters that do not influence any result of the stage."""
         return OF_ANY | {METRICS} if self.output_metrics else OF_ANY
 
     @property
     def verdict_parameters(self) -> frozenset[str]:
-        """Return the parameters that change neither a result nor a file that other stages read."""
+        """Return the parameters whose change requires at most a new check of the results.
+
+        They change neither a result nor a file that other stages read.
+        """
         return self.ignored_parameters
 
     @property
     def verify_folders(self) -> dict[str, str]:
-        """Return, by parameter, the folder in which a verify command of the stage runs."""
+        """Return the parameters with verify commands, each with its working folder."""
         return {"verify": ""}
 
     def job_outputs(self, outputs: Sequence[str]) -> Sequence[str]:
-        """Return those of the stage's outputs that its jobs write."""
+        """Return the outputs of the stage that its jobs write, and not wfctl itself."""
         return outputs
 
     def task_inputs(
         self, inputs: Sequence[dict[str, Any]], points_files: Collection[str]
     ) -> list[dict[str, Any]]:
-        """Return the inputs of the tasks, without the files that list points."""
+        """Return the input files that the tasks of a sweep read. An ordinary stage has none."""
         return []
 
     def keeps_tasks(self, changed: Work) -> bool:
-        """Return whether finished tasks stay valid under a changed definition."""
+        """Return whether finished tasks stay valid if the parameters change.
+
+        An ordinary stage has no tasks, so the answer is False.
+        """
         return False
 
     def listed_points(self) -> tuple[Point, ...]:
-        """Return the points that the definition itself lists. Raises UnusableMap."""
+        """Return the points that the plan itself lists. An ordinary stage has none."""
         return ()
 
     def value_names(self) -> set[str] | None:
-        """Return the names of the values of each point, or None if the definition has no list."""
+        """Return the names of a point's values, or None if the plan does not list the points."""
         return set()
 
     def progress(self, attempts: Sequence[RecordedTasks]) -> dict[str, Any] | None:
-        """Return the newest record of the tasks, as `TasksObserved`, or None."""
+        """Return the newest record of the tasks' states (`TasksObserved`), or None."""
         return None
 
     def problems(self, outputs: list[str]) -> Iterator[str]:
-        """Yield the problems of the map and of the parameters of tasks."""
+        """Yield the problems of the definition of points and tasks. An ordinary stage has none."""
         return iter(())
 
 
 @dataclass(frozen=True, slots=True)
 class MappedWork:
-    """One command for each point of a map, in a folder for each point. wfctl writes the outputs.
+    """The computation of a sweep: one command for each point of a map, each in its own folder.
 
-    `PlainWork` describes the properties and methods.
+    wfctl writes the stage's outputs, the task tables. See `PlainWork` for the attributes.
     """
 
     stage: str
@@ -158,34 +166,34 @@ class MappedWork:
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """Return the tables of tasks."""
+        """Return the paths of the task tables, relative to the root."""
         return table_of(self.stage)
 
     @property
     def task_folders(self) -> tuple[str, ...]:
-        """Return the folder of tasks."""
+        """Return the folder that contains the folders of finished tasks."""
         return (f"{self.stage}/{DONE}",)
 
     @property
     def like(self) -> str | None:
-        """Return the stage whose points this stage takes."""
+        """Return the stage whose points this stage reuses, or None."""
         found = self.parameters[MAP].get("like")
         return found if isinstance(found, str) else None
 
     @property
     def points_files(self) -> tuple[str, ...]:
-        """Return the files that list the points."""
+        """Return the files that list the points of the sweep."""
         found = self.parameters[MAP].get("file")
         return (found,) if isinstance(found, str) else ()
 
     @property
     def task_metrics(self) -> Mapping[str, Metric]:
-        """Return by name the numbers of which each task has a value."""
+        """Return the metrics that have a value for each task, by name."""
         return metrics_of(self.parameters)
 
     @property
     def task_rules(self) -> TaskRules:
-        """Return the outputs, numbers and limits of each task. The parameters must be valid."""
+        """Return the outputs, metrics and limits of each task. The parameters must be valid."""
         return TaskRules(
             outputs=tuple(self.parameters.get("task_outputs") or ()),
             verify=self.parameters.get("task_verify"),
@@ -197,50 +205,59 @@ class MappedWork:
 
     @property
     def task_basis(self) -> Mapping[str, Any] | None:
-        """Return the parameters that the result of each task depends on."""
+        """Return the parameters that determine the result of each task."""
         aside = {MAP} | self.ignored_parameters
         return {name: value for name, value in self.parameters.items() if name not in aside}
 
     @property
     def task_verdict(self) -> Mapping[str, Any]:
-        """Return the parameters that check each task after its computation."""
+        """Return the parameters of the check of each task's results."""
         seen = [VERIFY_PARAMETERS] if self.parameters.get("task_verify") else []
         judging = ("task_verify", METRICS, *seen)
         return {name: self.parameters[name] for name in judging if self.parameters.get(name)}
 
     @property
     def command_folder(self) -> str:
-        """Return a folder that stands for the folder of any task."""
+        """Return a made-up path that represents the folder of any task."""
         return f"{self.stage}/{DONE}/any"
 
     @property
     def place_name(self) -> str:
-        """Return the place where the commands run, as a sentence names it."""
+        """Return a phrase for the place where the commands run, for use in messages."""
         return f"a folder for each task, in a scratch copy of {self.stage}/"
 
     @property
     def command_parameters(self) -> dict[str, Any]:
-        """Return the parameters that each command sees, without those of the map and the tasks."""
+        """Return the parameters that the command of each task gets.
+
+        Parameters that define points or control tasks are not included.
+        """
         return {k: v for k, v in self.parameters.items() if k != MAP and k not in OF_SWEEP}
 
     @property
     def verify_values(self) -> dict[str, Any]:
-        """Return the values by name that only the verify commands get."""
+        """Return the values that only the verify commands get, by name."""
         return _verify_parameter_values(self.parameters)
 
     @property
     def ignored_parameters(self) -> frozenset[str]:
-        """Return the parameters that no result of a task depends on."""
+        """Return the parameters that do not influence the result of any task."""
         return OF_ANY | {"resource_overrides", *OF_SWEEP} - {"task_outputs"}
 
     @property
     def verdict_parameters(self) -> frozenset[str]:
-        """Return the ignored parameters without those that are columns of the table."""
+        """Return the parameters whose change requires at most a new check of the results.
+
+        Metrics are not included, because they change the columns of the task table.
+        """
         return self.ignored_parameters - {METRICS}
 
     @property
     def verify_folders(self) -> dict[str, str]:
-        """Return the folders of the verify commands. A task is judged in a copy of its folder."""
+        """Return the parameters with verify commands, each with its working folder.
+
+        The check of a task runs in a copy of the task's folder.
+        """
         return {"verify": "", "task_verify": self.command_folder}
 
     def job_outputs(self, outputs: Sequence[str]) -> Sequence[str]:
@@ -250,15 +267,21 @@ class MappedWork:
     def task_inputs(
         self, inputs: Sequence[dict[str, Any]], points_files: Collection[str]
     ) -> list[dict[str, Any]]:
-        """Return the inputs of the tasks."""
+        """Return the input files of the tasks, without the files that list points."""
         return [one for one in inputs if one["path"] not in points_files]
 
     def keeps_tasks(self, changed: Work) -> bool:
-        """Return whether the result of each task depends on the same parameters as before."""
+        """Return whether finished tasks stay valid if the stage changes to ``changed``.
+
+        They do if the parameters that determine their results are equal.
+        """
         return self.task_basis == changed.task_basis
 
     def listed_points(self) -> tuple[Point, ...]:
-        """Return the points of the map, or nothing if a file or another stage defines them."""
+        """Return the points that the plan itself lists.
+
+        Return an empty tuple if a file or another stage defines the points.
+        """
         given = self.parameters[MAP]
         if "file" in given or "like" in given:
             return ()
@@ -267,7 +290,7 @@ class MappedWork:
         return build_points(given)
 
     def value_names(self) -> set[str] | None:
-        """Return the names of the map's values, or None if no list of points can be read."""
+        """Return the names of a point's values, or None if the plan does not list valid points."""
         from lifecycle.sweeps.points import UnusableMap  # imports readers of files
 
         try:
@@ -277,11 +300,11 @@ class MappedWork:
         return {*found[0].values} if found else None
 
     def progress(self, attempts: Sequence[RecordedTasks]) -> dict[str, Any] | None:
-        """Return the newest record of the tasks."""
+        """Return the newest record of the tasks' states (`TasksObserved`), or None."""
         return next((one.tasks for one in reversed(attempts) if one.tasks), None)
 
     def problems(self, outputs: list[str]) -> Iterator[str]:
-        """Yield the problems of the map and of the parameters of tasks."""
+        """Yield the problems of the definition of points and of the parameters of tasks."""
         return definition.find_map_problems(self.stage, self.parameters, outputs)
 
 
@@ -294,5 +317,5 @@ Work: TypeAlias = PlainWork | MappedWork
 
 
 def build_work(stage: str, parameters: Mapping[str, Any]) -> Work:
-    """Return the work of a stage with these parameters."""
+    """Return the computation that the parameters of a stage define."""
     return (MappedWork if is_sweep(parameters) else PlainWork)(stage, parameters)

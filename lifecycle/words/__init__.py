@@ -1,1 +1,1 @@
-"""The vocabulary of the rules: ids, paths, limits, number formats and documents."""
+"""Terms and values that the rules use: ids, paths, limits, number formats and documents."""

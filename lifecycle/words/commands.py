@@ -1,4 +1,7 @@
-"""The programs and scripts that a shell command names. Nothing is run, and no file is read."""
+"""Find the programs and scripts that a shell command names, without running anything.
+
+No file is read either: only the text of the command is analysed.
+"""
 
 from __future__ import annotations
 
@@ -12,22 +15,23 @@ from typing import NamedTuple
 
 from lifecycle.words.inline_code import find_imports
 
-#: A variable that is set before a program starts.
+#: Pattern of a variable assignment, such as in `A=1 program`.
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*(?:\[[^\]]*\])?\+?=", re.ASCII)
-#: Words before a program that belong to the shell.
+#: Words of the shell's syntax that can precede a program.
 _KEYWORDS = frozenset(
     {"!", "coproc", "{", "do", "elif", "else", "if", "then", "time", "until", "while"}
 )
-#: Words after which a simple command names no program.
+#: Words that start no program if a simple command starts with them.
 _NO_PROGRAM = frozenset(
     {".", ":", "[", "[[", "}", "alias", "case", "cd", "declare", "done", "echo", "enable", "esac"}
     | {"eval", "exit", "export", "false", "fi", "for", "hash", "local", "ml", "module", "popd"}
     | {"printf", "pushd", "read", "readonly", "return", "select", "set", "shift", "shopt"}
     | {"source", "test", "trap", "true", "typeset", "ulimit", "umask", "unset", "wait"}
 )
-#: Words that open a block of commands.
+#: Words that open a block of shell commands.
 _BLOCKS = frozenset({"case", "for", "if", "select", "until", "while"})
-#: Programs that start another one: their options with a value, and their number of operands.
+#: Programs that start another program, such as `nice`. For each: the letters of its options that
+#: take a value, and the number of its own arguments before the other program.
 _LAUNCHERS = {
     "builtin": ("", 0),
     "command": ("", 0),
@@ -42,10 +46,12 @@ _LAUNCHERS = {
     "taskset": ("", 1),
     "timeout": ("ks", 1),
 }
-#: ``python -m NAME``, also ``-mNAME`` and after options without a value in the same word.
+#: Matches the option of ``python -m NAME``, including ``-mNAME`` and combined options such as
+#: ``-um``.
 _MODULE_OPTION = re.compile(r"-[bBdEhiIOPqRsSuvVx?]*m(.*)", re.DOTALL)
 _MAKEFILES = ("GNUmakefile", "makefile", "Makefile")
-#: Programs that run commands from a file in the current folder, which no word has to name.
+#: Programs that read commands from a file with a default name in the current folder, such as
+#: `make`.
 _DEFAULT_FILES = {
     "bmake": _MAKEFILES,
     "doit": ("dodo.py",),
@@ -58,21 +64,22 @@ _DEFAULT_FILES = {
     "rake": ("Rakefile", "rakefile"),
     "snakemake": ("Snakefile", "workflow/Snakefile"),
 }
-#: Options of these programs that name a folder to change to, and a file to read instead.
+#: Options of these programs that name the folder to use, and options that name another file to
+#: read.
 _FOLDER_OPTIONS = frozenset({"-C", "--directory", "--prefix", "--working-directory"})
 _FILE_OPTIONS = frozenset({"-f", "--file", "--makefile", "--snakefile", "--justfile", "--rakefile"})
-#: Maximum depth of commands inside commands that are read.
+#: Maximum depth to which commands nested in the words of other commands are analysed.
 MAXIMUM_DEPTH = 5
 
 
 @dataclass(frozen=True, slots=True)
 class SimpleCommand:
-    """One program with its arguments.
+    """One program with its arguments, as part of a shell command.
 
-    ``sources`` are the files that it reads as its standard input, ``inline`` is the text of a
-    here-document, ``is_piped`` means that the input comes from another program. ``folder`` is the
-    folder that ``cd`` changed to, ``search`` the value of PYTHONPATH that the command sets.
-    ``is_test`` means that the words continue ``[[ … ]]``, so they start no program in bash.
+    ``sources`` are the files from which it reads its standard input, and ``inline`` is the text of
+    a here-document. ``is_piped`` means that its input comes from another program. ``folder`` is the
+    folder to which an earlier ``cd`` changed. ``search`` is the value of PYTHONPATH. ``is_test``
+    means that the words are part of a ``[[ … ]]`` test and start no program.
     """
 
     words: tuple[str, ...]
@@ -86,9 +93,10 @@ class SimpleCommand:
 
 @dataclass(frozen=True, slots=True)
 class NamedScript:
-    """A word after an interpreter: the name of a file, or of a Python module.
+    """A script file or Python module that a command passes to an interpreter.
 
-    ``runs`` is False for an argument, which is a script only if a file of that name exists.
+    ``runs`` is False for a further argument of the interpreter. Such an argument may be a script,
+    but only if a file with this name exists.
     """
 
     name: str
@@ -99,12 +107,13 @@ class NamedScript:
 
 
 class Interpreter(NamedTuple):
-    """How an interpreter reads its words.
+    """The description of an interpreter's command line.
 
-    ``valued`` are the options with a value, ``code`` those with code, ``files`` those with a
-    script; ``joined`` have a value only in the same word. ``has_code_first``: without such an
-    option the first word is code. ``reads_data``: its other words are data, never scripts.
-    ``runs_all``: each word is a script, unless an option names the script.
+    ``valued`` are options with a value, ``code`` options with code, and ``files`` options with a
+    script. Options in ``joined`` have a value only in the same word. ``has_code_first`` means that
+    the first argument is code if no option gives a script or code. ``reads_data`` means that all
+    other arguments are data and never scripts. ``runs_all`` means that every argument is a script,
+    unless an option names the script.
     """
 
     names: re.Pattern[str]
@@ -121,10 +130,11 @@ class Interpreter(NamedTuple):
 
 @dataclass(slots=True)
 class Invocation:
-    """An interpreter with its scripts and its code, as one simple command starts it.
+    """One call of an interpreter in a shell command, with its scripts and its code.
 
-    ``is_program`` is False if another program such as ``xargs`` starts the interpreter.
-    ``reads_input``: neither a script nor code is given, so it runs its standard input.
+    ``is_program`` is False if another program, such as ``xargs``, starts the interpreter.
+    ``reads_input`` means that neither a script nor code is given, and the interpreter runs its
+    standard input.
     """
 
     kind: Interpreter
@@ -164,33 +174,34 @@ _INTERPRETERS = (
         ("L",),
     ),
 )
-#: Options after which an interpreter ends without reading a script.
+#: Options with which an interpreter only prints information and runs no script.
 _ENDS = frozenset({"-V", "-VV", "-h", "--version", "--help"})
-#: Words that print or find the names of programs and files and start none of them.
+#: Programs and builtins whose arguments may be names of programs or files, but which start none of
+#: them.
 _STARTS_NOTHING = (_NO_PROGRAM - {".", "eval", "source"}) | {
     *("cat", "chmod", "cp", "grep", "head", "ls", "mkdir", "mv", "rm", "tail", "touch"),
     *("type", "which"),
 }
 _HERE_DOCUMENT = re.compile(r"(?<!<)<<-?[ \t]*(?P<quote>['\"]?)(?P<end>\w+)(?P=quote)")
-#: ``$((…))``, which names no program.
+#: Pattern of an arithmetic expression ``$((…))``, which cannot name a program.
 _ARITHMETIC = re.compile(r"\$\(\((?:[^()`$]|\$(?!\()|\([^()`$]*\))*\)\)")
-#: ``$(which NAME)``, which is the program NAME.
+#: Pattern of ``$(which NAME)``, which is replaced by NAME.
 _WHICH = re.compile(r"\$\((?:which|command -v|type -P)[ \t]+([\w.+-]+)\)")
 _READ_PROCESS, _WRITE_PROCESS = ("<(",), (">(",)
 _OPERATORS = re.compile(r"[();<>|&\n]+")
-#: An operator of the shell inside a run of such characters.
+#: Pattern of a single operator in a sequence of operator characters, such as ``&&`` in ``)&&(``.
 _OPERATOR = re.compile(r"(?:\n|[<>]\(|[<>]+[&|]?|&>+|[()]|[;&|]+)")
 _SUBSTITUTION = re.compile(r"\$\(([^()]*(?:\([^()]*\)[^()]*)*)\)|`([^`]*)`")
 
 
 def find_programs(text: str) -> list[str]:
-    """Return the program of each simple command of a shell command, without builtins."""
+    """Return the names of the programs that a shell command starts, without shell builtins."""
     found = (split_program(one.words)[0] for one in split_commands(text))
     return list(dict.fromkeys(name for name in found if name))
 
 
 def find_program_files(text: str) -> Iterator[NamedScript]:
-    """Yield the programs that a shell command names by a path, such as ``./run.sh``."""
+    """Yield the programs that a shell command starts by their path, such as ``./run.sh``."""
     for one in split_commands(text):
         name = split_program(one.words)[0]
         if "/" in name:
@@ -198,7 +209,10 @@ def find_program_files(text: str) -> Iterator[NamedScript]:
 
 
 def find_named_scripts(text: str, depth: int = 0) -> Iterator[NamedScript]:
-    """Yield the files and modules that the interpreters in a shell command read."""
+    """Yield the script files and modules that the interpreters in a shell command run or read.
+
+    Commands inside the words of other commands are included.
+    """
     for one in split_commands(text):
         yield from find_default_files(one)
         invocation = read_invocation(one)
@@ -208,7 +222,7 @@ def find_named_scripts(text: str, depth: int = 0) -> Iterator[NamedScript]:
 
 
 def read_invocation(command: SimpleCommand) -> Invocation | None:
-    """Return what the first interpreter in a simple command reads, None without interpreter."""
+    """Return the call of the first interpreter in a simple command, or None if it has none."""
     words = find_started_words(command.words)
     if words[:1] and words[0] in _STARTS_NOTHING:
         return None
@@ -222,12 +236,15 @@ def read_invocation(command: SimpleCommand) -> Invocation | None:
 
 
 def without_keywords(words: Sequence[str]) -> Sequence[str]:
-    """Return the words of a simple command after ``do``, ``then`` and the like."""
+    """Return the words of a command without leading keywords of the shell, such as ``do``."""
     return words[next((n for n, one in enumerate(words) if one not in _KEYWORDS), len(words)) :]
 
 
 def inner_texts(command: SimpleCommand) -> list[str]:
-    """Return the shell commands inside the words of a simple command."""
+    """Return the shell commands that are contained in the words of another command.
+
+    Examples are command substitutions and the argument of ``bash -c``.
+    """
     words = find_started_words(command.words)
     found = [
         inner or ticks for word in command.words for inner, ticks in _SUBSTITUTION.findall(word)
@@ -243,7 +260,10 @@ def inner_texts(command: SimpleCommand) -> list[str]:
 
 
 def find_default_files(command: SimpleCommand) -> Iterator[NamedScript]:
-    """Yield the files from which ``make`` or a similar program takes its commands."""
+    """Yield the file from which ``make`` or a similar program reads its commands.
+
+    If the command names no file, yield all default names with ``runs=False``.
+    """
     program, words = split_program(command.words)
     names = _DEFAULT_FILES.get(posixpath.basename(program))
     if names is None:
@@ -259,7 +279,11 @@ def find_default_files(command: SimpleCommand) -> Iterator[NamedScript]:
 
 
 def _find_options_with_values(words: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield each option with its value: ``-C DIR``, ``-CDIR``, ``-kC DIR``, ``--directory=DIR``."""
+    """Yield the options with their values.
+
+    The forms are ``-C DIR``, ``-CDIR``, ``-kC DIR`` and ``--directory=DIR``. For an option without
+    a value, the next word is yielded.
+    """
     for word, following in pairwise([*words, ""]):
         name, is_joined, value = word.partition("=")
         if word.startswith("--"):
@@ -276,7 +300,7 @@ def _find_interpreter(word: str) -> Interpreter | None:
 
 
 def _read_arguments(command: SimpleCommand, rest: list[str], found: Invocation) -> None:
-    """Read the words after an interpreter: its options, its script and the arguments."""
+    """Analyse the arguments of an interpreter, and add its scripts and code to ``found``."""
     kind = found.kind
     ends = bool(_ENDS.intersection(rest[:1]))
     has_script, reads_input = _read_options(command, rest, found)
@@ -307,9 +331,10 @@ def _imported_modules(command: SimpleCommand, code: Sequence[str]) -> Iterator[N
 
 
 def _read_options(command: SimpleCommand, rest: list[str], found: Invocation) -> tuple[bool, bool]:
-    """Remove the options from the words, and add their scripts and code to the invocation.
+    """Remove the options from the words ``rest``, and add their scripts and code to ``found``.
 
-    Return whether an option gives a script or code, and whether one demands the standard input.
+    Return two flags: whether an option gives a script or code, and whether an option requests that
+    the standard input is run.
     """
     kind, has_script, reads_input = found.kind, False, False
     while rest and rest[0][:1] in ("-", "+") and rest[0] not in ("-", "--"):
@@ -339,7 +364,10 @@ def _read_options(command: SimpleCommand, rest: list[str], found: Invocation) ->
 
 
 def _split_option(option: str, kind: Interpreter) -> tuple[str, str]:
-    """Return the option that takes a value (``-``: none), and the value in the same word."""
+    """Return the name of the option that takes a value, and its value in the same word.
+
+    For options without a value, the name is ``-``.
+    """
     if option.startswith("--"):
         name, _, value = option.partition("=")
         return name, value
@@ -354,7 +382,7 @@ def _split_option(option: str, kind: Interpreter) -> tuple[str, str]:
 
 
 def _read_inner(command: SimpleCommand, text: str, depth: int) -> Iterator[NamedScript]:
-    """Yield the scripts of a command inside a word of another command."""
+    """Yield the scripts of a command that is contained in a word of another command."""
     for one in find_named_scripts(text, depth + 1):
         folder = posixpath.join(command.folder, one.folder)
         search = (*one.search, *command.search.split(":"))
@@ -362,7 +390,10 @@ def _read_inner(command: SimpleCommand, text: str, depth: int) -> Iterator[Named
 
 
 def split_program(words: Sequence[str]) -> tuple[str, list[str]]:
-    """Return the first word that names a program, and the words after it."""
+    """Return the program that a simple command starts, and its arguments.
+
+    Return an empty string and an empty list if it starts no program.
+    """
     rest = find_started_words(words)
     if not rest or rest[0] in _NO_PROGRAM:
         return "", []
@@ -370,7 +401,10 @@ def split_program(words: Sequence[str]) -> tuple[str, list[str]]:
 
 
 def find_started_words(words: Sequence[str]) -> list[str]:
-    """Return a program or builtin with its arguments, without launchers such as ``nice``."""
+    """Return the words of a command from the started program on.
+
+    Assignments, keywords, and launchers such as ``nice`` are removed.
+    """
     rest = list(words)
     while rest:
         word = rest[0]
@@ -388,10 +422,10 @@ def find_started_words(words: Sequence[str]) -> list[str]:
 
 
 def split_commands(text: str) -> list[SimpleCommand]:
-    """Return the simple commands of a shell command in their order.
+    """Split the text of a shell command into its simple commands, in order.
 
-    ``cd`` and variables in parentheses apply inside only. A folder that depends on a condition is
-    unknown, which the variable ``$PWD`` in the folder expresses.
+    The effect of ``cd`` and of PYTHONPATH inside parentheses ends there. If the current folder
+    depends on a condition, it is unknown, and the folder contains the variable ``$PWD``.
     """
     found, folder, search, is_test = list[SimpleCommand](), "", "", False
     groups, blocks = list[tuple[str, str, int]](), 0
@@ -416,14 +450,17 @@ def split_commands(text: str) -> list[SimpleCommand]:
 
 
 def _count_blocks(words: Sequence[str]) -> int:
-    """Return by how many the open ``if``, ``case``, ``for`` and ``while`` change."""
+    """Return the number of opened minus closed blocks (``if``, ``case``, ``for``, ``while``)."""
     leading = list(words[: len(words) - len(without_keywords(words)) + 1])
     closing = sum(one in ("fi", "done", "esac") for one in leading)
     return sum(one in _BLOCKS for one in leading) - closing
 
 
 def _change_folder(words: Sequence[str], folder: str, is_known: bool) -> str:
-    """Return the folder after a command, which may be ``cd``."""
+    """Return the current folder after a command, which may be a ``cd``.
+
+    If the new folder is unknown, the result contains the variable ``$PWD``.
+    """
     if words[:1] not in (["cd"], ["pushd"], ["popd"]):
         return folder
     target = words[-1]
@@ -433,12 +470,15 @@ def _change_folder(words: Sequence[str], folder: str, is_known: bool) -> str:
 
 
 def is_assignment(word: str) -> bool:
-    """Return whether a word sets a variable."""
+    """Return whether a word of a shell command assigns a variable."""
     return _ASSIGNMENT.match(word) is not None
 
 
 def _split_words(text: str) -> Iterator[SimpleCommand | str]:
-    """Yield each simple command with its words and its standard input, and each parenthesis."""
+    """Yield each simple command with its words and its standard input.
+
+    A parenthesis is yielded as a string.
+    """
     words, redirects, is_comment = list[str](), "", False
     inputs: dict[str, list[str]] = {"<": [], "<<<": []}
     is_piped, has_comments = False, re.search(r"[\"'\\]#", text) is None
@@ -467,7 +507,7 @@ def _split_words(text: str) -> Iterator[SimpleCommand | str]:
 
 
 def _join_here_documents(text: str) -> str:
-    """Replace each here-document by its text as one word after ``<<<``."""
+    """Replace each here-document in a shell command by a quoted word after ``<<<``."""
     lines = text.split("\n")
     last = {line.strip(): number for number, line in enumerate(lines)}
     joined, rest = list[str](), iter(enumerate(lines))
@@ -484,9 +524,10 @@ def _join_here_documents(text: str) -> str:
 
 
 def _tokenize(text: str) -> list[str]:
-    """Return the words and operators of a shell command. A word may contain an unclosed quote.
+    """Split a shell command into words and operators.
 
-    A here-document becomes one word after ``<<<``.
+    A here-document becomes one word after ``<<<``. If a quote is not closed, the text is split at
+    spaces and operators.
     """
     text = _join_here_documents(text.replace("\\\n", " "))
     text = _WHICH.sub(r"\1", _ARITHMETIC.sub("0", text))

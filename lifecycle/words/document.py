@@ -1,4 +1,4 @@
-"""The fields of ``workflow-state.json``: their names, their order, and the spelling of numbers."""
+"""The fields of ``workflow-state.json`` and their order, and unusual notations of its numbers."""
 
 from __future__ import annotations
 
@@ -46,9 +46,10 @@ DEFINITIONAL = frozenset(
 
 
 def list_named_paths(stage: Any) -> tuple[Any, tuple[str, ...]]:
-    """Return a stage's entry with its paths as lists, and the fields that were objects.
+    """Return a stage's entry with its inputs and outputs as lists of paths.
 
-    The published skill writes ``"outputs": {"film": "stage-1/film.xyz"}`` as well as a list.
+    Also return the names of the fields that were objects. The published skill allows both forms, a
+    list and an object such as ``"outputs": {"film": "stage-1/film.xyz"}``.
     """
     if not isinstance(stage, dict):
         return stage, ()
@@ -76,7 +77,7 @@ def default_session_config() -> dict[str, Any]:
 
 
 def default_profiles() -> dict[str, Any]:
-    """Return the backend profiles of a plan that defines none."""
+    """Return the backend profiles that are used if a plan defines none."""
     return {
         "local": {
             "type": "local",
@@ -92,7 +93,10 @@ Layout = dict[str, list[str]]
 
 
 def layout_of(value: Any, pointer: str = "") -> Layout:
-    """Return the order of the keys of every object in ``value`` whose keys are not sorted."""
+    """Return the order of the keys of each object in ``value`` whose keys are not sorted.
+
+    The result maps the JSON pointer of the object to its keys.
+    """
     found: Layout = {}
     if isinstance(value, dict):
         keys = list(value)
@@ -104,7 +108,10 @@ def layout_of(value: Any, pointer: str = "") -> Layout:
 
 
 def restore_key_order(value: Any, layout: Layout, pointer: str = "") -> Any:
-    """Return ``value`` with the keys of its objects in the order of ``layout``."""
+    """Return a copy of ``value`` with the keys of its objects in the recorded order.
+
+    ``layout`` maps the JSON pointer of an object to its keys.
+    """
     if isinstance(value, list):
         return [
             restore_key_order(child, layout, f"{pointer}/{i}")
@@ -124,7 +131,7 @@ def restore_key_order(value: Any, layout: Layout, pointer: str = "") -> Any:
 
 
 def _child_values(value: Any) -> list[tuple[str, Any]]:
-    """Return the values in an object or a list, by key or index."""
+    """Return the values in an object or a list, each with its key or index."""
     if isinstance(value, dict):
         return list(value.items())
     if isinstance(value, list):
@@ -133,7 +140,7 @@ def _child_values(value: Any) -> list[tuple[str, Any]]:
 
 
 def escape_pointer_key(key: str) -> str:
-    """Return a key as part of a JSON pointer."""
+    """Return a key with the escapes that a JSON pointer requires."""
     return key.replace("~", "~0").replace("/", "~1")
 
 
@@ -142,12 +149,15 @@ Spelling = dict[str, str]
 
 
 def spelling_of(text: str) -> Spelling:
-    """Return the numbers of a valid JSON text that wfctl would write in another form."""
+    """Return the numbers in a JSON text that have another notation than wfctl would write.
+
+    The result maps the JSON pointer of a number to its text, such as ``1.50``.
+    """
     return dict(_find_unusual_spellings(json.loads(text, parse_float=_Float, parse_int=_Int), ""))
 
 
 class _Float(str):
-    """The text of a number with a fraction or an exponent."""
+    """The original text of a JSON number with a fraction or an exponent."""
 
     @property
     def usual(self) -> str:
@@ -155,7 +165,7 @@ class _Float(str):
 
 
 class _Int(str):
-    """The text of a whole number."""
+    """The original text of a JSON integer."""
 
     @property
     def usual(self) -> str:
@@ -163,7 +173,7 @@ class _Int(str):
 
 
 def _find_unusual_spellings(value: Any, pointer: str) -> Iterator[tuple[str, str]]:
-    """Yield the JSON pointer and the text of each number with an unusual form."""
+    """Yield the JSON pointer and the text of each number with an unusual notation."""
     if isinstance(value, _Float | _Int):
         if value != value.usual:
             yield pointer, str(value)
@@ -176,7 +186,7 @@ def _find_unusual_spellings(value: Any, pointer: str) -> Iterator[tuple[str, str
 
 
 def split_pointer(pointer: str) -> list[str]:
-    """Return the keys of a JSON pointer."""
+    """Return the keys of a JSON pointer, with its escapes removed."""
     return [key.replace("~1", "/").replace("~0", "~") for key in pointer.split("/")[1:]]
 
 
@@ -185,12 +195,18 @@ _PLACE = re.compile(r"0|[1-9][0-9]*")
 
 
 def is_pointer(text: str) -> bool:
-    """Return whether a string is a JSON pointer of RFC 6901. "" means the whole document."""
+    """Return whether a string is a JSON pointer (RFC 6901).
+
+    The empty string is a pointer to the whole document.
+    """
     return _POINTER.fullmatch(text) is not None
 
 
 def value_at(value: Any, pointer: str) -> Any:
-    """Return the value at a JSON pointer. Raises LookupError, TypeError or ValueError."""
+    """Return the value at a JSON pointer.
+
+    Raises ValueError for an invalid pointer, and LookupError or TypeError if no value exists there.
+    """
     if not is_pointer(pointer):
         raise ValueError(
             "a JSON pointer must have a form such as /nu or /tasks/0, but this pointer is "
@@ -203,14 +219,15 @@ def value_at(value: Any, pointer: str) -> Any:
     return value
 
 
-#: Keys of a change.
+#: Keys of the description of a change: the old and the new value.
 _LEAF = frozenset({"old", "new"})
 
 
 def rewired_fields(change: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return the changes of a stage's fields in a rewiring, by field.
+    """Return the changes of a stage in an amendment as a dictionary by field.
 
-    The change of ``depends_on`` is at the top level, every other change under its field name.
+    In the amendment, ``old`` and ``new`` at the top level describe the change of ``depends_on``.
+    Every other change is stored under the name of its field.
     """
     needs = {key: value for key, value in change.items() if key in _LEAF}
     others = {key: value for key, value in change.items() if key not in _LEAF}

@@ -1,7 +1,7 @@
-"""The first version of the rule for values within a mandate. Pure.
+"""The first version of the rule that checks changed values against a mandate.
 
-Approvals whose proof records no version of the rules are checked by this version, so that an old
-log stays valid.
+A mandate is a permission given in advance, with bounds for values. Approvals in old logs record no
+version of this rule. They are checked with this first version, so that they stay valid.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from lifecycle.words.mandates import MISSING, Bounds, canonical_text, is_within_
 def _find_uncovered_parts(
     path: str, before: Any, after: Any, values: Mapping[str, Bounds]
 ) -> Iterator[str]:
-    """Yield a sentence for each part of a changed value that the bounds of ``values`` do not cover.
+    """Yield a sentence for each part of a changed value that is outside the bounds ``values``.
 
-    Each entry of a list is compared with the first entry of the previous list.
+    In this version of the rule, each entry of a list is compared with the first entry of the
+    previous list.
     """
     bounds = values.get(path)
     if canonical_text(before) == canonical_text(after) or (
@@ -40,7 +41,7 @@ def _find_uncovered_parts(
 def find_uncovered_at_key(
     path: str, key: str, before: Any, after: Any, values: Mapping[str, Bounds]
 ) -> Iterator[str]:
-    """Yield as `_find_uncovered_parts` does, for the value at a key of an object.
+    """Yield the problems of `_find_uncovered_parts` for the value at one key of an object.
 
     A value is `MISSING` if the object does not have the key.
     """

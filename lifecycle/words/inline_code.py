@@ -1,4 +1,4 @@
-"""Python and sed code on a command line: what it imports, and whether it runs other code. Pure."""
+"""Analyse Python and sed code on a command line: its imports, and whether it runs other code."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 import warnings
 from collections.abc import Iterator
 
-#: Names with which Python code runs a file or other code, or reaches such a name.
+#: Names with which Python code can run a file or other code, or access such a name.
 _RUNNING = re.compile(
     r"exec\w*|eval|compile|execfile|system|popen\d?|p?spawn\w*|posix_spawn\w*|fork\w*|run_path"
     r"|run_module|create_subprocess_\w+|importlib|imp|runpy|subprocess|builtins|ctypes|cffi|pty"
@@ -16,11 +16,11 @@ _RUNNING = re.compile(
     r"|attrgetter|methodcaller|globals|locals|vars|modules|meta_path|path_hooks"
     r"|__(?!name__|version__|file__|doc__|init__)\w+"
 )
-#: A value that the shell inserts into the code.
+#: A shell variable or command substitution in the code. Its value is unknown.
 _INSERTED = re.compile(r"\$(?!\{?WFCTL_)[\w({]|`")
 _REGEX = r"(?:\\.|\[\^?\]?[^\]\n]*\]|(?!{end})[^\\\n])*"
 _ADDRESS = rf"(?:\d+(?:~\d+)?|\$(?!\w\w)|/{_REGEX.format(end='/')}/[IM]*)"
-#: One sed command without the effect of running another program, with its addresses.
+#: Pattern of one sed command that cannot run another program, with its addresses.
 _SED = re.compile(
     rf"[\s;]*(?:#[^\n]*|(?:{_ADDRESS}(?:\s*,\s*(?:[+~]\d+|{_ADDRESS}))?)?[\s!]*(?:"
     rf"s(?P<end>[^\s\\\w]){_REGEX.format(end='(?P=end)')}(?P=end)(?:\\[\s\S]|(?!(?P=end))[^\\])*"
@@ -32,7 +32,10 @@ _SED = re.compile(
 
 
 def runs_other_code(code: str) -> bool:
-    """Return whether Python code may run a file or code that the command line does not show."""
+    """Return whether Python code may run a file or code that is not on the command line.
+
+    Return True if the code cannot be parsed.
+    """
     tree = _parse_python(code)
     if tree is None or _INSERTED.search(code):
         return True
@@ -40,7 +43,7 @@ def runs_other_code(code: str) -> bool:
 
 
 def find_imports(code: str) -> Iterator[str]:
-    """Yield the dotted names that Python code imports, empty if the code does not parse."""
+    """Yield the dotted names that Python code imports. Yield nothing if it cannot be parsed."""
     tree = _parse_python(code)
     for node in ast.walk(tree) if tree is not None else ():
         if isinstance(node, ast.Import):
@@ -51,7 +54,7 @@ def find_imports(code: str) -> Iterator[str]:
 
 
 def sed_runs_commands(code: str) -> bool:
-    """Return whether a sed script has a command or flag ``e``, or cannot be read."""
+    """Return whether a sed script may run other programs, or cannot be analysed."""
     place = 0
     while place < len(code):
         found = _SED.match(code, place)
@@ -62,7 +65,7 @@ def sed_runs_commands(code: str) -> bool:
 
 
 def _parse_python(code: str) -> ast.Module | None:
-    """Return the parsed code, None if the code is not valid."""
+    """Return the syntax tree of Python code, or None if the code is not valid."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -72,7 +75,7 @@ def _parse_python(code: str) -> ast.Module | None:
 
 
 def _is_running(node: ast.AST) -> bool:
-    """Return whether one part of parsed Python code has a name that runs other code."""
+    """Return whether a node of a Python syntax tree uses a name that can run other code."""
     if isinstance(node, ast.Attribute):
         owner = node.value.id if isinstance(node.value, ast.Name) else ""
         if (owner, node.attr) == ("re", "compile"):

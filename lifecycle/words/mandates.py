@@ -1,7 +1,7 @@
-"""Mandates: approvals in advance, within limits. Their form and their values. Pure.
+"""Mandates: permissions that a person gives in advance, with limits.
 
-A mandate is an entry of ``mandates``, a field of the definition. A person grants a mandate by
-approving the plan or an amendment. An amendment within the mandate needs no other approval.
+Mandates are entries of the field ``mandates`` of a plan. A person grants a mandate by approving the
+plan or an amendment. An amendment within the limits of a mandate needs no other approval.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import Any, TypeAlias
 
 from lifecycle.words.values import is_id
 
-#: The field of a plan with its mandates, by name.
+#: Name of the field of a plan that contains the mandates.
 MANDATES = "mandates"
-#: The parameter with the maximum run time of a stage's command in seconds.
+#: Name of the parameter with the maximum run time, in seconds, of a stage's command.
 TIME_LIMIT = "time_limit"
-#: Seconds that a command may take to end after its time limit.
+#: Seconds that a command gets to exit after its time limit.
 GRACE = 30
 #: Maximum time limit in seconds (100 days), and maximum value of any other limit.
 LONGEST, _MOST = 8_640_000, 10**9
@@ -29,10 +29,10 @@ _FIELDS = (
 )
 _RANGE = ({"from", "to"}, {"from", "to", "step"})
 _HEX = frozenset("0123456789abcdef")
-#: The version of the rules of mandates, which the proof of each approval records.
-#: The first version compared every entry of a list with the first one.
+#: Version of the mandate rules, which the proof of each approval records. In version 1, every entry
+#: of a list was compared with the first entry.
 RULE = 2
-#: Stands for a missing value.
+#: Represents a key that an object does not have.
 MISSING = object()
 
 Bounds: TypeAlias = "Mapping[str, Any] | list[Any]"
@@ -41,13 +41,13 @@ Bounds: TypeAlias = "Mapping[str, Any] | list[Any]"
 
 @dataclass(frozen=True, slots=True)
 class Mandate:
-    """Changes that need no further approval until the mandate is used up or expires.
+    """A permission for changes that need no other approval, within limits.
 
-    ``stages`` may be computed under the mandate. ``values`` are bounds by path
-    (``stage-2.parameters.dt``). ``by`` are patterns of actors, all if empty. ``until`` is a time
-    with its zone. The numbers are maximum numbers of amendments, reruns, tasks and core hours, None
-    without a limit. ``scripts`` gives, by path, digests that are allowed in addition to the
-    approved ones.
+    ``stages`` may be computed under the mandate. ``values`` gives bounds by path
+    (``stage-2.parameters.dt``). ``by`` has patterns of the actors who may use the mandate; if it is
+    empty, all may. ``until`` is the expiry time, with a time zone. ``amendments``, ``reruns``,
+    ``tasks`` and ``core_hours`` are maximum numbers, and None means no limit. ``scripts`` gives, by
+    path, digests that are allowed in addition to the approved ones.
     """
 
     name: str
@@ -63,7 +63,7 @@ class Mandate:
 
 
 def mandates_of(given: Any) -> dict[str, Mandate]:
-    """Return the valid mandates of a definition by name."""
+    """Return the mandates in a plan by name, without invalid ones."""
     entries = given.items() if isinstance(given, dict) else ()
     return {
         name: _build_mandate(name, one)
@@ -73,7 +73,7 @@ def mandates_of(given: Any) -> dict[str, Mandate]:
 
 
 def _build_mandate(name: str, given: Mapping[str, Any]) -> Mandate:
-    """Return the mandate of a valid entry."""
+    """Return the mandate that a valid entry of the plan describes."""
     return Mandate(
         name,
         tuple(given["stages"]),
@@ -89,14 +89,17 @@ def _build_mandate(name: str, given: Mapping[str, Any]) -> Mandate:
 
 
 def allowed_digests(given: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
-    """Return the allowed digests of each file, given one digest or a list."""
+    """Return a tuple of allowed digests for each file.
+
+    The plan may give one digest or a list for a file.
+    """
     return {
         path: (found,) if isinstance(found, str) else tuple(found) for path, found in given.items()
     }
 
 
 def mandate_problems(given: Any, stages: Iterable[Any]) -> Iterator[str]:
-    """Yield the problems of the mandates of a definition, whose stages are ``stages``."""
+    """Yield the problems of the mandates in a plan with the given stages."""
     if not isinstance(given, dict):
         yield f"{MANDATES}: expected an object of names and mandates, found {given!r:.80}"
         return
@@ -111,7 +114,7 @@ def mandate_problems(given: Any, stages: Iterable[Any]) -> Iterator[str]:
 
 
 def _find_stage_problems(mandate: Mandate, known: Mapping[str, Any]) -> Iterator[str]:
-    """Yield unknown stages and missing time limits."""
+    """Yield a problem for each unknown stage or missing time limit of a mandate's stages."""
     for id_ in mandate.stages:
         if id_ not in known:
             yield f"stages: no stage {id_!r}"
@@ -119,7 +122,10 @@ def _find_stage_problems(mandate: Mandate, known: Mapping[str, Any]) -> Iterator
 
 
 def find_missing_time_limits(mandate: Mandate, known: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the stages of a mandate with a limit of core hours that have no time limit."""
+    """Yield a problem for each stage without a time limit, if the mandate limits core hours.
+
+    Without a time limit, the core hours of the stage cannot be estimated.
+    """
     for id_ in mandate.stages if mandate.core_hours is not None else ():
         if id_ in known and time_limit(known[id_].parameters) is None:
             yield (
@@ -129,7 +135,7 @@ def find_missing_time_limits(mandate: Mandate, known: Mapping[str, Any]) -> Iter
 
 
 def _find_form_problems(name: str, given: Any) -> Iterator[str]:
-    """Yield the problems of an entry of ``mandates``."""
+    """Yield the problems of one entry in the field ``mandates`` of a plan."""
     if not is_id(name):
         yield ": expected a name of letters, digits, dot, underscore and hyphen"
     if not isinstance(given, dict):
@@ -153,12 +159,12 @@ def _find_form_problems(name: str, given: Any) -> Iterator[str]:
 
 
 def _is_list_of_strings(given: Any) -> bool:
-    """Return whether a value is a list of strings that are not empty."""
+    """Return whether a value is a list of non-empty strings."""
     return isinstance(given, list) and all(isinstance(one, str) and one for one in given)
 
 
 def _find_limit_problems(given: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the problems of the numbers of a mandate."""
+    """Yield the problems of the numeric limits of a mandate."""
     if "amendments" not in given:
         yield ".amendments: expected how many amendments it is for"
     for name in ("amendments", "reruns", "tasks"):
@@ -170,7 +176,7 @@ def _find_limit_problems(given: Mapping[str, Any]) -> Iterator[str]:
 def check_number_limit(
     given: Mapping[str, Any], name: str, least: int, *, is_whole: bool = True
 ) -> Iterator[str]:
-    """Yield a problem unless the value of a name is a number that can be a limit."""
+    """Yield a problem unless the value named ``name`` is a number that can be a limit."""
     value = given[name]
     if not ((_is_whole if is_whole else _is_number)(value) and least <= value <= _MOST):
         kind = "whole number" if is_whole else "number"
@@ -178,7 +184,7 @@ def check_number_limit(
 
 
 def _find_value_problems(given: Any, stages: Any) -> Iterator[str]:
-    """Yield the problems of the bounds of a mandate."""
+    """Yield the problems of the bounds that a mandate gives for parameters."""
     if not isinstance(given, dict):
         yield f".values: expected an object of paths and bounds, found {given!r:.80}"
         return
@@ -193,7 +199,7 @@ def _find_value_problems(given: Any, stages: Any) -> Iterator[str]:
 
 
 def bounds_problems(given: Any) -> Iterator[str]:
-    """Yield the problems of bounds."""
+    """Yield the problems of bounds, which are a range or a list of allowed values."""
     if isinstance(given, list):
         if not given:
             yield "expected at least one value"
@@ -206,7 +212,7 @@ def bounds_problems(given: Any) -> Iterator[str]:
 
 
 def scripts_problems(given: Any) -> Iterator[str]:
-    """Yield a problem unless a value gives digests by path."""
+    """Yield a problem unless the value maps paths of scripts to SHA-256 digests."""
     for path, found in given.items() if isinstance(given, dict) else [("", None)]:
         digests: Any = [found] if isinstance(found, str) else found
         if not (
@@ -225,7 +231,7 @@ def _is_number(value: Any) -> bool:
 
 
 def parse_instant(text: Any) -> datetime | None:
-    """Return the time in a text, or None unless the text is a time with its zone."""
+    """Return the time in a text, or None if the text is not a time with a time zone."""
     try:
         found = datetime.fromisoformat(text)
     except (TypeError, ValueError):
@@ -253,7 +259,7 @@ def time_limit(parameters: Mapping[str, Any]) -> int | None:
 
 
 def limit_problems(parameters: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the problems of the time limit of a stage."""
+    """Yield a problem if the time limit of a stage is not valid."""
     if TIME_LIMIT in parameters and time_limit(parameters) is None:
         found = parameters[TIME_LIMIT]
         yield (
@@ -265,12 +271,13 @@ def limit_problems(parameters: Mapping[str, Any]) -> Iterator[str]:
 def find_uncovered_places(
     path: str, before: Any, after: Any, values: Mapping[str, Bounds], *, is_added: bool = False
 ) -> Iterator[str]:
-    """Yield a sentence for each place of a changed value that no bounds of ``values`` cover.
+    """Yield a sentence for each place of a changed value that the bounds ``values`` do not allow.
 
-    A place is a key of an object or an entry of a list; the entries of a list share its path. A
-    bound that lists an object or a list covers the object or list as a whole. Otherwise a list must
-    not become shorter, and an added entry (``is_added``, with the list's first entry as ``before``)
-    must have the shape of the first entry and a bound for each of its values.
+    A place is a key of an object or an entry of a list. The entries of a list share its path. If
+    bounds list an object or a list as an allowed value, they cover it as a whole. Otherwise a list
+    must not become shorter. An added entry must have the same structure as the first entry, and
+    bounds for each of its values. ``is_added`` is set for such an entry, with the first entry as
+    ``before``.
     """
     bounds = values.get(path)
     if (not is_added and canonical_text(before) == canonical_text(after)) or _is_listed(
@@ -294,7 +301,7 @@ def find_uncovered_places(
 
 
 def _is_listed(bounds: Bounds | None, value: Any) -> bool:
-    """Return whether bounds name an object or a list as a whole."""
+    """Return whether the bounds contain this object or list as an allowed value."""
     return (
         isinstance(bounds, list)
         and isinstance(value, (dict, list))
@@ -305,7 +312,10 @@ def _is_listed(bounds: Bounds | None, value: Any) -> bool:
 def _find_uncovered_entries(
     path: str, before: list[Any], after: list[Any], values: Mapping[str, Bounds], *, is_added: bool
 ) -> Iterator[str]:
-    """Yield as `find_uncovered_places` does, for entries at the same place of two lists."""
+    """Yield the problems of `find_uncovered_places` for the entries of two lists.
+
+    Entries at the same index are compared.
+    """
     for was, new in zip(before, after, strict=False):
         yield from find_uncovered_places(path, was, new, values, is_added=is_added)
     first = before[0] if before else MISSING
@@ -327,7 +337,7 @@ def find_uncovered_at_key(
     *,
     is_added: bool = False,
 ) -> Iterator[str]:
-    """Yield as `find_uncovered_places` does, for the value at a key of an object.
+    """Yield the problems of `find_uncovered_places` for the value at one key of an object.
 
     A value is `MISSING` if the object does not have the key.
     """
@@ -343,9 +353,10 @@ def find_uncovered_at_key(
 
 
 def is_within_bounds(bounds: Bounds, value: Any) -> bool:
-    """Return whether a value is listed, or is a number in a range and on its steps.
+    """Return whether bounds allow a value.
 
-    A range of whole numbers with a whole step contains only whole numbers.
+    Bounds are a list of allowed values, or a range of numbers with an optional step. A range of
+    whole numbers with a whole step allows only whole numbers.
     """
     if isinstance(bounds, list):
         return canonical_text(value) in map(canonical_text, bounds)
@@ -365,15 +376,18 @@ def is_within_bounds(bounds: Bounds, value: Any) -> bool:
 
 
 def canonical_text(value: Any) -> str:
-    """Return a value as JSON. Different values have different texts: 1, 1.0 and true differ."""
+    """Return a value as JSON text for exact comparison.
+
+    Unlike Python values, the texts of 1, 1.0 and true differ.
+    """
     return "nothing" if value is MISSING else json.dumps(value, sort_keys=True, ensure_ascii=False)
 
 
 def format_count(count: float, one: str) -> str:
-    """Return a number with its noun: ``1 task``, ``0 tasks``, ``2.5 core hours``."""
+    """Return a number with its noun, such as ``1 task``, ``0 tasks`` or ``2.5 core hours``."""
     return f"{format_number(count)} {one}{'' if format_number(count) == '1' else 's'}"
 
 
 def format_number(count: float) -> str:
-    """Return a number with four digits, or without a fraction from 1000 on."""
+    """Return a number with four significant digits. From 1000 on, it has no fraction."""
     return f"{count:.4g}" if count < 1000 else f"{count:.0f}"

@@ -1,4 +1,4 @@
-"""The metrics of a stage: the place of each number, and its reference value. Pure."""
+"""The metrics of a stage: the place of each number in its output files, and reference values."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 
 from lifecycle.words.values import stays_below
 
-#: The parameter with the metrics of a stage.
+#: Name of the parameter that contains the metrics of a stage.
 METRICS = "metrics"
-#: The field of a plan that names its main numbers and files.
+#: Name of the field of a plan that lists its main numbers and files.
 RESULTS = "results"
-#: The largest whole number that is accepted.
+#: Largest integer that is accepted as a metric.
 _LARGEST = 10**300
 _FIELDS = ("at", "error", "unit", "better", "reference")
 _REFERENCE = ("value", "error", "source")
@@ -22,10 +22,12 @@ _FILES = (".json", ".csv", ".tsv")
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A number by its name: its file, relative to the folder of the stage or task, and its place.
+    """A named number in an output file of a stage or task.
 
-    ``error`` is the place of its standard error in the same file. ``reference`` is a known value
-    with ``value``, ``error`` and ``source``. ``unit`` and ``better`` (lower, higher) may be empty.
+    ``path`` is the file, relative to the folder of the stage or task, and ``pointer`` the place of
+    the number in the file. ``error`` is the place of its standard error in the same file.
+    ``reference`` is a known value with ``value``, ``error`` and ``source``. ``unit`` and ``better``
+    (lower or higher) may be empty.
     """
 
     name: str
@@ -38,9 +40,9 @@ class Metric:
 
 
 def metrics_of(parameters: Mapping[str, Any]) -> dict[str, Metric]:
-    """Return the metrics of a stage by name.
+    """Return the valid metrics of a stage by name.
 
-    A ``metrics`` parameter that is not an object belongs to the command.
+    If the parameter ``metrics`` is not an object, it belongs to the command and is ignored here.
     """
     given = parameters.get(METRICS)
     if not isinstance(given, dict):
@@ -53,7 +55,7 @@ def metrics_of(parameters: Mapping[str, Any]) -> dict[str, Metric]:
 
 
 def _build_metric(name: str, given: Any) -> Metric:
-    """Return the metric of a valid entry."""
+    """Return the metric that a valid entry of the plan describes."""
     fields = {"at": given} if isinstance(given, str) else given
     path, _, pointer = fields["at"].partition("#")
     reference = fields.get("reference")
@@ -81,7 +83,7 @@ def metric_problems(parameters: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _find_metric_problems(given: Any) -> Iterator[str]:
-    """Yield the problems of one entry."""
+    """Yield the problems of the definition of one metric."""
     if isinstance(given, str):
         yield from _find_place_problems(given, "")
         return
@@ -105,7 +107,7 @@ def _find_metric_problems(given: Any) -> Iterator[str]:
 
 
 def _find_place_problems(place: str, of: str) -> Iterator[str]:
-    """Yield a problem unless a string names a file and a place in the file."""
+    """Yield a problem unless the text names a file and a place in it, such as ``fit.json#/tc``."""
     path, _, pointer = place.partition("#")
     if not (path.endswith(_FILES) and stays_below(path) and pointer.startswith("/")):
         yield (
@@ -115,7 +117,7 @@ def _find_place_problems(place: str, of: str) -> Iterator[str]:
 
 
 def _find_error_problems(given: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a problem unless ``error`` is a place in the same file."""
+    """Yield a problem unless ``error`` names a place in the same file as the metric."""
     error = given.get("error")
     if error is None:
         return
@@ -126,7 +128,7 @@ def _find_error_problems(given: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _find_reference_problems(given: Any) -> Iterator[str]:
-    """Yield the problems of a reference value."""
+    """Yield the problems of the reference value of a metric."""
     fields = given if isinstance(given, dict) else {"value": given}
     for name in set(fields) - set(_REFERENCE):
         yield f".reference.{name}: unknown field; expected {', '.join(_REFERENCE)}"
@@ -149,41 +151,44 @@ def is_number(value: Any) -> bool:
 
 
 def file_of(stage: str, outputs: Sequence[str], metric: Metric) -> str:
-    """Return the file of a stage's metric, relative to the root.
+    """Return the file that contains a stage's metric, relative to the root.
 
-    The metric names the file relative to the stage's folder, or as ``outputs`` does.
+    A plan names the file relative to the stage's folder, or exactly like one of the ``outputs``.
     """
     as_named = any(lies_in(metric.path, path) for path in outputs)
     return metric.path if as_named else f"{stage}/{metric.path}"
 
 
 def is_output(stage: str, outputs: Sequence[str], metric: Metric) -> bool:
-    """Return whether the file of a stage's metric is one of its outputs, or inside one."""
+    """Return whether the file of a metric is an output of the stage, or inside an output folder."""
     path = file_of(stage, outputs, metric)
     return any(lies_in(path, output) for output in outputs)
 
 
 def lies_in(path: str, output: str) -> bool:
-    """Return whether a path is an output, or below an output that is a folder."""
+    """Return whether a path is the given output, or inside it if the output is a folder."""
     return path == output or path.startswith(f"{output.rstrip('/')}/")
 
 
 def results_of(given: Any) -> list[str]:
-    """Return the entries of ``results``, or an empty list for a value of another form."""
+    """Return the entries in the field ``results`` of a plan.
+
+    Return an empty list if the field is not a list of strings.
+    """
     if not isinstance(given, list) or not all(isinstance(one, str) for one in given):
         return []
     return given
 
 
 def find_malformed_results(given: Any) -> Iterator[str]:
-    """Yield a problem if a value is not a list of results."""
+    """Yield a problem if the field ``results`` of a plan is not a list of strings."""
     if given != [] and not results_of(given):
         yield f'{RESULTS}: expected a list such as ["stage-2.tc"], found {given!r:.80}'
 
 
 @dataclass(frozen=True, slots=True)
 class ResultTarget:
-    """The target of an entry of ``results``: a metric of a stage, or a file of a stage."""
+    """The metric or the file of a stage that an entry in ``results`` names."""
 
     text: str
     stage: str
@@ -192,10 +197,10 @@ class ResultTarget:
 
 
 def resolve_result(text: str, stages: Iterable[Any]) -> ResultTarget | None:
-    """Return the target of an entry of ``results``, such as ``stage-2.tc`` or ``stage-2/fit.svg``.
+    """Return the metric or file that an entry in ``results`` names.
 
-    ``stages`` are the stages of a plan or a state. Returns None if no stage has the metric or
-    output.
+    Examples of entries are ``stage-2.tc`` and ``stage-2/fit.svg``. Return None if no stage has such
+    a metric or output.
     """
     of, dot, name = text.rpartition(".")
     for stage in stages:

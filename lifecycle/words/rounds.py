@@ -1,7 +1,7 @@
-"""Loops: stages that run in rounds, each for points from the previous round. Pure.
+"""Loops: stages that run in rounds. Each round computes points chosen after the previous one.
 
-A loop is an entry of ``rounds``, a field of the definition. A person approves its envelope: the
-allowed points, their number, the number of rounds, and the end criteria.
+Loops are entries of the field ``rounds`` of a plan. A person approves the limits of a loop: the
+allowed points and their number, the number of rounds, and the stopping criteria.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ from lifecycle.words.mandates import (
 from lifecycle.words.metrics import is_number
 from lifecycle.words.values import is_id
 
-#: The field of a plan that holds the loops, by name.
+#: Name of the field of a plan that contains the loops.
 ROUNDS = "rounds"
-#: Value of ``ask`` if an agent or a person proposes the points with `wfctl round propose`.
+#: Value of ``ask`` for a loop whose points an agent or a person proposes with `wfctl round
+#: propose`.
 AGENT = "agent"
-#: The variable with the number of a job's round.
+#: Environment variable with the number of the round that a job computes.
 VARIABLE = "WFCTL_ROUND"
 _FIELDS = (
     *("description", "stages", "points", "ask", "within", "each"),
@@ -39,10 +40,11 @@ _UNTIL = ("metric", *_TESTS, "rounds", "better")
 
 @dataclass(frozen=True, slots=True)
 class LoopCriterion:
-    """An end criterion: ``metric`` (``stage-2.tc``) is compared with ``limit``.
+    """A stopping criterion of a loop: a test that compares a metric with a limit.
 
-    The metric is below or above the limit, its relative error is at most the limit, or it has not
-    improved by this share for ``rounds`` rounds.
+    The loop ends if the metric is below or above the limit, if its relative error is at most the
+    limit, or if it has not improved by the share ``limit`` for ``rounds`` rounds. ``metric`` is a
+    name such as ``stage-2.tc``.
     """
 
     metric: str
@@ -59,11 +61,12 @@ class LoopCriterion:
 
 @dataclass(frozen=True, slots=True)
 class LoopDefinition:
-    """A loop: its stages, the stage whose map gets the points, and the source of the points.
+    """The definition of an optimization loop in a plan.
 
-    ``ask`` is an output of one of its stages, or ``agent``. ``within`` gives bounds by the name of
-    a value. ``each`` is the maximum number of points of a round, None without a limit. ``at_most``
-    is the maximum number of rounds.
+    ``points`` is the stage that gets the new points. ``ask`` is the source of the points: an output
+    of one of the loop's stages, or ``agent``. ``within`` gives bounds for each value of a point.
+    ``each`` is the maximum number of points of a round, or None without a limit. ``at_most`` is the
+    maximum number of rounds.
     """
 
     name: str
@@ -80,22 +83,25 @@ class LoopDefinition:
 
     @property
     def asks_somebody(self) -> bool:
-        """Return whether a person or an agent proposes the next points."""
+        """Return whether a person or an agent proposes the points of the next round."""
         return self.ask == AGENT
 
     @property
     def asked(self) -> str:
-        """Return the stage whose output gives the next points, or "" if no such stage exists."""
+        """Return the stage whose output file contains the points of the next round.
+
+        Return "" if a person or an agent proposes them.
+        """
         return "" if self.asks_somebody else self.ask.partition("/")[0]
 
 
 def folder_of(stage: str, number: int) -> str:
-    """Return the folder with a stage's files of an earlier round, relative to the root."""
+    """Return the folder with a stage's files of one loop round, relative to the root."""
     return f"{stage}/round-{number:02d}"
 
 
 def loops_of(given: Any) -> dict[str, LoopDefinition]:
-    """Return the valid loops of a definition by name."""
+    """Return the definitions of the loops in a plan by name, without invalid ones."""
     entries = given.items() if isinstance(given, dict) else ()
     return {
         name: build_loop(name, one)
@@ -105,7 +111,7 @@ def loops_of(given: Any) -> dict[str, LoopDefinition]:
 
 
 def build_loop(name: str, given: Mapping[str, Any]) -> LoopDefinition:
-    """Return the loop of a valid entry."""
+    """Return the loop that a valid entry of the plan describes."""
     known = {key: given[key] for key in _FIELDS if key in given}
     known.pop("description", None)
     until = known.pop("until", [])
@@ -119,7 +125,10 @@ def build_loop(name: str, given: Mapping[str, Any]) -> LoopDefinition:
 
 
 def envelope_of(loop: LoopDefinition) -> Mandate:
-    """Return the limits of a loop as a mandate that allows no amendments."""
+    """Return the limits of a loop in the form of a mandate that allows no amendments.
+
+    A mandate is a permission given in advance, with limits.
+    """
     return Mandate(
         f"{ROUNDS}.{loop.name}",
         loop.stages,
@@ -131,14 +140,14 @@ def envelope_of(loop: LoopDefinition) -> Mandate:
 
 
 def _build_criterion(given: Mapping[str, Any]) -> LoopCriterion:
-    """Return the criterion of a valid entry."""
+    """Return the stopping criterion that a valid entry of the plan describes."""
     test = next(name for name in _TESTS if name in given)
     rest = {name: given[name] for name in ("rounds", "better") if name in given}
     return LoopCriterion(given["metric"], test, given[test], **rest)
 
 
 def find_malformed_loop_parts(name: str, given: Any) -> Iterator[str]:
-    """Yield the problems of an entry of ``rounds``."""
+    """Yield the problems of one entry in the field ``rounds`` of a plan."""
     if not is_id(name):
         yield ": expected a name of letters, digits, dot, underscore and hyphen"
     if not isinstance(given, dict):
@@ -161,7 +170,7 @@ def find_malformed_loop_parts(name: str, given: Any) -> Iterator[str]:
 
 
 def _find_number_problems(given: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the problems of the limits of a loop."""
+    """Yield the problems of the numeric limits of a loop."""
     if "at_most" not in given:
         yield ".at_most: expected the most of rounds; a loop has an end"
     for key in ("at_most", "each", "tasks"):
@@ -171,7 +180,7 @@ def _find_number_problems(given: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _find_bounds_problems(given: Any) -> Iterator[str]:
-    """Yield the problems of the bounds of a loop."""
+    """Yield the problems of the bounds that a loop gives for its points."""
     if not isinstance(given, dict) or not given:
         yield f".within: expected bounds for each value of a point, found {given!r:.80}"
         return
@@ -180,7 +189,7 @@ def _find_bounds_problems(given: Any) -> Iterator[str]:
 
 
 def _find_criterion_problems(given: Any) -> Iterator[str]:
-    """Yield the problems of a criterion."""
+    """Yield the problems of a stopping criterion of a loop."""
     tests = [name for name in _TESTS if isinstance(given, dict) and name in given]
     if not isinstance(given, dict) or not isinstance(given.get("metric"), str) or len(tests) != 1:
         yield f": expected a metric and one of {', '.join(_TESTS)}, found {given!r:.80}"
@@ -196,7 +205,7 @@ def _find_criterion_problems(given: Any) -> Iterator[str]:
 
 
 def find_values_outside_envelope(loop: LoopDefinition, point: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the values of a point that are outside the bounds of a loop."""
+    """Yield a problem for each value of a point that is outside the bounds of the loop."""
     names = {*loop.within}
     if {*point} != names:
         yield f"expected values for {', '.join(sorted(names))}, found {', '.join(map(str, point))}"
@@ -212,9 +221,10 @@ Numbers = Mapping[str, Mapping[str, Any]]
 
 
 def is_met(until: LoopCriterion, rounds: Sequence[Numbers], better: str) -> bool:
-    """Return whether the numbers of the rounds so far, oldest first, end a loop.
+    """Return whether the metrics of the rounds so far meet a stopping criterion of the loop.
 
-    ``better`` is that of the metric, lower or higher.
+    ``rounds`` has the metrics of each round, the oldest first. ``better`` is the direction in which
+    the metric improves, lower or higher.
     """
     found = [one.get(until.metric) for one in rounds]
     last = found[-1] if found else None
@@ -232,7 +242,7 @@ def is_met(until: LoopCriterion, rounds: Sequence[Numbers], better: str) -> bool
 
 
 def _is_no_better(until: LoopCriterion, values: Sequence[float | None], better: str) -> bool:
-    """Return whether the best value has not improved in the last rounds."""
+    """Return whether the best value has not improved enough in the last rounds."""
     sign = -1.0 if (until.better or better) == "higher" else 1.0
     known = [None if value is None else sign * value for value in values]
     before = [one for one in known[: -until.rounds] if one is not None]

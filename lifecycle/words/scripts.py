@@ -1,4 +1,4 @@
-"""The values that approvals record for scripts without a digest, and the names of scripts."""
+"""File names of scripts, and the values that approvals record for scripts without a digest."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ _ENDINGS = frozenset(
     {".awk", ".bash", ".in", ".inp", ".ipynb", ".jl", ".js", ".lua", ".m", ".pl", ".plt", ".py"}
     | {".pyc", ".r", ".rb", ".sh", ".tcl", ".zsh"}
 )
-#: Files from which ``make`` and similar programs take their commands.
+#: Names of files from which ``make`` and similar programs read commands.
 _NAMES = frozenset(
     {"gnumakefile", "makefile", "justfile", "rakefile", "snakefile", "build.ninja", "package.json"}
 )
-#: Names, in lower case, of files and folders that git, shells, editors or agents read.
-#: They read these settings, hooks and instructions automatically.
+#: Names, in lower case, of files and folders with settings, hooks or instructions that git, shells,
+#: editors or agents read automatically.
 READ_UNASKED = frozenset(
     {"agents.md", "claude.md", "claude.local.md", "gemini.md", "opencode.json", "conftest.py"}
     | {".claude", ".codex", ".cursor", ".cursorrules", ".gemini", ".mcp.json", ".opencode"}
@@ -22,28 +22,32 @@ READ_UNASKED = frozenset(
     | {"pyproject.toml", "pytest.ini", "setup.cfg", "sitecustomize.py", "usercustomize.py"}
     | _NAMES
 )
-#: Endings of the files that Python imports.
+#: Suffixes of files that Python imports.
 IMPORTED = (".py", ".pyc", ".so")
-#: The script that a session runs before any stage.
+#: The script that wfctl runs at the start of a session, before any stage.
 INIT = "init.sh"
-#: The script is outside the root. A part of a command that names no file has a reason after it.
+#: Recorded instead of a digest if the script is outside the root. For a part of a command that does
+#: not name its file, a reason is appended.
 OUTSIDE = "not known by digest"
-#: The script does not exist.
+#: Recorded instead of a digest if the script does not exist.
 MISSING = "missing"
 
 
 def is_digest(recorded: str) -> bool:
-    """Return whether a recorded value is a digest."""
+    """Return whether the value that is recorded for a script is a digest."""
     return recorded != MISSING and not is_unknown(recorded)
 
 
 def is_unknown(recorded: str) -> bool:
-    """Return whether a recorded value states that the content of a script is unknown."""
+    """Return whether the value recorded for a script states that its contents are unknown."""
     return recorded.partition(":")[0] == OUTSIDE
 
 
 def explain_unknown(script: str, recorded: str) -> str:
-    """Return why a script, or a part of a command, is not known by its digest, and what to do."""
+    """Return a sentence that states why no digest of a script is known.
+
+    ``script`` may also be a part of a command. The sentence then states the remedy.
+    """
     reason = recorded.partition(": ")[2]
     if not reason:
         return f"{script} is outside the root, and its digest is not known"
@@ -51,20 +55,23 @@ def explain_unknown(script: str, recorded: str) -> str:
 
 
 def is_read_unasked(path: str) -> bool:
-    """Return whether a program reads a file, or its folder, automatically."""
+    """Return whether programs such as git or editors read a file automatically.
+
+    Files inside a folder that is read automatically are included.
+    """
     return not READ_UNASKED.isdisjoint(path.lower().split("/"))
 
 
 def is_importable(path: str) -> bool:
-    """Return whether Python imports a file by its place: a module, a compiled copy, a library."""
+    """Return whether Python can import the file: a module, a compiled module or a library."""
     return path.endswith(IMPORTED)
 
 
 def named_scripts(recorded: Mapping[str, str]) -> dict[str, str]:
-    """Return the scripts to show to a person: all except an ``init.sh`` that does not exist."""
+    """Return the scripts to show to a person, without an ``init.sh`` that does not exist."""
     return {path: one for path, one in recorded.items() if (path, one) != (INIT, MISSING)}
 
 
 def has_script_ending(path: str) -> bool:
-    """Return whether a file has the suffix of a script, or the name of a makefile or similar."""
+    """Return whether the name of a file is that of a script or of a makefile."""
     return splitext(path)[1].lower() in _ENDINGS or basename(path).lower() in _NAMES

@@ -1,4 +1,7 @@
-"""The parts of a shell command that run a file which the text does not name. Pure."""
+"""Find the parts of a shell command that run a file which the command does not name.
+
+Only the text of the command is analysed, without any I/O.
+"""
 
 from __future__ import annotations
 
@@ -34,28 +37,31 @@ _CODE = "code on the command line runs or loads other files"
 _COMPUTED = "the code to run is computed by the command"
 _SEARCHED = "{}= decides which files run"
 
-#: Variables that wfctl replaces with paths before it reads a command.
+#: Variables for the root and the inputs. wfctl knows their values.
 _REPLACED = re.compile(r"\$(?:(?:WFCTL_ROOT|WFCTL_INPUT_\d+)\b|\{(?:WFCTL_ROOT|WFCTL_INPUT_\d+)\})")
-#: Variables that list folders with programs or code. An entry outside the root is harmless.
+#: Variables with lists of folders that contain programs or code. Folders outside the root are
+#: allowed in these lists.
 _FOLDERS = re.compile(r"PATH|LD_(?:LIBRARY|RUN)_PATH|PYTHONPATH|PERL5LIB|RUBYLIB")
-#: Variables that decide which files or which code a program loads.
+#: Variables that determine which files or code a program loads.
 _LOADERS = re.compile(
     _FOLDERS.pattern + r"|LD_\w+|PYTHON(?:STARTUP|HOME)|PERL5\w+|RUBYOPT|NODE_OPTIONS|BASH_ENV|ENV"
     r"|SHELL"
 )
 _SETTING = re.compile(r"(\w+)(?:\+?=(.*))?", re.DOTALL)
-#: Builtins that set a variable, and builtins that may also name a variable without setting it.
+#: Shell builtins that set variables. Those in the first set may also name a variable without
+#: setting it.
 _EXPORTS = frozenset({"declare", "export", "local", "readonly", "typeset"})
 _SETTERS = _EXPORTS | {"for", "mapfile", "printf", "read", "readarray", "select"}
-#: A folder that can be in a search path because it is outside the root, where programs are.
+#: An allowed folder in a search path: one outside the root, where installed programs are.
 _PROGRAMS = re.compile(r"\$\w+PATH|\$PATH|\$\{\w*PATH\}|(?:/|~/|\$HOME/|\$\{HOME\}/)[^$`*?]*")
-#: Options with which ``env`` reads a command from a word, or changes the folder.
+#: Options of ``env`` that contain a command or change the current folder.
 _ENV = re.compile(r"-\w*[SC].*|--(?:s|ch).*", re.DOTALL)
-#: Builtins that change what a name runs, with the words with which they do.
+#: Shell builtins that change which program a name runs, each with the pattern of the argument that
+#: does it.
 _RENAMING = {"alias": r"[^-].*=.*", "enable": r"-\w*f.*", "hash": r"-\w*p.*"}
-#: The standard input as a file.
+#: Names of files that are the standard input.
 _STANDARD_INPUT = re.compile(r"-|/dev/(?:stdin|fd/.*)|/proc/.*")
-#: Code of other languages that runs a file or other code.
+#: Pattern of code in other languages that runs a file or other code.
 _OTHER_CODE = re.compile(
     r"(?<![.\w])(?:dofile|eval|exec|include|popen|run|shell|source|spawn|system)[ \t]*[(\"']"
     r"|(?<![.\w])(?:do|require)[ \t]*\(?[ \t]*(?:\$|[\"'][^\"']*[./])"
@@ -63,22 +69,22 @@ _OTHER_CODE = re.compile(
     r"|[^\"' \t][ \t]*\|[ \t]*getline|[\"'](?:[^\s\"']*/)?(?:ba|da|k|z)?sh\b"
 )
 _LAUNCHERS = frozenset({"parallel", "xargs"})
-#: Options of ``xargs`` and ``parallel`` with a value in the next word.
+#: Options of ``xargs`` and ``parallel`` whose value is the next word.
 _LAUNCHERS_VALUED = frozenset({"-E", "-I", "-L", "-P", "-a", "-d", "-j", "-n", "-s"})
-#: How the options of ``find`` start that start a program.
+#: First letters of the options of ``find`` that start a program.
 _STARTERS = frozenset({"-ex", "-ok"})
 
 
 @dataclass(frozen=True, slots=True)
 class UnknownFile:
-    """A part of a command that runs a file which cannot be known, and the reason."""
+    """A part of a command that runs a file whose name is unknown, and the reason."""
 
     words: str
     reason: str
 
 
 def find_unknown_files(text: str, depth: int = 0) -> list[UnknownFile]:
-    """Return the parts of a shell command that run a file which the text does not name."""
+    """Return the parts of a shell command that run a file which the command does not name."""
     found, before = list[UnknownFile](), ""
     for one in split_commands(text):
         words = " ".join(one.words)
@@ -92,14 +98,14 @@ def find_unknown_files(text: str, depth: int = 0) -> list[UnknownFile]:
 
 
 def _find_in_inner(command: SimpleCommand, text: str, depth: int) -> list[UnknownFile]:
-    """Return the unknown files of a command inside a word of another command."""
+    """Return the unknown files of a command that is contained in a word of another command."""
     if depth >= MAXIMUM_DEPTH or re.fullmatch(r"\s*(?:[$`{]\S*|\$\(.*\)|`.*`)\s*", text):
         return [UnknownFile(" ".join(command.words), _COMPUTED)]
     return find_unknown_files(text, depth + 1)
 
 
 def _find_reasons(command: SimpleCommand, is_test: bool) -> Iterator[str]:
-    """Yield why the files that a simple command runs cannot be known."""
+    """Yield the reasons why a simple command may run files that it does not name."""
     yield from _reasons_of_variables(command)
     yield from _reasons_of_builtin(command)
     if not is_test:
@@ -112,7 +118,7 @@ def _find_reasons(command: SimpleCommand, is_test: bool) -> Iterator[str]:
 
 
 def _reasons_of_variables(command: SimpleCommand) -> Iterator[str]:
-    """Yield the search paths and loader variables that a command sets in any form."""
+    """Yield a reason for each variable that a command sets and that determines which files run."""
     started = find_started_words(command.words)
     before = command.words[: len(command.words) - len(started)]
     setter = started[0] if started[:1] and started[0] in _SETTERS else ""
@@ -130,7 +136,7 @@ def _reasons_of_variables(command: SimpleCommand) -> Iterator[str]:
 
 
 def _reasons_of_builtin(command: SimpleCommand) -> Iterator[str]:
-    """Yield why a builtin, or an option of ``env``, decides which files run."""
+    """Yield a reason if a shell builtin, or an option of ``env``, changes which files run."""
     words = find_started_words(command.words)
     before = command.words[: len(command.words) - len(words)]
     name = words[0] if words else ""
@@ -143,9 +149,9 @@ def _reasons_of_builtin(command: SimpleCommand) -> Iterator[str]:
 
 
 def _reasons_of_program(command: SimpleCommand) -> Iterator[str]:
-    """Yield why the program may be a file of the root.
+    """Yield the reason why the program that a command starts is unknown.
 
-    Other programs are judged when they start.
+    A program with a fixed name gives no reason here. It is checked when it starts.
     """
     program, rest = split_program(command.words)
     name = posixpath.basename(program)
@@ -166,7 +172,7 @@ def _reasons_of_program(command: SimpleCommand) -> Iterator[str]:
 
 
 def _first_operand(words: list[str]) -> str:
-    """Return the program that ``xargs`` or ``parallel`` starts, the empty string without one."""
+    """Return the program that ``xargs`` or ``parallel`` starts, or "" if none is given."""
     rest = list(words)
     while rest and rest[0].startswith("-"):
         del rest[: 2 if rest[0] in _LAUNCHERS_VALUED else 1]
@@ -190,7 +196,7 @@ def _reasons_of_interpreter(command: SimpleCommand, found: Invocation) -> Iterat
 
 
 def _runs_other_code(found: Invocation, text: str) -> bool:
-    """Return whether code on the command line may run a file that the text does not name."""
+    """Return whether code on the command line may run a file that the command does not name."""
     if found.kind.module is not None:
         return runs_other_code(text)
     if found.kind.reads_data:
@@ -199,7 +205,7 @@ def _runs_other_code(found: Invocation, text: str) -> bool:
 
 
 def _reasons_of_script(script: NamedScript) -> Iterator[str]:
-    """Yield why the path of a script does not name a file."""
+    """Yield the reason why the path of a script does not name a certain file."""
     name, folder = _REPLACED.sub("", script.name), _REPLACED.sub("", script.folder)
     if re.search(r"\$\(|\$$|`|<\(", name):
         yield _OUTPUT

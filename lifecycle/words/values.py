@@ -1,4 +1,4 @@
-"""Limits of values: ids, paths, durations, and the size of events."""
+"""Limits and formats of values: ids, paths, durations, and the size of events."""
 
 from __future__ import annotations
 
@@ -10,46 +10,53 @@ from typing import Any
 #: Pattern of the ids of workflows and machines.
 ID_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
-#: Pattern of stage ids, which must be valid in folders, tmux sessions and field paths.
-#: A dot is not allowed, because it separates the steps of a path and the number of a kept folder.
+#: Pattern of stage ids, which are also used in names of folders and tmux sessions and in dotted
+#: paths. A dot is not allowed, because it separates the parts of such names.
 STAGE_PATTERN = r"^[A-Za-z][A-Za-z0-9_-]{0,63}$"
-#: Pattern of the name of a stage's kept folder, such as ``stage-2.v1`` or ``grow-film.v1``.
+#: Pattern of the name of a stage's archive folder, such as ``stage-2.v1`` or ``grow-film.v1``.
 KEPT_PATTERN = r"^[A-Za-z][A-Za-z0-9_-]{0,63}\.v[1-9][0-9]{0,15}$"
-#: Pattern of numbers as ranges. `lifecycle.sweeps.definition` reads and writes ranges.
+#: Pattern of a set of numbers as ranges, such as 0-99,103. See `lifecycle.sweeps.definition`.
 RANGES_PATTERN = r"^$|^[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*$"
-#: Reserved names in small letters, in addition to the fields of a workflow.
+#: Names, in lower case, that a stage cannot have, in addition to the fields of a workflow.
 _TAKEN = frozenset({"docs", "pause", "workflow", "session", "purpose"})
 _NUMBERED = re.compile(r"stage-([1-9][0-9]*)")
 _OTHERS = re.compile(r"(?:att|amend|session)-[0-9]+")
 #: Maximum number of characters of a path in an event.
 MAX_PATH = 1_000
-#: Pattern of a character in a path: no separator and no control character.
+#: Pattern of one character of a file name: no slash and no control character.
 _LETTER = r"[^/\x00-\x1f\x7f-\x9f\u2028\u2029]"
-#: Pattern of the first character in a path that is not hidden.
+#: Pattern of the first character of a file name that is not hidden.
 _FIRST = _LETTER.replace("[^", "[^.")
-#: Pattern of the path of a report: no hidden file or folder, and no suffix that a program runs.
-#: Otherwise a program could run the report as a start-up file, a hook or a script.
+#: Pattern of the path of a report. Hidden files and other suffixes are not allowed, because a
+#: program could run the report as a start-up file, hook or script.
 REPORT_PATTERN = (
     rf"^({_FIRST}{_LETTER}*/)*{_FIRST}{_LETTER}*"
     r"\.([mM][dD]|[mM][aA][rR][kK][dD][oO][wW][nN]|[tT][xX][tT])$"
 )
-#: Pattern of the path of a kept foreign version, inside the folder for such versions.
+#: Pattern of the path of an archived copy of an edited file. The path must be in the folder for
+#: these copies.
 DRIFT_PATTERN = rf"^\.wfctl/drift/({_FIRST}{_LETTER}*|\.{_FIRST}{_LETTER}*|\.\.{_LETTER}+)$"
 
 
 def is_id(text: str) -> bool:
-    """Return whether a string is a valid id of a workflow or a machine, and so a file name."""
+    """Return whether a string is a valid id of a workflow or phase machine.
+
+    A valid id can also be used as a file name.
+    """
     return _ID.fullmatch(text) is not None
 
 
 def stage_number(id_: str) -> int | None:
-    """Return the N of a stage named ``stage-N``, None for any other name."""
+    """Return the number N of a stage named ``stage-N``, or None for any other name."""
     found = _NUMBERED.fullmatch(id_)
     return int(found[1]) if found is not None else None
 
 
 def explain_unfit_stage_id(id_: str) -> str | None:
-    """Return why a well-formed id cannot be the id of a stage, or None if it can."""
+    """Return the reason why a name cannot be the id of a stage, or None if it can.
+
+    Reserved names and names of other objects, such as attempts, are not allowed.
+    """
     from lifecycle.words.document import WORKFLOW_FIELDS
 
     if id_.lower() in _TAKEN or id_.lower() in WORKFLOW_FIELDS:
@@ -62,33 +69,36 @@ def explain_unfit_stage_id(id_: str) -> str | None:
 
 
 def is_placeholder(text: str) -> bool:
-    """Return whether a text is empty or a placeholder of an example."""
+    """Return whether a text is empty or a placeholder from an example, such as TEXT."""
     return text.strip(" .…\"'<>[]").lower() in ("", "text", "what you did", "what shows it")
 
 
 def is_below(path: str) -> bool:
-    """Return whether a path names something below the folder that it is relative to.
+    """Return whether a relative path names something inside its base folder.
 
-    Does not read the file system.
+    The path must be normalized. The file system is not read.
     """
     is_normal = {"", ".", ".."}.isdisjoint(path.split("/"))
     return is_normal and len(path) <= MAX_PATH and not _has_control(path)
 
 
 def stays_below(path: str) -> bool:
-    """Return whether a path stays in its base folder. ``.`` and a trailing ``/`` are allowed."""
+    """Return whether a relative path stays inside its base folder.
+
+    The base folder itself (``.``) and a trailing slash are allowed.
+    """
     steps = [step for step in path.split("/") if step not in ("", ".")]
     return not path.startswith("/") and is_below("/".join(steps))
 
 
 def is_report(path: str) -> bool:
-    """Return whether a report may be written at a path."""
+    """Return whether a path is allowed as the path of a report."""
     fits = re.fullmatch(REPORT_PATTERN.removesuffix("$"), path) is not None
     return fits and len(path) <= MAX_PATH
 
 
 def _has_control(path: str) -> bool:
-    """Return whether a path has a control character, a line separator or half a surrogate."""
+    """Return whether a path contains a control character, line separator or unpaired surrogate."""
     if path.isascii():
         return not path.isprintable()
     import unicodedata  # loaded only for the few names that are not ASCII
@@ -96,37 +106,41 @@ def _has_control(path: str) -> bool:
     return not {"Cc", "Cs", "Zl", "Zp"}.isdisjoint([unicodedata.category(one) for one in path])
 
 
-#: The largest whole number that every reader of JSON and every engine can store.
+#: Largest integer that all JSON parsers and databases can represent.
 MAX_COUNT = 2**53 - 1
-#: The largest number that is finite in every reader of JSON.
+#: Largest number that all JSON parsers read as a finite number.
 MAX_NUMBER = 1.7976931348623157e308
 #: Maximum number of characters of an id such as ``stage-3`` or ``att-0001``.
 MAX_ID = 64
-#: Maximum depth of nested values.
+#: Maximum depth of nested lists and objects.
 MAX_DEPTH = 100
-#: Maximum weight of a stage, and maximum budget of a session.
+#: Maximum cost of one stage, and maximum budget of a session.
 MAX_WEIGHT = 1e9
 #: Maximum number of tasks of one sweep.
 MAX_TASKS = 100_000
 #: Maximum number of characters of a text in an event, such as a reason or an error.
 MAX_WORDS = 20_000
-#: Maximum number of bytes of one variable with its name.
-#: Linux starts no program with a string of 128 KiB or more.
+#: Maximum size in bytes of one environment variable including its name. Linux does not start a
+#: program with a string of 128 KiB or more.
 MAX_VARIABLE = 130_000
-#: Maximum number of characters of one text in a written event, and of all its values together.
+#: Maximum number of characters of one text in a written event. The next constant limits all its
+#: values together.
 MAX_TEXT = 1_000_000
 MAX_EVENT = 8 << 20
 
 
 def shorten(text: str, most: int = MAX_WORDS) -> str:
-    """Return a text of at most ``most`` characters. A cut text states its full length."""
+    """Return a text with at most ``most`` characters.
+
+    If the text is cut, its end states the full length.
+    """
     if len(text) <= most:
         return text
     remark = f"… (cut, {len(text):,} letters)"
     return text[: max(most - len(remark), 0)] + remark[:most]
 
 
-#: Events with recorded content of files. Their size is not limited.
+#: Types of events that record the contents of files. Their size is not limited.
 _AS_FOUND = frozenset(
     {
         "drift.detected",
@@ -140,7 +154,7 @@ _AS_FOUND = frozenset(
     }
 )
 
-#: Fields of an observation that name tasks by their places, as ranges.
+#: Fields of an observation that list tasks by number, as ranges.
 _PLACES = ("done", "failed", "lost", "running")
 
 _NESTED: frozenset[type] = frozenset({dict, list})
@@ -148,7 +162,10 @@ _FLAT = frozenset({str, int, float, bool, type(None)})
 
 
 def find_excess(type_: str, data: Mapping[str, Any]) -> str | None:
-    """Return the part of an event's data that exceeds a limit, None if none does."""
+    """Return the problem if an event's data exceeds a limit, otherwise None.
+
+    The limits concern nested values and numbers of tasks.
+    """
     if type_ == "tasks.observed" and (why := find_misplaced_task(data)) is not None:
         return why
     if not _FLAT.issuperset(map(type, data.values())) and _is_deep(data, MAX_DEPTH):
@@ -157,7 +174,10 @@ def find_excess(type_: str, data: Mapping[str, Any]) -> str | None:
 
 
 def find_misplaced_task(data: Mapping[str, Any]) -> str | None:
-    """Return the ranges that name a missing task, or name a task twice, or None if valid."""
+    """Return the problem if the ranges of task numbers are not valid, otherwise None.
+
+    Ranges must be in order without overlaps, and each number must be that of a task.
+    """
     total = data["total"]
     for field in _PLACES:
         before = -1
@@ -174,9 +194,9 @@ def find_misplaced_task(data: Mapping[str, Any]) -> str | None:
 
 
 def find_oversized_part(type_: str, data: Mapping[str, Any]) -> str | None:
-    """Return the part of an event that is too large to be written, None if none is.
+    """Return the problem if an event is too large to be written, otherwise None.
 
-    Events that are read are not checked, because an older log may have larger ones.
+    Events that are read are not checked, because older logs may contain larger events.
     """
     if type_ in _AS_FOUND:
         return None
@@ -192,9 +212,9 @@ def find_oversized_part(type_: str, data: Mapping[str, Any]) -> str | None:
 
 
 def _measure_text(value: Any) -> tuple[int, int]:
-    """Return the number of characters of all strings in a value, and of the longest string.
+    """Return the total length of all strings in a value, and the length of the longest one.
 
-    Each value that is not a string counts as one character.
+    Every other value adds 1 to the total.
     """
     total, longest, pending = 0, 0, [value]
     while pending:
@@ -212,7 +232,7 @@ def _measure_text(value: Any) -> tuple[int, int]:
 
 
 def _is_deep(value: Any, depth: int) -> bool:
-    """Return whether lists and objects are nested in each other more than ``depth`` levels."""
+    """Return whether lists and objects are nested more than ``depth`` levels deep."""
     level = [value]
     for _ in range(depth):
         inner = [one.values() if one.__class__ is dict else one for one in level]
@@ -227,18 +247,18 @@ _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks
 
 
 def parse_span(text: str) -> timedelta | None:
-    """Return a duration such as 12h, or None if the text is not a duration."""
+    """Return the duration that a text such as ``12h`` gives, or None for any other text."""
     found = _SPAN.fullmatch(text.strip())
     return timedelta(**{_UNITS[found[2]]: int(found[1])}) if found is not None else None
 
 
-#: Maximum number of characters of a cause: one line that can be read at a glance.
+#: Maximum number of characters of a failure's cause, which is shown in one line.
 _LONGEST = 500
 _TRACED = re.compile(r"Traceback \(most recent call last\):")
-#: Pattern of the last line of a Python error: the exception with its package, and its message.
+#: Pattern of the last line of a Python traceback: the exception, and its message.
 _RAISED = re.compile(r"[A-Za-z_][\w.]*(Error|Exception|Exit|Interrupt|Warning)(: .*)?$")
-#: Patterns of the line in which solvers, shells and schedulers state an error.
-#: A number alone is not an error message.
+#: Pattern of a line in which a program or scheduler reports an error. A line such as ``error:
+#: 1e-5`` reports a number and is excluded.
 _ERROR = re.compile(
     r"\W*(?:[\w./-]+: )?(?:FATAL|ERROR|[Ff]atal|[Ee]rror)\b[^:]{0,60}:(?!\s*[-+\d.eE]+\s*$)"
 )
@@ -248,8 +268,8 @@ _MARKS = re.compile(r"[\s^~]*$")
 def find_cause(*texts: str) -> str | None:
     """Return the line that explains a failure, from texts in order of importance.
 
-    The message of an exception comes before an ``ERROR:`` line, which comes before the last line of
-    all texts. Returns None if the texts are empty.
+    The message of an exception is preferred to an ``ERROR:`` line, and this line to the last line
+    of a text. Return None if all texts are empty.
     """
     return find_stated_cause(*texts) or next(
         (lines[-1] for lines in map(_nonempty_lines, texts) if lines), None
@@ -257,7 +277,7 @@ def find_cause(*texts: str) -> str | None:
 
 
 def find_stated_cause(*texts: str) -> str | None:
-    """Return the line in which a program states its error, or None without such a line."""
+    """Return the line in which a program reports its error, or None if there is none."""
     found = (
         find(lines)
         for find in (_find_exception, _find_error_line)
@@ -267,7 +287,10 @@ def find_stated_cause(*texts: str) -> str | None:
 
 
 def get_cause_and_full_text(text: str) -> tuple[str, str | None]:
-    """Return the cause in a text, and the whole text if it has several lines."""
+    """Return the cause that an error text states, and the full text.
+
+    The full text is None if it has only one line.
+    """
     return (find_cause(text) or text, text) if "\n" in text.strip() else (text, None)
 
 
@@ -277,7 +300,10 @@ def _nonempty_lines(text: str) -> list[str]:
 
 
 def _find_exception(lines: list[str]) -> str | None:
-    """Return the last exception and its message, or without a message the code that raised it."""
+    """Return the last exception in the output of a program, with its message.
+
+    Without a message, add the line of code that raised it. Return None if there is no exception.
+    """
     traced = [n for n, line in enumerate(lines) if _TRACED.search(line)]
     below = lines[traced[-1] + 1 :] if traced else []
     after = [n for n, line in enumerate(lines) if _RAISED.match(line)]
@@ -293,26 +319,26 @@ def _find_exception(lines: list[str]) -> str | None:
 
 
 def _find_raising_code(above: list[str]) -> Iterator[str]:
-    """Yield the line of code above an exception, if present."""
+    """Yield the last line of code in a Python traceback, if the traceback shows code."""
     shown = [line for line in above if not _MARKS.match(line)]
     if shown and shown[-1].startswith("    "):
         yield shown[-1].strip()
 
 
 def _find_error_line(lines: list[str]) -> str | None:
-    """Return the first line that states an error."""
+    """Return the first line that reports an error, or None if there is none."""
     return next(
         (_join_with_next_line(lines, n) for n, line in enumerate(lines) if _ERROR.match(line)), None
     )
 
 
 def _join_with_next_line(lines: list[str], at: int) -> str:
-    """Return a line, joined with the next line if it ends with a colon."""
+    """Return the line number ``at``. If it ends with a colon, append the next line."""
     more = lines[at + 1 : at + 2] if lines[at].endswith(":") else []
     return " ".join(line.strip() for line in [lines[at], *more])
 
 
-#: Pattern of a text → description of such a text.
+#: Description of each pattern, for error messages.
 _PATTERNS = {
     STAGE_PATTERN: (
         "stage-N, such as stage-2, or a name of letters, digits, '_' and '-', which begins with a "
@@ -338,7 +364,7 @@ _PATTERNS = {
     r"^[^\r\n]+$": "text of one line",
     r"^[^\x00\r\n]+$": "a path of one line",
 }
-#: Kind of the error, as pydantic names it → the expected value.
+#: Description of the expected value for each type of pydantic error.
 _EXPECTED = {
     "string_type": "text",
     "string_too_short": "text of {min_length} or more characters",
@@ -367,7 +393,10 @@ _EXPECTED = {
 
 
 def explain_misfit(error: Any) -> str:
-    """Return the problem of a value, from one of the ``errors()`` of a `ValidationError`."""
+    """Return a message about an invalid value: the expected value, and the actual value.
+
+    ``error`` is an entry of the ``errors()`` of pydantic's `ValidationError`.
+    """
     if error["type"] == "missing":
         return "this field is missing"
     said = str(error["msg"])
@@ -377,13 +406,13 @@ def explain_misfit(error: Any) -> str:
 
 
 def explain_problem(error: Any) -> str:
-    """Return the problem of a value with its place, the steps joined by dots."""
+    """Return a message about an invalid value, preceded by the dotted path of the value."""
     steps = [str(step) for step in error["loc"]]
     return f"{'.'.join(steps)[:200] or 'the whole'}: {explain_misfit(error)}"
 
 
 def _describe_expected(error: Any) -> str:
-    """Return the expected kind of value, from a validation error."""
+    """Return a phrase for the value that a validation error of pydantic expects."""
     context = error.get("ctx") or {}
     if error["type"] == "string_pattern_mismatch":
         pattern = context["pattern"]
@@ -392,7 +421,7 @@ def _describe_expected(error: Any) -> str:
     return known.format(**context) if known is not None else f"another value ({error['msg']})"
 
 
-#: Field of an environment → its expected value.
+#: Fields of a software environment, each with a description of valid values.
 FIELDS = {
     "modules": "a list of names for `module load`",
     "conda": "the name of a conda environment, or its absolute path",
@@ -408,15 +437,19 @@ _OPTION = re.compile(r"[^\x00-\x1f\x7f]+")
 
 
 def merge_environments(profile: Mapping[str, Any], parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a stage's environment: that of its profile, overridden by its own fields."""
-    # A parameter of this name that is not an object belongs to the command.
+    """Return the software environment of a stage.
+
+    The stage's own fields override the fields of its backend profile.
+    """
+    # The parameter is ignored unless it is an object. It is then a parameter of the stage's
+    # command.
     given = [one.get("environment") for one in (profile, parameters)]
     named = [pair for one in given if isinstance(one, dict) for pair in one.items()]
     return {name: value for name, value in dict(named).items() if value is not None}
 
 
 def find_environment_problems(given: Any) -> Iterator[str]:
-    """Yield the problems of an environment, each with the name of its field."""
+    """Yield the problems of a software environment in a plan, each with the name of the field."""
     if not isinstance(given, dict):
         yield f"expected an object with some of {', '.join(FIELDS)}; found {given!r:.60}"
         return
@@ -430,7 +463,7 @@ def find_environment_problems(given: Any) -> Iterator[str]:
 
 
 def _is_valid_field(name: str, value: Any) -> bool:
-    """Return whether a value is valid for a field of an environment."""
+    """Return whether a value is valid for the named field of a software environment."""
     if name in _LISTS:
         form = _NAME if name == "modules" else _OPTION
         return isinstance(value, list) and all(_matches_pattern(form, one) for one in value)
@@ -442,5 +475,5 @@ def _is_valid_field(name: str, value: Any) -> bool:
 
 
 def _matches_pattern(form: re.Pattern[str], value: Any) -> bool:
-    """Return whether a value is a string that matches a pattern as a whole."""
+    """Return whether the value is a string and matches the whole pattern."""
     return isinstance(value, str) and form.fullmatch(value) is not None

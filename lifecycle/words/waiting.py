@@ -1,8 +1,8 @@
-"""Why an attempt does not continue: descriptions of Slurm's reasons for a pending job."""
+"""Descriptions of the reasons for which a job is pending in the scheduler Slurm."""
 
 from __future__ import annotations
 
-#: Slurm's reason → what the job waits for.
+#: Description of each reason that Slurm gives for a pending job.
 _REASONS = {
     "Priority": "jobs of higher priority come first",
     "Resources": "no free nodes or cores yet",
@@ -17,7 +17,7 @@ _REASONS = {
     "QOSMaxWallDurationPerJobLimit": "it requests more time than its QOS allows",
     "AssocMaxWallDurationPerJobLimit": "it requests more time than its account allows",
 }
-#: Reasons why a submitted job can never start.
+#: Slurm's reasons for a pending job that can never start.
 _NEVER = (
     "DependencyNeverSatisfied",
     "PartitionTimeLimit",
@@ -26,21 +26,24 @@ _NEVER = (
     "QOSMaxWallDurationPerJobLimit",
     "AssocMaxWallDurationPerJobLimit",
 )
-#: Reasons that do not end without a person's action.
+#: Slurm's reasons for a pending job that starts only after a person acts.
 _FOR_PERSON = ("JobHeldUser", "JobHeldAdmin", *_NEVER)
 
 
 def describe_pending_job(id_: str, reason: str) -> str:
-    """Return a text that explains why a job is pending in Slurm."""
+    """Return a sentence that explains why a job is pending in Slurm."""
     known = _REASONS.get(reason, "").format(id=id_)
     return f"job {id_} is pending in Slurm ({reason})" + (f": {known}" if known else "")
 
 
 def waits_for_person(waiting: str | None) -> bool:
-    """Return whether only a person can end a recorded reason."""
+    """Return whether the recorded reason of a pending job requires a person to act.
+
+    Return False if no reason is recorded.
+    """
     return waiting is not None and any(f"({one})" in waiting for one in _FOR_PERSON)
 
 
 def can_never_start(waiting: str | None) -> bool:
-    """Return whether a recorded reason prevents the job's start until the plan changes."""
+    """Return whether the recorded reason of a pending job means that the job can never start."""
     return waiting is not None and any(f"({one})" in waiting for one in _NEVER)

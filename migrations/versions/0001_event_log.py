@@ -1,4 +1,4 @@
-"""The event log: events, commands, refusals and stored folds."""
+"""Create the tables of the event log: events, commands, refusals and folds (cached states)."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -12,7 +12,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Make every table, and the engine's triggers and mark of ownership."""
+    """Create every table and its triggers, and mark the database as one of wfctl."""
     op.create_table(
         "events",
         *columns(

@@ -1,4 +1,4 @@
-"""The history as tables, and the documented views over them."""
+"""Create tables with the history of workflows, and the documented SQL views of them."""
 
 from alembic import op
 
@@ -31,7 +31,7 @@ _DATA = {
 
 
 def upgrade() -> None:
-    """Make the tables, which are filled on demand, and the views."""
+    """Create the history tables, which are filled when they are needed, and the views."""
     names = {}
     for table, words in _TABLES.items():
         made = op.create_table(f"history_{table}", *columns(words))

@@ -1,4 +1,7 @@
-"""On a server, commands and refusals are neither changed nor deleted, as events are not."""
+"""On PostgreSQL, protect the tables of commands and refusals against changes and deletions.
+
+The events table is already protected in this way.
+"""
 
 from alembic import op
 
@@ -9,7 +12,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Make the triggers."""
+    """Create the triggers that prevent changes. Do nothing on SQLite."""
     if op.get_bind().dialect.name != "postgresql":
         return
     op.execute(

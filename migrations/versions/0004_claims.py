@@ -1,4 +1,8 @@
-"""On SQLite an event claims the command whose id it bears; commands and refusals are kept."""
+"""On SQLite, let an event also serve as the record of its command.
+
+This concerns commands with one event that has the command's id. Triggers also protect the tables of
+commands and refusals against changes and deletions.
+"""
 
 from alembic import op
 
@@ -9,7 +13,10 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Add the digest of the command, and make the triggers."""
+    """Add a column for the command's digest to the events table, and create the triggers.
+
+    Do nothing on PostgreSQL.
+    """
     if op.get_bind().dialect.name != "sqlite":
         return
     op.execute("ALTER TABLE events ADD COLUMN command_digest TEXT")
