@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from lifecycle.state.workflow import Stage, Workflow
 from reconciler.attempt.paths import AttemptPaths
 from reconciler.errors import AlreadyDriven
-from reconciler.host.program import hold_free_stages, hold_stage, is_held
+from reconciler.host.program import is_held
+from reconciler.host.stage_lock import hold_free_stages, hold_stage
 from service.errors import RootBusy
 from service.root.atomic_files import hold_lock, utc_text
 from service.writing.stream_writer import WriteOptions

@@ -23,7 +23,7 @@ from cli.terminal.output import print_message
 from reconciler.errors import NoRunner
 from service.errors import InvalidOption
 from service.root.root import read_config
-from service.root.trust import is_notice_trusted
+from service.root.trusted_databases import is_notice_trusted
 from service.writing.stream_writer import WriteOptions
 from wfctl_eventstore.extension import require_extension
 

@@ -3,34 +3,25 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, suppress
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli.frame.options import AsOf, Stage, Text, Texts, argument, option
-from cli.frame.workspace import Reading, open_for_reading, open_job_runner
+from cli.frame.options import Stage, Text, Texts, argument, option
+from cli.frame.workspace import Reading, open_for_reading
 from cli.settings import Format
-from cli.terminal.output import Output, format_compact_json, print_message, remove_terminal_codes
-from lifecycle.state.status import Status
-from lifecycle.state.workflow import Attempt, Workflow
 from lifecycle.state.workflow import Stage as Known
-from lifecycle.state.workflow import Stage as StageState
+from lifecycle.state.workflow import Workflow
 from lifecycle.sweeps.definition import is_sweep
 from lifecycle.sweeps.definition import parse_ranges as numbers_of_tasks
 from lifecycle.words.mandates import format_count
 from lifecycle.words.metrics import metrics_of
-from projections.words.format_results import told_all
-from projections.words.text import clip_text, compute_age, told_used, utc_seconds, waiting_told
 from service.errors import InvalidOption, NotFound
 from service.reading.point_in_history import Moment
 
 if TYPE_CHECKING:
-    from reconciler.control.job_output import OutputPiece
     from reconciler.sweep.tasks import Task
 
 
@@ -216,7 +207,7 @@ def chosen_of(
 
     Raises `NotFound` for a stage without tasks, `InvalidOption` for a name that it does not have.
     """
-    from reconciler.sweep import table
+    from reconciler.sweep import table, task_conditions
     from reconciler.sweep.map_points import count_tasks_before_rounds
     from reconciler.sweep.tasks import tasks_of
 
@@ -233,30 +224,11 @@ def chosen_of(
     names = [*found[0].point.values, *stage.work.task_rules.metrics]
     names += ["round"] if rounds else []
     try:
-        table.check_conditions(names, conditions)
-    except table.UnknownColumn as error:
+        task_conditions.check_conditions(names, conditions)
+    except task_conditions.UnknownColumn as error:
         raise InvalidOption(f"--where: {error}") from error
     rows = table.rows_of(found, rounds)
-    return found, [row for row in rows if table.row_matches(row, conditions)]
-
-
-def _find_task_output(
-    workflow: Reading, id_: str, key: str, *, err: bool, last: int | None
-) -> tuple[str, str]:
-    found, _ = chosen_of(workflow, id_, [])
-    task = next((one for one in found if one.point.key == key), None)
-    if task is None or not task.folder:
-        why = (
-            f"the stage {id_} has no task {key!r}. To list the tasks of the stage, run `wfctl "
-            f"tasks {id_}`."
-        )
-        raise NotFound(
-            why if task is None else f"{id_}: {key} has not started yet", stage=id_, task=key
-        )
-    path = workflow.root.path / task.folder / ("err" if err else "log")
-    text = path.read_bytes().decode(errors="replace") if path.is_file() else ""
-    lines = text.splitlines(keepends=True)
-    return str(path), "".join(lines if last is None else lines[max(0, len(lines) - last) :])
+    return found, [row for row in rows if task_conditions.row_matches(row, conditions)]
 
 
 def _format_tasks(
@@ -301,240 +273,5 @@ def flatten_row(row: dict[str, Any]) -> dict[str, Any]:
     return {k: v for k, v in found.items() if k not in ("values", "metrics", "outputs")}
 
 
-def logs(
-    context: typer.Context,
-    stage: Stage,
-    attempt: Text = option(
-        "ID",
-        "Show the output of this attempt (one run of the stage), for example att-0002. "
-        "Default: the newest attempt.",
-    ),
-    follow: bool = option("-f", "--follow", "Keep printing new output until the job ends."),
-    err: bool = option("Print the error output (stderr) of the job instead of stdout."),
-    task: Text = option(
-        "KEY", "Show the output of this task of a sweep, for example N=100,seed=1."
-    ),
-    last: int | None = option(
-        "-n", "--lines", "Print only the last N lines. Default: all lines.", min=0
-    ),
-) -> None:
-    """Show the output of a job.
-
-    This also works if the job runs on a cluster or on another computer over SSH.
-    """
-    from reconciler.control.job_output import follow_output, open_job_output
-
-    stream = "err" if err else "log"
-    if task is not None:
-        if follow or attempt is not None:
-            raise InvalidOption(
-                "the option --task cannot be combined with --follow or --attempt, because --task "
-                "always shows the newest run of the task. Remove one of these options."
-            )
-        with open_for_reading(context) as workflow:
-            path, text = _find_task_output(workflow, stage, task, err=err, last=last)
-            data = {"stage": stage, "task": task, "stream": stream, "path": path, "text": text}
-            state = workflow.state()
-            workflow.output.result(data, lambda: text.removesuffix("\n"), state=state)
-        return
-    with open_job_runner(context, dry_run=True) as (jobs, output):
-        state = jobs.service.state()
-        known = state.stage(stage)
-        id_ = _choose_attempt(known, attempt)
-        about = {"stage": stage, "attempt": id_, "stream": stream}
-        with closing(open_job_output(jobs, state, known, id_, err=err, last=last)) as heard:
-            said = follow_output(jobs, stage, heard) if follow else heard.new()
-            if output.settings.format is Format.JSON:
-                contents: dict[str, bytes] = {}
-                for path, content in said:
-                    contents[path] = contents.get(path, b"") + content
-                files = [
-                    {"path": p, "text": c.decode(errors="replace")} for p, c in contents.items()
-                ]
-                output.result({**about, "files": files}, str, state=jobs.service.state())
-                found = bool(files)
-            else:
-                found = _print_output(output, about, said, several=len(heard.mouths) > 1)
-    if not found:
-        other = "leave out --err for stdout" if err else "--err shows stderr"
-        kept = heard.attempt.log
-        printed = f"; what DPDispatcher printed: {kept}" if kept.exists() else ""
-        text = f"{heard.attempt.id} has printed no output on this machine: {other}{printed}"
-        print_message(f"wfctl: {text}")
-
-
-def _choose_attempt(stage: Known, named: str | None) -> str:
-    known = [attempt.id for attempt in stage.attempts]
-    if named is None and known:
-        return known[-1]
-    if named in known:
-        return str(named)
-    what = f"no attempt {named}" if named is not None else "no attempt yet"
-    has = f"it has {', '.join(known)}" if known else f"`wfctl dispatch {stage.id}` starts one"
-    raise NotFound(f"{stage.id} has {what}; {has}", stage=stage.id, attempts=known)
-
-
-def _print_output(
-    output: Output, about: dict[str, str], said: Iterable[OutputPiece], *, several: bool
-) -> bool:
-    found, before = False, None
-    for path, content in said if output.is_text and not output.is_terminal else _in_lines(said):
-        if several and output.is_text and path != before:
-            # As `tail` tells files apart.
-            sys.stdout.write(f"{'' if before is None else chr(10)}==> {path} <==\n")
-        found, before = True, path
-        text = content.decode(errors="replace")
-        if not output.is_text:
-            sys.stdout.write(format_compact_json({**about, "path": path, "text": text}) + "\n")
-        elif output.is_terminal:
-            sys.stdout.write(remove_terminal_codes(text))
-        else:
-            sys.stdout.flush()
-            sys.stdout.buffer.write(content)
-        sys.stdout.flush()
-    return found
-
-
-def _in_lines(said: Iterable[OutputPiece]) -> Iterator[tuple[str, bytes]]:
-    """Yield whole lines, then the rest without a newline, so that no character is cut in two."""
-    rest: dict[str, bytes] = {}
-    for path, content in said:
-        whole, newline, rest[path] = (rest.get(path, b"") + content).rpartition(b"\n")
-        if newline:
-            yield path, whole + newline
-    yield from ((path, content) for path, content in rest.items() if content)
-
-
 #: Maximum number of attempts on a page, and of characters of a value.
 _NEWEST, _WIDE = 3, 200
-
-
-def show(context: typer.Context, stage: Stage, view: AsOf = None) -> None:
-    """Show one stage and its attempts."""
-    with open_for_reading(context) as workflow:
-        state = workflow.state(view)
-        found = state.stage(stage)
-        otherwise = _find_changed_launch_fields(workflow.root.path, state, found)
-        shown = {**asdict(found), "last_error": found.error}
-        data = {"purpose": state.purpose, **shown, **otherwise}
-        output = workflow.output
-        output.result(
-            data, lambda: "\n".join(_format_page(output, state, found, otherwise)), state=state
-        )
-
-
-def _find_changed_launch_fields(
-    root: Path, state: Workflow, stage: StageState
-) -> dict[str, dict[str, list[str]]]:
-    """Return the fields in which the launch of the used attempt differs from the plan."""
-    if stage.source is None or not stage.source.taken_over:
-        return {}
-    from reconciler.files.described_submission import (
-        explain_launch_differences,
-    )  # only of what somebody else launched
-
-    fields = explain_launch_differences(root, state, stage)
-    return {"launched_otherwise": {stage.source.id: fields}} if fields else {}
-
-
-def _format_page(
-    output: Output, state: Workflow, stage: StageState, otherwise: dict[str, dict[str, list[str]]]
-) -> Iterator[str]:
-    from projections.screens.next_actions import leading_on
-
-    yield (
-        output.style(f"{stage.id}: {clip_text(stage.name, _WIDE)}", "1") + f"  {stage.status.value}"
-    )
-    yield f"of {state.id}" + (f": {clip_text(state.purpose, _WIDE)}" if state.purpose else "")
-    for name, values in _list_fields(state, stage):
-        # The first of several lines has the field's name.
-        for place, value in enumerate([clip_text(str(value), _WIDE) for value in values if value]):
-            yield f"  {'' if place else name:<9} {value}"
-    yield from _format_attempts(output, stage)
-    for id_, fields in otherwise.get("launched_otherwise", {}).items():
-        yield f"  {id_} was launched with values that differ from the plan: {', '.join(fields)}"
-    yield from (f"next: {one}" for one in leading_on(state, stage.id, output.around(state)))
-
-
-def _list_fields(state: Workflow, stage: StageState) -> Iterator[tuple[str, list[Any]]]:
-    from projections.words.result_origin import describe_kept_tasks
-
-    yield "needs", [f"{i} ({state.stages[i].status.value})" for i in stage.depends_on]
-    yield "inputs", stage.inputs
-    yield "outputs", stage.outputs
-    yield "runs on", [stage.backend or state.default_backend]
-    yield "criteria", [stage.success_criteria]
-    values = {
-        k: v if isinstance(v, str) else format_compact_json(v) for k, v in stage.parameters.items()
-    }
-    yield "with", [f"{k} = {v}" for k, v in values.items()]
-    yield "began", [utc_seconds(stage.started_at)]
-    yield "done", [utc_seconds(stage.completed_at)]
-    sizes = [f", {o['size']} bytes" if o.get("size") is not None else "" for o in stage.results]
-    digests = [str(one.get("sha256"))[:12] for one in stage.results]
-    each = zip(stage.results, sizes, digests, strict=True)
-    yield "results", [f"{one['path']}{size}, SHA-256 {digest}" for one, size, digest in each]
-    yield "numbers", told_all(stage, stage.metrics)
-    yield "reused", [f"the outputs of {stage.reused}" if stage.reused else ""]
-    if stage.status is Status.FAILED:
-        because = f" ({stage.because})" if stage.because else ""
-        yield "failed", [stage.error, stage.category and f"category: {stage.category}{because}"]
-    if stage.retry_count:
-        yield "retries", [f"{stage.retry_count}: {stage.fix or ''}".rstrip(": ")]
-    yield "kept", list(describe_kept_tasks(stage))
-    yield "left", stage.left_in_place
-
-
-def _format_numbers(stage: StageState, attempt: Attempt) -> Iterator[str]:
-    """Yield the numbers of an attempt, if they differ from those of the stage."""
-    if attempt.metrics != stage.metrics:
-        yield from (f"    {told}" for told in told_all(stage, attempt.metrics))
-
-
-def _format_end(attempt: Attempt) -> str:
-    if attempt.ended_at is None:
-        return ""
-    ended = f", ended {utc_seconds(attempt.ended_at)}"
-    with suppress(ValueError):  # what is no time has no distance
-        ended += f", {compute_age(attempt.started_at, attempt.ended_at)} s"
-    return ended
-
-
-def _format_code_and_environment(attempt: Attempt, before: Attempt) -> Iterator[str]:
-    """Yield the commit of an attempt's files, and the changes of its environment."""
-    from projections.words.result_origin import compare_environments, told_code
-
-    if attempt.code is not None:
-        yield f"    commit {clip_text(told_code(attempt.code), _WIDE)}"
-    for change in compare_environments(attempt.environment, before.environment, before.id):
-        yield f"    environment: {clip_text(change, _WIDE)}"
-
-
-def _format_verdict(attempt: Attempt) -> str:
-    """Return the verdict on an attempt's job, and whether its results failed their check."""
-    verdict = f"{attempt.verdict}: {clip_text(attempt.reason or '', _WIDE)}"
-    if attempt.is_refuted:
-        return f"job {verdict}; then its results failed their check"
-    return verdict
-
-
-def _format_attempts(output: Output, stage: StageState) -> Iterator[str]:
-    if stage.attempts:
-        yield output.style("attempts:", "1")
-    older = max(len(stage.attempts) - _NEWEST, 0)
-    if older:
-        yield f"  {older} before these"
-    for place, one in enumerate(stage.attempts[older:], older):
-        yield f"  {one.id}  {one.outcome or 'under way'}"
-        yield f"    began {utc_seconds(one.started_at)} ({one.mode}){_format_end(one)}"
-        yield from _format_numbers(stage, one)
-        used = told_used(one.resources)
-        yield from [f"    used {used}"] if used else []
-        if one.job_ids:
-            folder = one.submission.rpartition("/")[0]
-            yield f"    jobs {', '.join(one.job_ids)}; files in {folder}"
-        if one.verdict:
-            yield f"    {_format_verdict(one)}"
-        if waits := waiting_told(one):
-            yield f"    waits: {waits}"
-        yield from _format_code_and_environment(one, stage.attempts[max(place - 1, 0)])

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from lifecycle.payload.models import Payload
     from lifecycle.state.workflow import Drift
     from reconciler.context import Jobs
+    from reconciler.control.claims import Claims
     from reconciler.control.judge_attempts import AttemptFinding
-    from reconciler.control.stop_jobs import Claims
     from service.writing.decision import DecisionQuestion
     from service.writing.stream_writer import WriteOptions
 
@@ -194,7 +194,7 @@ def overruling_of(reason: str | None, key: Path | None) -> Overruling | None:
 
 def claims_of(jobs: Jobs, overruling: Overruling | None, options: WriteOptions) -> Claims:
     """Return a check of claims against the evidence, with the person who may overrule it."""
-    from reconciler.control.stop_jobs import Claims
+    from reconciler.control.claims import Claims
 
     if overruling is None:
         return Claims(jobs)

@@ -33,7 +33,7 @@ from lifecycle import errors as rules
 from reconciler import errors as jobs
 from service import errors as use
 from service.root.root import MARKER
-from service.root.trust import UntrustedDatabase
+from service.root.trusted_databases import UntrustedDatabase
 from wording import Coded
 
 if TYPE_CHECKING:

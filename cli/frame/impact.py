@@ -27,7 +27,7 @@ def format_question(question: AmendmentQuestion) -> str:
         for path, one in named_scripts(question.scripts).items()
     ]
     if amendment.is_plan:
-        from projections.words.amendments import plan_lines
+        from projections.words.plan_summary import plan_lines
 
         lines = [*plan_lines(question.state), *runs]
     else:

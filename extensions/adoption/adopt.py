@@ -21,7 +21,8 @@ from extensions.adoption.findings import (
     log_findings,
     time_findings,
 )
-from extensions.adoption.state_file import StateFile, parse_time
+from extensions.adoption.state_file import StateFile
+from extensions.adoption.typed_time import parse_time
 from extensions.adoption.versions import (
     KINDS,
     LOG,

@@ -10,7 +10,8 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
-from extensions.adoption.state_file import StateFile, TypedTime, parse_time
+from extensions.adoption.state_file import StateFile
+from extensions.adoption.typed_time import TypedTime, parse_time
 from extensions.adoption.versions import LOG, STATE, ImportFinding, LogEntry, Version
 from lifecycle.plan.fields import FREE, OF_STAGE, OF_WORKFLOW
 from lifecycle.state.status import FINISHED, Status, transition

@@ -9,7 +9,8 @@ from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 from typing import Any
 
-from extensions.adoption.state_file import StateFile, TypedTime, parse_time, read_state
+from extensions.adoption.state_file import StateFile, read_state
+from extensions.adoption.typed_time import TypedTime, parse_time
 from lifecycle.state.status import Status
 from service.errors import NotFound, ServiceError
 from service.root.atomic_files import common_start as start_of

@@ -12,7 +12,7 @@ class AgentsExtension(Extension):
         "mcp": "extensions.agents.mcp_command",
         "agent install": "extensions.agents.plugin_command",
         "agent uninstall": "extensions.agents.plugin_command",
-        "agent hook": "extensions.agents.plugin_command",
+        "agent hook": "extensions.agents.hook_command",
     }
     help_sections = {
         "Agents": {

@@ -11,13 +11,12 @@ from lifecycle.state.status import Status
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.words.values import stage_number
 from projections.drawing import svg
+from projections.drawing.graph_layout import compute_layout, layers_of
 from projections.drawing.svg import (
     Point,
-    compute_layout,
     format_element,
     format_text,
     format_title,
-    layers_of,
     shorten_text,
     wrap_text,
 )

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import closing, suppress
+from contextlib import suppress
 from datetime import datetime
 from hashlib import sha256
 from pathlib import Path
-from typing import NamedTuple
 from urllib.parse import quote
 from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile, ZipInfo
 
 from eventstore.errors import SchemaError, UnsoundLog
-from eventstore.private_files import open_for_reading, read_regular
+from eventstore.private_files import read_regular
 from eventstore.store import EventStore, Raw
-from eventstore.transfer.archive import ArchiveSource, IntactStreams, export_line, is_archive
-from eventstore.transfer.archive import write_archive as write_log
-from eventstore.transfer.copy import Copied, CopySource, copy_log
+from eventstore.transfer.archive import IntactStreams, export_line
+from eventstore.transfer.copy import CopySource
 from extensions.handover.archive_files import Choice
 from extensions.handover.archive_files import read_chunks as content_of
 from extensions.handover.manifest import (
@@ -32,10 +29,10 @@ from extensions.handover.manifest import (
     Stream,
 )
 from lifecycle.words.values import is_id
-from service.errors import AlreadyThere, InvalidOption, NotFound
+from service.errors import InvalidOption, NotFound
 from service.reading.log import WorkflowLog
 from service.reading.machine_streams import list_machines
-from service.root.atomic_files import open_replacement, sync_folder
+from service.root.atomic_files import open_replacement
 from service.root.root import MACHINE, WORKFLOW, Root
 
 _MODE = 0o644 << 16
@@ -138,17 +135,6 @@ def _iterate_claims(store: EventStore, ends: Iterable[Stream]) -> Iterator[bytes
                 yield json.dumps(claim._asdict()).encode() + b"\n"
 
 
-_SQLITE = b"SQLite format 3\0"
-_PG_DUMP = b"PGDMP"
-
-
-class Stores(NamedTuple):
-    """Functions that open the store at an address for reading, or create one for writing."""
-
-    reading: Callable[[Path], EventStore]
-    made: Callable[[Path], EventStore]
-
-
 def require_stream(source: CopySource, only: str | None) -> None:
     """Raise `NotFound` for a missing stream, because an empty copy would look complete."""
     if only is not None and only not in source.streams():
@@ -184,35 +170,6 @@ def intact_part(store: EventStore, damaged: Collection[str]) -> CopySource:
     return IntactStreams(store, [name for name in store.streams() if name not in damaged])
 
 
-def back_up(
-    store: CopySource, file: Path, form: str, stores: Stores, *, only: str | None = None
-) -> Copied:
-    """Write the current log to a new ``file``: an ``archive`` or a ``sqlite`` database.
-
-    The file appears only when it is complete, checked and on disk. Raises `AlreadyThere`,
-    `InvalidOption` for stdout, and any error of reading the log.
-    """
-    if str(file) == "-":
-        raise InvalidOption(
-            "the backup cannot be written to stdout, because wfctl reads the backup again to "
-            "check it. Name a FILE for the backup."
-        )
-    if file.exists():
-        raise AlreadyThere(file)
-    with tempfile.TemporaryDirectory(dir=file.parent, prefix=f".{file.name}.") as folder:
-        new = Path(folder) / "log"
-        if form == "sqlite":
-            with closing(stores.made(new)) as target:
-                done = copy_log(store, target, only=only)
-        else:
-            done = write_log(store, new, only=only)
-            for _ in ArchiveSource(new).all_raw():
-                pass
-        new.rename(file)
-    sync_folder(file.parent)
-    return done
-
-
 def workflow_in(source: CopySource, only: str | None = None) -> str | None:
     """Return the workflow in a backup, or in one stream of it; None if it has only machines.
 
@@ -229,21 +186,3 @@ def workflow_in(source: CopySource, only: str | None = None) -> str | None:
     if found and not is_id(found[0]):
         raise InvalidOption(f"the backup contains a workflow with the invalid id {found[0]!r:.80}.")
     return found[0] if found else None
-
-
-def source_in(file: Path, stores: Stores) -> ArchiveSource | EventStore:
-    """Return the content of a backup; the caller must close it. Raise `InvalidOption` for others.
-
-    Raises `NotFound` if there is no file.
-    """
-    try:
-        with open_for_reading(file) as source:
-            start = source.read(len(_SQLITE))
-    except FileNotFoundError:
-        raise NotFound(f"the backup {file} does not exist", path=str(file)) from None
-    if start == _SQLITE:
-        return stores.reading(file)
-    if is_archive(file):
-        return ArchiveSource(file)
-    hint = ". To read this PostgreSQL dump, use pg_restore" if start.startswith(_PG_DUMP) else ""
-    raise InvalidOption(f"the file {file} is not a backup made by `wfctl db backup`{hint}.")

@@ -33,6 +33,7 @@ from eventstore.transfer.copy import Chains, Copied, CopySource, check_events, r
 from eventstore.transfer.copy import copy_log as copied
 from extensions.handover import archive as archives
 from extensions.handover.archive_files import find_unapproved, list_brought_files, put_in_place
+from extensions.handover.backup import Stores, back_up, source_in
 from extensions.handover.manifest import Manifest
 from extensions.handover.restore import read_archive
 from extensions.handover.restore import restore_log as restored
@@ -125,7 +126,7 @@ def backup(
         if dry_run:
             done = _count_records(intact, stream)
         else:
-            done = archives.back_up(intact, file, chosen.value, STORES, only=stream)
+            done = back_up(intact, file, chosen.value, STORES, only=stream)
         wrong = [f"left out: {error.message}" for error in damaged.values()]
         wrong += _findings_here(context, log, damaged, stream)
     told: dict[str, Any] = {"file": str(file), "form": chosen.value}
@@ -165,7 +166,7 @@ def restore(
     In a folder without a workflow, the command creates the workflow or machines of the backup.
     """
     settings, new = settings_of(context), None
-    with closing(archives.source_in(file, STORES)) as found:
+    with closing(source_in(file, STORES)) as found:
         if settings.database_url is None or not is_server(settings.database_url):
             try:
                 find_root(settings.start)
@@ -245,7 +246,7 @@ def _print_result(
 
 
 #: A backup is one file, so no write-ahead log may remain next to it.
-STORES = archives.Stores(reading=_open_reader, made=lambda path: made_at(path, "truncate"))
+STORES = Stores(reading=_open_reader, made=lambda path: made_at(path, "truncate"))
 
 
 def restore_into_root(context: typer.Context, file: Path, into: Path | None, dry_run: bool) -> None:

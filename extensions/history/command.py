@@ -219,7 +219,7 @@ def costs(context: typer.Context, view: AsOf = None) -> None:
 
 def times(context: typer.Context, stage: OfStage = None, view: AsOf = None) -> None:
     """Show how long each stage was in each status."""
-    from service.questions.recent_events import status_times
+    from service.questions.status_times import status_times
 
     with open_for_reading(context) as workflow:
         _, rows = _run_query(workflow, tables.TIMES, view, stage=stage)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator, Sequence
@@ -11,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
 from threading import Condition, Lock, Thread
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import quote
 
 from eventstore.chain import START, Link
@@ -185,66 +184,6 @@ def build_record(
 
 #: Number of events read together, and maximum number of events that one page searches.
 _PIECE, _FAR = 1000, 20_000
-#: Start of a case-insensitive needle; the text of an event never contains this character.
-_FOLDED = "\0"
-
-
-class FoundEvents(NamedTuple):
-    """Events, newest first; ``before`` is where to continue, None at the start of the log."""
-
-    events: list[RecordedEvent]
-    before: int | None
-
-
-def find_newest_events(
-    log: WorkflowLog,
-    before: int,
-    most: int,
-    fits: Callable[[RecordedEvent], bool],
-    needles: Sequence[Sequence[str]] = (),
-) -> FoundEvents:
-    """Return at most ``most`` events before version ``before`` for which ``fits`` is true.
-
-    The text of an event must contain at least one needle of each group of ``needles``, which
-    `make_value_needle` and `make_text_needle` return; other events are not decoded.
-    """
-    found: list[RecordedEvent] = []
-    end = before - 1
-    last = max(end - _FAR, 0)
-    while end > last:
-        start = max(end - _PIECE, last)
-        for event in reversed(list(_iterate_matching_events(log, start, end, needles))):
-            if fits(event):
-                found.append(event)
-            if len(found) == most:
-                return FoundEvents(found, event.version if event.version > 1 else None)
-        end = start
-    return FoundEvents(found, end + 1 if end else None)
-
-
-def _iterate_matching_events(
-    log: WorkflowLog, start: int, end: int, needles: Sequence[Sequence[str]]
-) -> Iterator[RecordedEvent]:
-    """Yield the events of a range that contain a needle of each group."""
-    if not needles:
-        yield from log.store.read(log.stream, after=start, upto=end)
-        return
-    is_lower = any(needle.startswith(_FOLDED) for group in needles for needle in group)
-    groups = [[needle.removeprefix(_FOLDED) for needle in group] for group in needles]
-    for version, raw in enumerate(log.store.raw(log.stream, after=start, upto=end), start + 1):
-        text = raw.text.casefold() if is_lower else raw.text
-        if all(any(needle in text for needle in group) for group in groups):
-            yield from log.store.read(log.stream, after=version - 1, upto=version)
-
-
-def make_value_needle(value: str) -> str:
-    """Return the needle for a complete value, such as an id or a type."""
-    return json.dumps(value, ensure_ascii=False)
-
-
-def make_text_needle(part: str) -> str:
-    """Return the needle for a part of a text, ignoring case."""
-    return _FOLDED + make_value_needle(part)[1:-1].casefold()
 
 
 def contains_text(event: RecordedEvent, text: str) -> bool:

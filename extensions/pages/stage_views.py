@@ -11,6 +11,7 @@ from markupsafe import Markup
 from eventstore.event import RecordedEvent
 from extensions.exports.markup import show_controls
 from extensions.pages import render
+from extensions.pages.newest_events import find_newest_events, make_value_needle
 from extensions.pages.page_data import (
     PageLook,
     commands_of,
@@ -19,7 +20,6 @@ from extensions.pages.page_data import (
     seen_of,
 )
 from extensions.pages.render import build_previews, tail_of
-from extensions.pages.served_workflows import find_newest_events, make_value_needle
 from lifecycle.fold.evolve import parameters_then
 from lifecycle.state.workflow import Attempt, Stage, Workflow
 from lifecycle.words.metrics import metrics_of

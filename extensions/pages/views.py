@@ -15,6 +15,12 @@ from extensions.exports.report import count_by_status, loops_shown
 from extensions.exports.timeline_svg import draw_timeline as timeline
 from extensions.exports.timeline_svg import state_spans
 from extensions.pages import render
+from extensions.pages.newest_events import (
+    FoundEvents,
+    find_newest_events,
+    make_text_needle,
+    make_value_needle,
+)
 from extensions.pages.page_data import (
     PageLook,
     commands_of,
@@ -23,22 +29,14 @@ from extensions.pages.page_data import (
     seen_of,
 )
 from extensions.pages.render import PageRequest
-from extensions.pages.served_workflows import (
-    FoundEvents,
-    Shelf,
-    build_record,
-    contains_text,
-    find_newest_events,
-    make_text_needle,
-    make_value_needle,
-)
+from extensions.pages.served_workflows import Shelf, build_record, contains_text
 from extensions.pages.stage_views import (
     render_comparison,
     render_printed,
     render_stage,
     render_task,
 )
-from lifecycle.state.conditions import budget_of
+from lifecycle.state.session_budget import budget_of
 from lifecycle.state.workflow import PLAN, Stage, Workflow
 from projections.files.document_diff import find_differences
 from projections.files.state_document import build_document

@@ -112,7 +112,7 @@ def prove(
 
 
 def _check_proof(context: typer.Context, path: Path, of: Path | None, named: list[str]) -> None:
-    from extensions.proofs.compare_checkpoints import check_proof
+    from extensions.proofs.check_proof import check_proof
     from extensions.proofs.proof import read_proof
     from extensions.proofs.witness import keys_named
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from lifecycle.event import Event
-from lifecycle.state.conditions import basis_of, cores
+from lifecycle.state.basis import basis_of, cores
 from lifecycle.state.status import ACTIVE, Status
 from lifecycle.state.workflow import PLAN, Amendment, Attempt, Session, Stage, Workflow
 from lifecycle.words.document import (

@@ -10,8 +10,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from lifecycle.plan.fields import find_doubtful_parameters
-from lifecycle.state.conditions import budget_of, estimate, is_beyond, partners_of
+from lifecycle.state.conditions import partners_of
 from lifecycle.state.effort import HOUR, of_a_round
+from lifecycle.state.session_budget import budget_of, estimate, is_beyond
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.sweeps.definition import VERIFY_PARAMETERS
 from lifecycle.sweeps.parameters import PARAMETERS_OF_WFCTL

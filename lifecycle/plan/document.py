@@ -13,7 +13,8 @@ from lifecycle.errors import InvalidPlan
 from lifecycle.payload.models import StageId, WorkflowCreated
 from lifecycle.plan.fields import find_unknown_stage_fields, find_unknown_workflow_fields
 from lifecycle.plan.loops import loop_problems
-from lifecycle.state.conditions import config_problems, find_cycle
+from lifecycle.state.conditions import find_cycle
+from lifecycle.state.session_budget import config_problems
 from lifecycle.sweeps import variables
 from lifecycle.sweeps.definition import is_sweep
 from lifecycle.sweeps.work import Work, build_work

@@ -25,7 +25,8 @@ from lifecycle.payload import models as p
 from lifecycle.payload.event_types import STAGED, find_misfit
 from lifecycle.rules import stages
 from lifecycle.rules.mandates import check_start
-from lifecycle.state.conditions import affords, budget_of, charges, hindrances
+from lifecycle.state.conditions import hindrances
+from lifecycle.state.session_budget import affords, budget_of, charges
 from lifecycle.state.status import BLOCKING, FINISHED, Status, retry_limit
 from lifecycle.state.workflow import Drift, Stage, Workflow
 from lifecycle.words.document import STAGE_FIELDS, WORKFLOW_FIELDS

@@ -12,7 +12,8 @@ from lifecycle.event import UNFOLDABLE
 from lifecycle.fold.evolve import apply_amendment, is_attempt_continued, is_rejudged, keeps_tasks
 from lifecycle.fold.rounds import points_since, refresh_loops
 from lifecycle.payload import models as p
-from lifecycle.state.conditions import added_points, downstream, is_judged_alone, partners_of
+from lifecycle.state.basis import is_judged_alone
+from lifecycle.state.conditions import added_points, downstream, partners_of
 from lifecycle.state.effort import seconds_of
 from lifecycle.state.status import ACTIVE, Status
 from lifecycle.state.workflow import Amendment, Stage, Workflow
@@ -481,9 +482,8 @@ def _forecast_tasks(
     maps = [one.stage(leading).parameters[MAP] for one in (state, changed)]
     if any(not ("points" in one or "grid" in one or "zip" in one) for one in maps):
         return
-    from lifecycle.sweeps.points import (
-        build_points,  # it loads readers of files, which few commands need
-    )
+    # Few commands need this module, which loads readers of files.
+    from lifecycle.sweeps.points import build_points
 
     added = added_points(state, leading)
     of = [build_points({"points": added, **_FOLDERS})] if added else []
@@ -533,7 +533,7 @@ def _find_blocked_stages(state: Workflow, changed: Workflow, amendment: Amendmen
 
 
 def _newest_duration(stage: Stage) -> float | None:
-    """Return the duration in seconds of the newest ended attempt, or None if there is none."""
+    """Return the duration in seconds of the newest ended attempt, or None without one."""
     ended = [attempt for attempt in stage.attempts if attempt.ended_at is not None]
     try:
         return seconds_of(ended[-1]) if ended else None

@@ -11,7 +11,7 @@ from lifecycle.errors import NeedsConsent
 from lifecycle.fold.evolve import apply_amendment
 from lifecycle.payload import models as p
 from lifecycle.rules.impact import Impact, forecast_approval, stages_by_task
-from lifecycle.state.conditions import cores
+from lifecycle.state.basis import cores
 from lifecycle.state.effort import cost_problems, task_count, used
 from lifecycle.state.workflow import Amendment, Stage, Workflow
 from lifecycle.words.mandates import (

@@ -19,10 +19,11 @@ from lifecycle.errors import (
 )
 from lifecycle.payload import models as p
 from lifecycle.rules.impact import rests_on
-from lifecycle.state.conditions import reusable
+from lifecycle.state.basis import reusable
 from lifecycle.state.status import RECOVERY_LIMIT, Status, retry_limit, targets, transition
 from lifecycle.state.workflow import Attempt, Stage, Workflow, is_below
-from lifecycle.words.values import get_cause_and_full_text, is_placeholder, stays_below
+from lifecycle.words.failure_cause import get_cause_and_full_text
+from lifecycle.words.values import is_placeholder, stays_below
 
 if TYPE_CHECKING:
     from lifecycle.payload.models import Payload

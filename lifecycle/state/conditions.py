@@ -1,26 +1,21 @@
-"""The conditions under which a stage can run: dependencies, hindrances and the budget."""
+"""The conditions under which a stage can run: its dependencies and hindrances."""
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from hashlib import sha256
-from math import ceil
-from typing import TYPE_CHECKING, Any, Literal, TypeGuard
+from typing import TYPE_CHECKING, Any, Literal
 
 from lifecycle.state.status import FINISHED, Status, retry_limit
-from lifecycle.state.workflow import Attempt, Stage, Workflow
+from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.sweeps.definition import VERDICTS
-from lifecycle.words.document import default_session_config
 from lifecycle.words.rounds import LoopDefinition
 from lifecycle.words.software import is_missing
-from lifecycle.words.values import MAX_WEIGHT, merge_environments
 from lifecycle.words.waiting import can_never_start
 
 if TYPE_CHECKING:
-    from lifecycle.payload import models as p
+    pass
 
 
 Graph = Mapping[str, Sequence[str]]
@@ -28,7 +23,7 @@ Graph = Mapping[str, Sequence[str]]
 
 
 def find_cycle(graph: Graph) -> list[str] | None:
-    """Return a circle of dependencies as ``[a, b, …, a]``, or None if there is none.
+    """Return a circle of dependencies as ``[a, b, …, a]``, or None without a circle.
 
     Dependencies on unknown stages are ignored.
     """
@@ -93,74 +88,6 @@ def files_of_points(state: Workflow, stage: Stage) -> set[str]:
     return {*stage.work.points_files}.union(*tables)
 
 
-#: Parameters that influence the results only in part. Only the relevant part is included in the
-#: digest.
-_IN_PART = frozenset({"resource_overrides", "environment"})
-#: Resource settings that influence which software a command finds.
-_SOFTWARE = (
-    "envs",
-    "module_list",
-    "module_unload_list",
-    "source_list",
-    "prepend_script",
-    "append_script",
-)
-
-
-def basis_of(state: Workflow, stage: Stage) -> str:
-    """Return the basis of a stage: a digest of everything that determines its results.
-
-    It is the SHA-256 (in hex) of the command, parameters, inputs, outputs and software settings.
-    """
-    profile, parameters = state.profile(stage), stage.parameters
-    aside = stage.work.ignored_parameters | _IN_PART
-    resources = _resources(state, stage)
-    known = {
-        "parameters": {name: parameters[name] for name in parameters if name not in aside},
-        "inputs": stage.inputs,
-        "outputs": stage.declared_outputs,
-        "environment": merge_environments(profile, parameters) or parameters.get("environment"),
-        "resources": {name: resources[name] for name in _SOFTWARE if resources.get(name)},
-    }
-    return sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()
-
-
-def has_outdated_tasks(state: Workflow, stage: Stage) -> bool:
-    """Return whether the definition of a waiting stage has changed since its last attempt.
-
-    If it has, the tasks of that attempt are computed again.
-    """
-    if stage.status in (Status.COMPLETED, Status.FAILED) or not stage.attempts:
-        return False
-    last = stage.attempts[-1]
-    return not last.is_open and bool(last.basis) and last.basis != basis_of(state, stage)
-
-
-def _resources(state: Workflow, stage: Stage) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    own = stage.parameters.get("resource_overrides")
-    for given in (state.profile(stage).get("resource_defaults"), own):
-        found |= given if isinstance(given, dict) else {}
-    return found
-
-
-def cores(state: Workflow, stage: Stage) -> int:
-    """Return the number of cores that one task of the stage uses, on all its nodes."""
-    found = _resources(state, stage)
-    return _count(found.get("number_node")) * _count(found.get("cpu_per_node"))
-
-
-def _count(given: Any) -> int:
-    """Return a value as an integer of at least 1, rounded up.
-
-    Return 1 for a value that is not a number.
-    """
-    try:
-        return max(1, ceil(float(given)))
-    except (TypeError, ValueError, OverflowError):
-        return 1
-
-
 def needed_by(state: Workflow, stage: Stage) -> list[str]:
     """Return the files that a stage needs: its inputs and the outputs of its dependencies.
 
@@ -171,32 +98,9 @@ def needed_by(state: Workflow, stage: Stage) -> list[str]:
     return list(dict.fromkeys([*stage.inputs, *left]))
 
 
-def reusable(state: Workflow, stage: Stage) -> list[Attempt]:
-    """Return the attempts whose results the stage could reuse, newest first.
-
-    They succeeded and have the current definition, but their input files may differ. Results that
-    no command computed are never reused. Tasks of a sweep are compared separately.
-    """
-    if not stage.work.output_command:
-        return []
-    good = [one for one in stage.attempts if one.results and not one.is_refuted]
-    basis = basis_of(state, stage) if good else ""
-    return [one for one in reversed(good) if one.basis == basis and not one.taken_over]
-
-
 def has_results_kept(stage: Stage) -> bool:
     """Return whether the stage is ready to run and an earlier attempt has results."""
     return stage.status is Status.READY and any(one.results for one in stage.attempts)
-
-
-def is_judged_alone(state: Workflow, stage: Stage) -> bool:
-    """Return whether existing results only have to be checked again.
-
-    For a sweep, these are the results of its tasks. For other stages, these are archived outputs,
-    unless the session configuration forbids reuse.
-    """
-    may = state.session_config.get("reuse", "offer") != "never"
-    return stage.work.keeps_tasks(stage.work) or (may and bool(reusable(state, stage)))
 
 
 #: Maximum number of characters shown of a failure's reason.
@@ -504,125 +408,3 @@ def is_stuck(state: Workflow) -> bool:
 
 
 WorkClass = Literal["sync", "async", "error_cycle", "diagnostic"]
-
-
-def weight_of(state: Workflow, work_class: WorkClass) -> float:
-    """Return the cost of a class of work, as configured in ``session_config.stage_weights``.
-
-    Without a valid configured value, return the default.
-    """
-    usual: dict[str, float] = default_session_config()["stage_weights"]
-    given = state.session_config.get("stage_weights")
-    own = given.get(work_class) if isinstance(given, dict) else None
-    # An imported file may contain any weight, but the log accepts only charges within limits.
-    return own if _is_number(own) and 0 <= own <= MAX_WEIGHT else usual[work_class]
-
-
-def budget_of(state: Workflow) -> float:
-    """Return the maximum total cost of the work in one session."""
-    found = state.session_config.get("session_budget")
-    return found if _is_number(found) else default_session_config()["session_budget"]
-
-
-def _is_number(found: Any) -> TypeGuard[int | float]:
-    return isinstance(found, int | float) and not isinstance(found, bool)
-
-
-def config_problems(config: Mapping[str, Any]) -> list[str]:
-    """Return the problems of those fields of ``session_config`` that control sessions."""
-    weights = config.get("stage_weights", {})
-    named = {"session_budget": config.get("session_budget", 0)}
-    if isinstance(weights, dict):
-        named |= {f"stage_weights.{name}": weight for name, weight in weights.items()}
-    problems = [
-        f"session_config.{place}: expected a number from 0 to {MAX_WEIGHT:g} (found {value!r:.80})"
-        for place, value in named.items()
-        if not _is_number(value) or not 0 <= value <= MAX_WEIGHT
-    ]
-    if not isinstance(weights, dict):
-        problems.append(f"session_config.stage_weights: expected an object (found {weights!r:.80})")
-    reuse, pin = config.get("reuse", "offer"), config.get("pin", {})
-    pins = isinstance(pin, dict) and all(isinstance(one, str) for one in pin.values())
-    others = {
-        "reuse": (reuse in ("offer", "take", "never"), "offer, take or never"),
-        "pin": (pins, "scripts, or an object of files with their SHA-256"),
-        "autonomous": (isinstance(config.get("autonomous", False), bool), "true or false"),
-    }
-    return problems + [
-        f"session_config.{name}: expected {expected} (found {config[name]!r:.80})"
-        for name, (fits, expected) in others.items()
-        if not fits
-    ]
-
-
-def class_of(state: Workflow, stage: Stage) -> WorkClass:
-    """Return the cost class of the work that a stage has just ended.
-
-    The classes are "sync" (a successful local attempt that runs in the foreground), "async" (remote
-    or in the background), "error_cycle" (failed or retried) and "diagnostic" (a diagnostic run). If
-    several classes apply, return the most expensive one.
-    """
-    attempt = None if stage.reused else stage.attempt
-    remote = state.backend_type(stage) == "remote" and not stage.reused
-    waited = attempt is not None and (attempt.mode != "sync" or bool(attempt.recovers))
-    # Order matters: if two classes have the same weight, the first one is used.
-    is_of: dict[WorkClass, bool] = {
-        "diagnostic": attempt is not None and attempt.diagnostic,
-        "error_cycle": stage.retry_count > 0 or stage.status is Status.FAILED,
-        "async": remote or waited,
-    }
-    found: list[WorkClass] = [name for name, holds in is_of.items() if holds]
-    return max(found or ["sync"], key=lambda name: weight_of(state, name))
-
-
-def charges(state: Workflow) -> list[p.CostCharged]:
-    """Return the events that charge the costs of ended work to the open session.
-
-    Each end of a stage is charged once. Work that ended while no session was open is charged to the
-    next session. Return an empty list if no session is open.
-    """
-    if not state.session.is_open:
-        return []
-    due = {s.id: class_of(state, s) for s in state.stages.values() if s.uncharged}
-    if not due:
-        return []  # a read-only call charges nothing and needs no model
-    from lifecycle.payload import models as p
-
-    return [
-        p.CostCharged(stage=id_, weight=weight_of(state, work), work_class=work)
-        for id_, work in due.items()
-    ]
-
-
-#: A local stage with a lower expected run time, in seconds, runs in the foreground.
-_SYNC_BELOW = 120
-
-
-def is_short(state: Workflow, stage: Stage) -> bool:
-    """Return whether a stage runs in the foreground: a local stage of less than two minutes."""
-    expected: Any = stage.parameters.get("expected_seconds")
-    local = state.backend_type(stage) == "local"
-    return local and _is_number(expected) and bool(expected < _SYNC_BELOW)
-
-
-def estimate(state: Workflow, stage: Stage) -> float:
-    """Return the expected cost of a stage if it succeeds.
-
-    The cost depends on whether the stage runs in the foreground and whether it is a retry.
-    """
-    found = weight_of(state, "sync" if is_short(state, stage) else "async")
-    return max(found, weight_of(state, "error_cycle")) if stage.retry_count else found
-
-
-def affords(state: Workflow, stage: Stage, under_way: Iterable[Stage] = ()) -> bool:
-    """Return whether the rest of the session's budget covers the stage.
-
-    The estimated costs of the running stages (``under_way``) are subtracted first.
-    """
-    reserved = sum(estimate(state, other) for other in under_way)
-    return state.session.cost + reserved + estimate(state, stage) <= budget_of(state)
-
-
-def is_beyond(state: Workflow, stage: Stage) -> bool:
-    """Return whether the estimated cost of the stage exceeds the whole budget of a session."""
-    return estimate(state, stage) > budget_of(state)

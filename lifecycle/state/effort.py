@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
-from lifecycle.state.conditions import added_points, cores, partners_of
+from lifecycle.state.basis import cores
+from lifecycle.state.conditions import added_points, partners_of
 from lifecycle.state.workflow import Attempt, Stage, Workflow
 from lifecycle.words.mandates import GRACE, RULE, Mandate, format_count, format_number, time_limit
 from lifecycle.words.rounds import LoopDefinition

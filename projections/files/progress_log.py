@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from eventstore.event import RecordedEvent
 from lifecycle.event import SET_ASIDE
 from lifecycle.fold.stages import TYPES
-from lifecycle.state.conditions import budget_of
+from lifecycle.state.session_budget import budget_of
 from lifecycle.state.workflow import Workflow
 from lifecycle.words.scripts import is_digest, named_scripts
 from projections.words.amendments import describe_amendment, format_targets

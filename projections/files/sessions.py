@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from eventstore.event import RecordedEvent
-from lifecycle.state.conditions import budget_of
+from lifecycle.state.session_budget import budget_of
 from lifecycle.state.workflow import Workflow
 
 

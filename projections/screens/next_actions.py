@@ -11,19 +11,17 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import NamedTuple
 
+from lifecycle.state.basis import reusable
 from lifecycle.state.conditions import (
     Hindrance,
     after_refused_points,
-    budget_of,
-    estimate,
     find_what_waits,
     has_blocked_on_due_round,
     hindrances,
-    is_beyond,
     pending_answers,
-    reusable,
     upstream,
 )
+from lifecycle.state.session_budget import budget_of, estimate, is_beyond
 from lifecycle.state.status import Status, retry_limit
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.words.mandates import format_count

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lifecycle.payload import models as p
-from lifecycle.state.conditions import budget_of, has_outdated_tasks
+from lifecycle.state.basis import has_outdated_tasks
+from lifecycle.state.session_budget import budget_of
 from lifecycle.state.status import ACTIVE, FINISHED, Status
 from lifecycle.state.workflow import Workflow
 from projections.screens.next_actions import GO_ON, Surroundings, is_due, next_actions, session_bar

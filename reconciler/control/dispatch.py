@@ -28,18 +28,18 @@ from reconciler.control.recomputation import warn_of_recomputation
 from reconciler.control.rounds import keep_round
 from reconciler.control.stop_jobs import stop_all, stop_earlier
 from reconciler.errors import AlreadyMonitored, LinkedStageFolder, UnusablePath
-from reconciler.files import clear_folder
-from reconciler.files.clear_folder import move_stage_to_kept_folder
+from reconciler.files import carried_files
 from reconciler.files.compiled_modules import remove_compiled_modules
 from reconciler.files.described_submission import (
     build_attempt_submission,
-    check_agreed,
     find_attempt_inputs,
     submission_of,
 )
 from reconciler.files.freshness import check_inputs_unchanged, check_results
+from reconciler.files.kept_folder import move_stage_to_kept_folder
 from reconciler.files.protected import record_protected_files
-from reconciler.host import processes
+from reconciler.files.script_consent import check_agreed
+from reconciler.host import processes, tmux_sessions
 from reconciler.records.traces import forward
 from reconciler.submission.build import (
     build_diagnostic,
@@ -96,7 +96,7 @@ def dispatch_stage(
     if diagnostic and is_sweep(stage.parameters):
         raise NoDiagnosticRun(id_)
     mode = Mode.SYNC if sync else Mode.TMUX
-    if not sync and not processes.is_installed(os.environ):
+    if not sync and not tmux_sessions.is_installed(os.environ):
         jobs.say(processes.MISSING)
         mode = Mode.SETSID
     content = {"dispatch": id_, "sync": sync} | ({"diagnostic": True} if diagnostic else {})
@@ -225,7 +225,7 @@ def prepare_attempt(
     needed = needed_by(state, stage)
     inputs = check_inputs(jobs.root, needed)
     given = submission_of(jobs.root, state, stage)
-    carried = None if diagnostic else clear_folder.find_files_to_carry(jobs, stage)
+    carried = None if diagnostic else carried_files.find_files_to_carry(jobs, stage)
     if diagnostic:
         given = write_diagnostic(attempt, given)
     given = build_attempt_submission(jobs.root, state, stage, given)
@@ -233,7 +233,7 @@ def prepare_attempt(
         tasks = get_stage_tasks(jobs.root, state, stage)
         given, count = tasks.assign(attempt, given, inputs, recovers)
         if carried is not None:
-            given = clear_folder.add_carried_files(given, attempt, carried)
+            given = carried_files.add_carried_files(given, attempt, carried)
         # The file with the points was read and is small, so all digests can be computed.
         modules = find_importable_modules(jobs.root, state, stage)
         remove_compiled_modules(jobs.root, modules)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lifecycle.errors import Refused
-from lifecycle.state.conditions import cores
+from lifecycle.state.basis import cores
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.words.mandates import format_count
 from projections.words.text import told_span

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 import os
 import signal
 import time
@@ -10,22 +9,18 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from lifecycle.errors import NeedsConsent, Refused
+from lifecycle.errors import Refused
 from lifecycle.payload import models as p
-from lifecycle.rules.decide import payload_of
 from lifecycle.state.conditions import is_refuted
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Attempt as Recorded
 from lifecycle.state.workflow import Stage, Workflow
-from lifecycle.sweeps.definition import is_sweep
-from lifecycle.words.mandates import format_count
 from reconciler.attempt import execution_host as machine
-from reconciler.attempt.paths import ATTEMPT, PREPARED, AttemptPaths, OfJob, of_recorded
+from reconciler.attempt.paths import ATTEMPT, AttemptPaths, OfJob
 from reconciler.context import Jobs
-from reconciler.control.judge_attempts import AttemptFinding, inspect_attempt, newest_attempt
-from reconciler.control.recomputation import find_recomputation, warn_of_recomputation
+from reconciler.control.judge_attempts import AttemptFinding
 from reconciler.errors import MachineUnreachable
 from reconciler.evidence.evidence import Evidence
 from reconciler.far import query_machine
@@ -34,11 +29,8 @@ from reconciler.host import processes
 from reconciler.host.processes import Host, Process, Tenant
 from reconciler.host.program import is_held
 from reconciler.records import traces
-from reconciler.submission import build as submission
 from reconciler.sweep.stage_tasks import get_stage_tasks
 from reconciler.verdict.diagnosis import Diagnosis, diagnose
-from reconciler.verdict.table import Action
-from service.errors import InvalidOption
 from service.root.root import was_here
 from service.writing.stream_writer import WriteOptions
 from service.writing.workflow_service import Outcome
@@ -48,198 +40,11 @@ if TYPE_CHECKING:
     from lifecycle.payload.models import Payload
 
 
-def retry_stage(
-    jobs: Jobs,
-    id_: str,
-    fix: str,
-    options: WriteOptions,
-    *,
-    regenerate: bool = False,
-    decide: Callable[[Payload, str], Outcome] | None = None,
-) -> Outcome:
-    """Let a failed stage run again after a fix, which the text ``fix`` describes.
-
-    With ``regenerate``, its submission is built again. ``decide`` asks a person whether to keep the
-    finished tasks of a sweep although their inputs changed, and records the retry. Raises
-    `NeedsConsent` if the prepared submission.json changes the command or the resources of the
-    stage.
-    """
-    values: dict[str, Any] = {"stage": id_, "fix": fix, "regenerate": regenerate}
-    values |= {"failed_only": True} if decide is not None else {}
-    command = payload_of(p.StageRetried.type, values)
-    if decide is not None:
-        options = replace(options, content={command.type: command.model_dump(mode="json")})
-    first = jobs.service.first_answer(options, command)
-    if first is not None:
-        return first
-    touched = (
-        [] if regenerate else list(_find_changed_parameters(jobs, jobs.service.state().stage(id_)))
-    )
-    if touched:
-        refusal = NeedsConsent(
-            f"the submission.json of the stage {id_} changes {' and '.join(touched)}, and a "
-            "person must approve a change of parameters. Propose the change with `wfctl amend "
-            "propose`. After the approval, wfctl builds a new submission. A correction of an "
-            "input script needs no approval.",
-            stage=id_,
-            fields=touched,
-        )
-        if not options.dry_run:
-            jobs.service.writer.record_refusal([command], refusal)
-        raise refusal
-    if decide is not None:
-        question = _describe_kept_tasks(jobs, jobs.service.state().stage(id_))
-        jobs.say(question, stage=id_)
-        # Let the rules refuse the command before a person is asked for approval.
-        agreed = command.model_copy(update={"proof": {"policy": "none: a rehearsal"}})
-        jobs.service.handle(agreed, options=replace(options, dry_run=True))
-        return decide(command, question)
-    outcome = jobs.service.handle(command, options=options)
-    state = jobs.service.state()
-    warn_of_recomputation(jobs, state, state.stage(id_))
-    return outcome
-
-
-def _describe_kept_tasks(jobs: Jobs, stage: Stage) -> str:
-    """Return the question to a person who may keep the finished tasks of a failed sweep.
-
-    Raises `InvalidOption` if the stage is not a sweep.
-    """
-    if not is_sweep(stage.parameters):
-        raise InvalidOption(
-            "the option --failed-only keeps the finished tasks of a sweep, but the stage "
-            f"{stage.id} is not a sweep, because it has no parameters.map. Run the command again "
-            "without --failed-only.",
-            stage=stage.id,
-        )
-    found = find_recomputation(jobs.root, jobs.service.state(), stage)
-    if found is None:
-        return (
-            f"{stage.id}: the results of finished tasks are kept, even if their input files "
-            "change before the start"
-        )
-    rest = found.total - found.finished
-    return (
-        f"{stage.id}: {found.cause}: {format_count(found.finished, 'finished task')} kept as "
-        f"computed before the change, {format_count(rest, 'task')} to compute ({found.price(rest)})"
-    )
-
-
-def _find_changed_parameters(jobs: Jobs, stage: Stage) -> Iterator[str]:
-    """Yield the parameters that the prepared submission changes since the last attempt."""
-    prepared = jobs.root / stage.id / PREPARED
-    attempt = next((a for a in reversed(stage.attempts) if not a.diagnostic), None)
-    # An amendment that was approved after the preparation requires a new submission.
-    if attempt is None or stage.regenerate or not prepared.is_file():
-        return
-    ran = traces.read_json(of_recorded(jobs.root, "", stage.id, attempt).submission)
-    if ran is None:
-        return
-    now = submission.read_submission(prepared)
-    commands = ([task.get("command") for task in one.get("task_list", [])] for one in (ran, now))
-    if stage.parameters.get("command") is not None and operator.ne(*commands):
-        yield "parameters.command"
-    # wfctl sets the environment and the guard of an attempt itself, so ignore these fields.
-    ours = {"envs": 0, "prepend_script": 0, "group_size": 0}
-    if operator.ne(*({**one.get("resources", {}), **ours} for one in (ran, now))):
-        yield "parameters.resource_overrides"
-
-
-#: Actions which mean that a part of the attempt is still running.
-_ALIVE = frozenset({Action.WAIT, Action.ATTACH})
-#: Actions which mean that the computation has not completed successfully.
-_NOT_COMPUTED = _ALIVE | {Action.LAUNCH, Action.FAILED, Action.LOST}
-
-
-class ClaimDenied(Worded, Refused):
-    """Somebody says what the evidence denies."""
-
-    code = "claim_denied"
-    text = (
-        "the evidence shows that the attempt {attempt} of the stage {stage} is not {claim}: "
-        "{reason} ({verdict}). Run `wfctl wait {stage}` to wait for the attempt, `wfctl reconcile` "
-        'to record its actual state, or `wfctl stage fail {stage} --stop --error "…"` to end the '
-        "attempt. A person who knows better can add --overrule TEXT."
-    )
-    untold = ("claim", "reason")
-    stage: str
-    attempt: str
-    claim: str
-    reason: str
-    verdict: str
-    row: int
-
-
 Uphold = Callable[[AttemptFinding, str], tuple["Payload", int]]
 """Asks a person to uphold a claim against a finding.
 
 Returns the record of the decision, and the version to which the record is bound.
 """
-
-
-@dataclass(frozen=True, slots=True)
-class Claims:
-    """Compares claims with the evidence.
-
-    ``uphold`` asks a person who may overrule the evidence.
-    """
-
-    jobs: Jobs
-    uphold: Uphold | None = None
-
-    def computed(self, id_: str) -> tuple[Payload, int] | None:
-        """Raise `ClaimDenied` if the evidence contradicts that a computation has succeeded.
-
-        Returns the record of a person's decision against the evidence, if one is needed.
-        """
-        state = self.jobs.service.state()
-        stage = state.stage(id_)
-        is_open = stage.open_attempt is not None
-        return self._held(state, stage, "computed", _NOT_COMPUTED) if is_open else None
-
-    def over(self, id_: str) -> tuple[Payload, int] | None:
-        """Like `computed`, for a stage that is claimed to be complete while its job runs."""
-        state = self.jobs.service.state()
-        stage = state.stage(id_)
-        known = stage.attempt is not None and stage.status is Status.POST_PROCESSING
-        return self._held(state, stage, "over", _ALIVE) if known else None
-
-    def believe(self, id_: str) -> None:
-        """Record tasks as done whose results only a person can judge, and print their number."""
-        state = self.jobs.service.state()
-        stage = state.stage(id_)
-        if not is_sweep(stage.parameters) or stage.open_attempt is None:
-            return
-        # only if a stage has tasks
-        from reconciler.sweep.judge_tasks import close_tasks, tasks_without_verdict
-
-        with self.jobs.sole(id_):
-            if not inspect_attempt(self.jobs, state, stage).verdict.is_untold:
-                return
-            found = tasks_without_verdict(self.jobs.root, state, stage)
-            newest = newest_attempt(self.jobs, state, stage)
-            earlier = {one.id: one for one, _ in found.values() if one.id != newest.id}
-            for attempt in (*earlier.values(), newest):
-                observed = close_tasks(state, state.stage(id_), attempt, believed=True)
-                state = self.jobs.record(observed).state
-            tasks = "1 task" if len(found) == 1 else f"{len(found):,} tasks"
-            self.jobs.say(
-                f"{id_}: {tasks} recorded as done, although nothing shows how they ended", stage=id_
-            )
-
-    def _held(
-        self, state: Workflow, stage: Stage, claim: str, denying: frozenset[Action]
-    ) -> tuple[Payload, int] | None:
-        # An attempt that was recorded but never launched has left no evidence.
-        if not newest_attempt(self.jobs, state, stage).launch_record.exists():
-            return None
-        finding = inspect_attempt(self.jobs, state, stage)
-        found = finding.verdict
-        if found.action not in denying:
-            return None
-        if self.uphold is None:
-            raise ClaimDenied(stage.id, finding.attempt, claim, found.reason, found.name, found.row)
-        return self.uphold(finding, claim)
 
 
 def require_version(options: WriteOptions, version: int) -> WriteOptions:

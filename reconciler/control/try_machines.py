@@ -18,7 +18,7 @@ from reconciler.dpdispatcher.runner import DPDispatcherRunner
 from reconciler.errors import MachineUnreachable, ReconcilerError
 from reconciler.far import query_machine
 from reconciler.files.described_submission import has_command, submission_of
-from reconciler.submission import fields
+from reconciler.submission import fields, job_script
 
 #: Batch type → the program that submits a job.
 _PROGRAMS = {"slurm": "sbatch", "pbs": "qsub", "torque": "qsub", "sge": "qsub", "lsf": "bsub"}
@@ -113,4 +113,4 @@ def _build_checks(input_: _TrialInput) -> Iterator[str]:
     """Yield the lines of a script that prints what the environment of the jobs lacks."""
     software = fields.loaded_software(input_.software, input_.given.get("resources", {}))
     programs = [] if "container" in software else list(dict.fromkeys(input_.programs))
-    yield from fields.build_missing_checks(software, programs)
+    yield from job_script.build_missing_checks(software, programs)

@@ -30,7 +30,7 @@ from reconciler.errors import (
     RejectedSubmission,
 )
 from reconciler.far import query_machine
-from reconciler.host import processes, program
+from reconciler.host import processes, program, tmux_sessions
 from reconciler.host import small_files as plain
 from reconciler.host.program import is_held
 from reconciler.records import traces
@@ -186,7 +186,7 @@ class DPDispatcherRunner:
         _replace(attempt.launch_record, json.dumps(record, indent=2) + "\n")
 
     def _in_tmux(self, attempt: AttemptPaths) -> LaunchResult:
-        if not processes.is_installed(self._environ):
+        if not tmux_sessions.is_installed(self._environ):
             return self._detached(attempt, processes.MISSING)
         attempt.monitor_log.touch()  # has the mode of this process, not of a tmux server
         before = _left_before(attempt)
@@ -195,9 +195,11 @@ class DPDispatcherRunner:
         become = [sys.executable, "-I", "-S", "-c", machine.BECOME]
         with machine.hold_environment(self._environ) as place:
             line = [*become, place, *command]
-            refusal = processes.start_session(attempt.session, attempt.root, line, self._environ)
+            refusal = tmux_sessions.start_session(
+                attempt.session, attempt.root, line, self._environ
+            )
             if refusal is None:
-                lives = partial(processes.is_live, attempt.session, self._environ)
+                lives = partial(tmux_sessions.is_live, attempt.session, self._environ)
                 pid = _taken_up(attempt, before, lives)
                 return LaunchResult(Mode.TMUX, session=attempt.session, pid=pid)
         note = f"tmux did not start a session ({refusal}), so the monitor runs through setsid."

@@ -16,7 +16,7 @@ from reconciler.attempt.execution_host import ExecutionHost
 from reconciler.attempt.paths import ENVIRONMENT_RECORD, AttemptPaths, ScriptEnd, Watched
 from reconciler.host import program
 from reconciler.host.program import UNHEARD
-from reconciler.records import traces
+from reconciler.records import backward_files
 
 #: Output of DPDispatcher for a full disk. SFTP reports only that the file is too short.
 _NO_ROOM = f"{NO_ROOM_REPORTED.pattern}|size mismatch in put!"
@@ -384,7 +384,7 @@ def render_wrapper(
         common,
         work=shlex.quote(where.scratch),
         silent=int(ScriptEnd.SILENT),
-        backward=shlex.join(traces.backward(attempt)),
+        backward=shlex.join(backward_files.backward(attempt)),
         tagging=_read_script("tags.sh"),
         work_pattern=shlex.quote(f"{pattern}/*"),
     )

@@ -17,11 +17,11 @@ from reconciler.attempt.paths import UNTOLD, AttemptPaths, OfJob
 from reconciler.errors import ReconcilerError
 from reconciler.evidence.evidence import Evidence, OutputEvidence, Presence
 from reconciler.far import query_machine
-from reconciler.host import processes
+from reconciler.host import processes, tmux_sessions
 from reconciler.host import small_files as plain
 from reconciler.host.processes import Host, Process, Tenant
 from reconciler.host.program import EXCEEDED, TAKEN, Queue, find_printed_end, is_held
-from reconciler.records import traces
+from reconciler.records import backward_files, traces
 from service.root.folder_entries import exists, stat_of
 
 
@@ -100,7 +100,7 @@ def collect_evidence(
         monitor_locked=locked,
         monitor_alive=alive,
         monitor_stopped=watcher is not None and alive is True and processes.is_stopped(watcher.pid),
-        session=None if locked or watcher else processes.is_live(attempt.session, os.environ),
+        session=None if locked or watcher else tmux_sessions.is_live(attempt.session, os.environ),
         jobs=found.jobs,
         tenants=found.tenants,
         copies=found.copies,
@@ -135,7 +135,9 @@ def _observe_here(attempt: AttemptPaths, where: ExecutionHost, survey: Survey) -
     states = traces.states(copies)
     known = _read_jobs(attempt, copies, states, {str(tenant.pid) for tenant in tenants})
     alone = traces.alone(attempt)
-    complete = frozenset(name for name in alone if traces.is_complete(attempt, copies, name))
+    complete = frozenset(
+        name for name in alone if backward_files.is_complete(attempt, copies, name)
+    )
     # The flag of a killed task reports the kill, not the result of the command.
     jobs = (
         replace(job, failed_flag=None)
@@ -150,7 +152,7 @@ def _observe_here(attempt: AttemptPaths, where: ExecutionHost, survey: Survey) -
         tenants=tenants,
         copies=tuple(copy.name for copy in copies),
         recovery_file=bool(states),
-        backward_missing=traces.backward_missing(attempt, copies),
+        backward_missing=backward_files.backward_missing(attempt, copies),
         queue=queue,
         awaited=traces.awaited(attempt),
         scratch_refusal=machine.why_unmakable(where.scratch, attempt),

@@ -14,8 +14,8 @@ from reconciler.attempt.markers import Marker, SeenMarker
 from reconciler.attempt.paths import DONE, EXIT_CODE
 from reconciler.evidence.evidence import Evidence, ForeignLaunch
 from reconciler.far.manual_jobs import observe_manual_jobs
-from reconciler.host import processes
 from reconciler.host import small_files as plain
+from reconciler.host import tmux_sessions
 from service.root.atomic_files import OutsideRoot, open_within
 
 #: Maximum number of bytes read from a marker.
@@ -63,7 +63,7 @@ def _add_markers(evidence: Evidence, stage: Stage, root: Path) -> Evidence:
     """Add the session and the markers of a foreign attempt."""
     recorded = stage.attempts[-1]
     done, code = marker_paths(stage)
-    session = processes.is_live(recorded.session, os.environ) if recorded.session else False
+    session = tmux_sessions.is_live(recorded.session, os.environ) if recorded.session else False
     return replace(
         evidence,
         session=session,

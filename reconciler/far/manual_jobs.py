@@ -22,7 +22,7 @@ from reconciler.host import processes
 from reconciler.host import small_files as plain
 from reconciler.host.processes import Tenant
 from reconciler.host.program import Queue
-from reconciler.records import traces
+from reconciler.records import backward_files, traces
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,9 @@ def _read_jobs(
 
 def _find_missing_files(given: Mapping[str, Any], folder: Path) -> tuple[str, ...]:
     """Return the patterns of files to download that match no file in the folder."""
-    return tuple(one for one in traces.backward_patterns(given) if not any(folder.glob(one)))
+    return tuple(
+        one for one in backward_files.backward_patterns(given) if not any(folder.glob(one))
+    )
 
 
 def _is_watched(root: Path, submission: Path, wrapper: Path) -> bool:

@@ -31,7 +31,7 @@ from reconciler.host import processes, program
 from reconciler.host import small_files as plain
 from reconciler.host.processes import Tenant, place_of
 from reconciler.host.program import Listed, Queue
-from reconciler.records import traces
+from reconciler.records import backward_files, traces
 from reconciler.records.resource_use import together, used_in
 from service.root.atomic_files import OutsideRoot, is_inside, place_within
 from service.root.folder_entries import is_folder
@@ -156,7 +156,7 @@ def _build_probe_script(group: Sequence[AttemptPaths]) -> str:
     calls = [_build_call("queue", queued)] if queued else []
     calls.append(_build_call("processes", []))
     calls += [
-        _build_call("attempt", [one.tag, where.scratch, *traces.backward(one)])
+        _build_call("attempt", [one.tag, where.scratch, *backward_files.backward(one)])
         for one, where in places
     ]
     return "\n".join([_read_script("tags.sh"), _read_script("probe.sh"), *calls])
@@ -217,7 +217,7 @@ def tag_jobs(attempt: AttemptPaths) -> None:
     where = machine.load_execution_host(attempt)
     records = where.scratch if where.is_far else str(attempt.folder)
     alone = " ".join(traces.alone(attempt))
-    words = [where.scratch, records, alone, *traces.backward(attempt)]
+    words = [where.scratch, records, alone, *backward_files.backward(attempt)]
     _run_script(attempt, _build_script("tags.sh", "tag_jobs", words))
 
 
@@ -601,7 +601,7 @@ def download_results(attempt: AttemptPaths, base: Path, listing: str = "list_res
     Downloads only files that the submission names as results. Safe to repeat after an
     interruption. Raises MachineUnreachable or OSError.
     """
-    patterns = traces.backward(attempt)
+    patterns = backward_files.backward(attempt)
     found = _list_far_files(
         attempt, listing, [machine.load_execution_host(attempt).scratch, *patterns]
     )

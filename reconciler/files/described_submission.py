@@ -12,17 +12,15 @@ from typing import Any
 from eventstore.private_files import NotRegular
 from lifecycle.errors import NeedsConsent, Refused
 from lifecycle.payload import models as p
-from lifecycle.rules.stages import require_agreed_plan
 from lifecycle.state.conditions import needed_by
 from lifecycle.state.workflow import Attempt, Stage, Workflow
-from lifecycle.sweeps.definition import VERDICTS, is_sweep
+from lifecycle.sweeps.definition import is_sweep
 from lifecycle.sweeps.variables import command_variables
 from lifecycle.words.rounds import VARIABLE, folder_of
 from lifecycle.words.values import find_environment_problems, merge_environments
 from projections.files import progress_log, state_document
 from reconciler.attempt.markers import MARKERS, digests
 from reconciler.attempt.paths import PREPARED, WRAPPER, forwarded, of_recorded
-from reconciler.context import Jobs
 from reconciler.errors import ReconcilerError, UnusableProfile
 from reconciler.submission import build as submission
 from reconciler.submission.build import ERROR_LOG, FILE_NAME, OUTPUT_LOG
@@ -35,11 +33,6 @@ from reconciler.submission.compare_submission import (
 from reconciler.submission.fields import add_place_variables, check_fields
 from reconciler.submission.transferred_files import BEFORE_VARIABLE
 from service.consent.scripts import (
-    find_changed_digests,
-    find_data_of_jobs,
-    find_unpinnable,
-    find_unpinned_changes,
-    find_verify_paths,
     scripts_of,
 )
 from service.root.atomic_files import is_inside
@@ -47,91 +40,6 @@ from service.root.folder_entries import exists, is_file
 from service.root.git import describe_code
 from service.root.root import MARKER
 from wording import Worded
-
-
-class ScriptsChanged(Worded, NeedsConsent):
-    """No person approved the current content of the files to run."""
-
-    code = "scripts_changed"
-    text = (
-        "{where}: a person approved the files that may run (session_config.pin), and these "
-        "files have changed since: {files:, }. Restore the files, or propose the new "
-        "versions with `wfctl amend propose --set session_config.pin=scripts --reason …`; a "
-        "person decides."
-    )
-    where: str
-    files: Sequence[str]
-
-
-class ScriptsUnknown(Worded, NeedsConsent):
-    """No person approved the current content of the files to run."""
-
-    code = "scripts_unknown"
-    text = (
-        "{where}: only pinned files may run (session_config.pin), but {reasons:; }. Or ask a "
-        "person to approve a plan without the pin: `wfctl plan apply PLAN --reason TEXT`."
-    )
-    where: str
-    reasons: Sequence[str]
-
-
-def check_agreed(jobs: Jobs, state: Workflow, where: str) -> None:
-    """Check that the files of the definition may run, before any of them runs.
-
-    Raises `NeedsConsent` while the plan waits for its approval, `ScriptsChanged` if a pinned file
-    changed or a file to run is not pinned, and `ScriptsUnknown` if the digest of a file is unknown.
-    """
-    require_agreed_plan(state, f"{where} runs nothing")
-    found = find_unpinned_changes(jobs.root, state)
-    if found:
-        raise ScriptsChanged(where, found)
-    unknown = find_unpinnable(jobs.root, state)
-    if unknown:
-        raise ScriptsUnknown(where, unknown)
-
-
-class VerdictChanged(Worded, NeedsConsent):
-    """A check script was changed after it rejected results, and no person approved the change."""
-
-    code = "verdict_changed"
-    text = (
-        "{stage}: {attempt} did not pass its check, and {files:, }, which the check uses, "
-        "has changed since. Restore the old file, or ask a person to approve the new one: "
-        "`wfctl amend propose --set session_config.pin=scripts --reason …`."
-    )
-    stage: str
-    attempt: str
-    files: Sequence[str]
-
-
-def check_verdict(jobs: Jobs, state: Workflow, stage: Stage) -> None:
-    """Raise `VerdictChanged` if a check script has changed since it rejected an attempt.
-
-    A script that a person approved since then is valid: an approval contains the digests of all
-    scripts.
-    """
-    if (found := find_changed_verdict(jobs.root, state, stage)) is not None:
-        raise found
-
-
-def find_changed_verdict(root: Path, state: Workflow, stage: Stage) -> VerdictChanged | None:
-    """Return the reason why the current scripts may not judge the stage, or None if they may."""
-    refuted = next((one for one in reversed(stage.attempts) if _was_refused(one)), None)
-    if refuted is None:
-        return None
-    own = find_verify_paths(root, stage)
-    found = find_changed_digests(
-        root, {path: sha for path, sha in refuted.scripts.items() if path in own}
-    )
-    unasked = {path for path, now in found.items() if state.scripts.get(path) != now}
-    unasked -= find_data_of_jobs(root, state) if unasked else set()
-    return VerdictChanged(stage.id, refuted.id, sorted(unasked)) if unasked else None
-
-
-def _was_refused(attempt: Attempt) -> bool:
-    failed = (attempt.tasks or {}).get("failures", [])
-    return attempt.is_refuted or any(str(f.get("because")).startswith(VERDICTS) for f in failed)
-
 
 #: Maximum number of bytes and files that are sent without being named.
 _MAX_BYTES, _MAX_FILES = 10**8, 1000

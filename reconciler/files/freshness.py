@@ -197,7 +197,7 @@ def _find_unrecorded_times(root: Path, state: Workflow) -> dict[str, float]:
 def _find_changed_verdicts(root: Path, state: Workflow) -> Iterator[tuple[str, str]]:
     for stage in state.stages.values():
         if stage.status is Status.POST_PROCESSING and stage.retry_count:
-            from reconciler.files.described_submission import find_changed_verdict
+            from reconciler.files.script_consent import find_changed_verdict
 
             if (found := find_changed_verdict(root, state, stage)) is not None:
                 yield stage.id, str(found).removeprefix(f"{stage.id}: ")

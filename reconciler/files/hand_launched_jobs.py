@@ -24,7 +24,7 @@ from reconciler.attempt.paths import DONE, EXIT_CODE, PREPARED, WRAPPER
 from reconciler.errors import LaunchFailed, ReconcilerError
 from reconciler.far.manual_jobs import observe_manual_jobs
 from reconciler.files.described_submission import check_launched, find_inputs_of_launch
-from reconciler.host import processes
+from reconciler.host import processes, tmux_sessions
 from reconciler.host import small_files as plain
 from service.root.atomic_files import is_inside, utc_text
 
@@ -68,7 +68,7 @@ def find_manual_launches(
 ) -> list[ManualLaunch]:
     """Return the jobs of the stages that a person launched in this root."""
     candidates = [stage for stage in stages if _is_prepared_by_hand(root / stage.id)]
-    sessions = processes.list_sessions(os.environ) if candidates else {}
+    sessions = tmux_sessions.list_sessions(os.environ) if candidates else {}
     jobs: list[ManualLaunch | None] = []
     for stage in candidates:
         name = session_name(f"dpdisp_{stage.id}")
@@ -106,7 +106,7 @@ def restart_wrapper(
         marker.unlink(missing_ok=True)
     path = f"PATH={os.environ.get('PATH', os.defpath)}"
     command = ["env", path, "bash", wrapper]
-    refusal = processes.start_session(session, root, command, os.environ)
+    refusal = tmux_sessions.start_session(session, root, command, os.environ)
     if refusal is not None:
         raise LaunchFailed(stage, None, refusal)
 

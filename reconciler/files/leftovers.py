@@ -32,9 +32,9 @@ from reconciler.errors import MachineUnreachable, UnusableProfile
 from reconciler.far import query_machine
 from reconciler.far.incoming import read_protected_files
 from reconciler.far.query_machine import FarFile, can_be_recorded
-from reconciler.files.clear_folder import carry_patterns
+from reconciler.files.carried_files import carry_patterns
 from reconciler.files.job_copies import find_exchanged_copies
-from reconciler.records import traces
+from reconciler.records import backward_files, traces
 from service.root.atomic_files import is_inside, system_clock, utc_text, write_whole
 from service.root.folder_entries import is_file
 
@@ -345,7 +345,7 @@ def restore_results(attempt: AttemptPaths) -> None:
     if machine.load_execution_host(attempt).is_far:
         query_machine.download_results(attempt, base)
     for copy in traces.scratch_copies(attempt):
-        for pattern in traces.backward(attempt):
+        for pattern in backward_files.backward(attempt):
             for found in copy.glob(pattern):
                 _move_file(found, base / found.relative_to(copy))
     bound = f"0\n{attempt.tag} {utc_text(system_clock())}\n".encode()

@@ -26,7 +26,7 @@ from lifecycle.state.status import Status
 from projections.words.text import utc_seconds
 from reconciler.context import Jobs
 from reconciler.errors import AlreadyAutonomous, AlreadyDriven, NoRunner, RunnerFailed
-from reconciler.host import processes
+from reconciler.host import processes, tmux_sessions
 from reconciler.host.processes import Process
 from reconciler.host.program import is_held
 from reconciler.loop.agent import poll_until, read_record, wait_or_terminate
@@ -129,12 +129,12 @@ def start_runner(jobs: Jobs, words: list[str], environ: Mapping[str, str]) -> Ru
 
 
 def _start_in_tmux(jobs: Jobs, words: list[str], environ: Mapping[str, str]) -> str | None:
-    if not processes.is_installed(environ):
+    if not tmux_sessions.is_installed(environ):
         jobs.say("tmux is not installed, so the runner runs in the background through setsid.")
         return None
     # Spell the name as tmux spells it.
     name = f"workflow-runner-{jobs.service.state().id}".replace(".", "_").replace(":", "_")
-    if processes.is_live(name, environ):
+    if tmux_sessions.is_live(name, environ):
         # Another root with the same workflow id uses this session name.
         name = f"{name}-{sha256(os.fsencode(jobs.root)).hexdigest()[:8]}"
     pipe = jobs.service.root.folder / "runner.environment"
@@ -142,7 +142,7 @@ def _start_in_tmux(jobs: Jobs, words: list[str], environ: Mapping[str, str]) -> 
     os.mkfifo(pipe, 0o600)
     given = {**environ, "WFCTL_RUNNER_SESSION": name}
     command = [sys.executable, "-P", "-c", _BOOTSTRAP, str(pipe), *words]
-    refused = processes.start_session(name, jobs.root, command, environ)
+    refused = tmux_sessions.start_session(name, jobs.root, command, environ)
     if refused is None and _write_environment(pipe, given):
         return name
     pipe.unlink(missing_ok=True)

@@ -10,7 +10,8 @@ from types import FrameType
 from typing import Any
 
 from eventstore.errors import StoreUnreachable
-from lifecycle.state.conditions import Hindrance, budget_of, hindrances
+from lifecycle.state.conditions import Hindrance, hindrances
+from lifecycle.state.session_budget import budget_of
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Workflow
 from projections.screens.next_actions import GO_ON

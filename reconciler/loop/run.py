@@ -15,13 +15,11 @@ from lifecycle.payload import models as p
 from lifecycle.state.conditions import (
     PLAN_CAUSE,
     Hindrance,
-    affords,
     after_refused_points,
-    budget_of,
     find_what_waits,
     has_results_kept,
-    is_short,
 )
+from lifecycle.state.session_budget import affords, budget_of, is_short
 from lifecycle.state.status import FINISHED, Status, retry_limit
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.words.rounds import LoopDefinition
@@ -45,7 +43,7 @@ from reconciler.errors import (
     words_of,
 )
 from reconciler.files.changed_scripts import find_changed_scripts
-from reconciler.files.described_submission import NoStageCommand, VerdictChanged, has_command
+from reconciler.files.described_submission import NoStageCommand, has_command
 from reconciler.files.freshness import (
     StaleStages,
     build_change_records,
@@ -53,6 +51,7 @@ from reconciler.files.freshness import (
     format_stale_stages,
     inspect_results,
 )
+from reconciler.files.script_consent import VerdictChanged
 from reconciler.loop import prompt
 from reconciler.loop.agent import AgentEnd, AgentTask, run_agent_task, stop_orphan
 from reconciler.loop.end_loop import (

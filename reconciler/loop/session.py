@@ -23,7 +23,7 @@ from reconciler.briefing.briefing import Briefing
 from reconciler.briefing.rehydrate import rehydrate
 from reconciler.context import Jobs
 from reconciler.errors import EnvironmentNotReady
-from reconciler.files.described_submission import check_agreed
+from reconciler.files.script_consent import check_agreed
 from service.errors import AlreadyThere
 from service.files.stage_obstacles import SESSIONS
 from service.root.git import run_git

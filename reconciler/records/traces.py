@@ -8,7 +8,6 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from glob import has_magic
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,7 @@ from reconciler.host.program import EXCEEDED, TAKEN
 from reconciler.records.resource_use import together, used_in
 from reconciler.submission import build as submission
 from service.root.atomic_files import write_whole
-from service.root.folder_entries import exists, is_file, is_folder, stat_of
+from service.root.folder_entries import is_file, is_folder, stat_of
 
 _SUBMITS = re.compile(r"^== \S+ submit", re.MULTILINE)
 _SUBMITTED = re.compile(r"job ([0-9a-f]{40}) was submitted; job_id is (\S+)")
@@ -137,25 +136,6 @@ def forward(attempt: AttemptPaths) -> tuple[str, ...]:
     return () if own is None else tuple(os.path.relpath(p, attempt.root) for p in forwarded(own))
 
 
-def backward(attempt: AttemptPaths) -> tuple[str, ...]:
-    """Return the patterns of the files that the attempt's jobs download."""
-    return tuple(backward_patterns(genuine.submission_of(attempt) or {}))
-
-
-def backward_missing(attempt: AttemptPaths, copies: Sequence[Path]) -> tuple[str, ...]:
-    """Return the files to download that are neither in the scratch copy nor in place."""
-    own = genuine.submission_of(attempt) or {}
-    places = [attempt.root / str(own.get("work_base", ".")), *copies]
-    return tuple(
-        pattern
-        for pattern in backward_patterns(own)
-        # A file that a wildcard matches exists, even if it is a broken link.
-        if not any(
-            exists(p / pattern) or (has_magic(pattern) and any(_found(p, pattern))) for p in places
-        )
-    )
-
-
 def job_ids(attempt: AttemptPaths, copies: Sequence[Path]) -> dict[str, str]:
     """Return the scheduler's id of each submitted job, by job hash, for its last submission."""
     found = dict(_SUBMITTED.findall(plain.read_text(attempt.log)))
@@ -215,30 +195,6 @@ def awaited(attempt: AttemptPaths) -> tuple[str, ...]:
     return tuple(line for text in told for line in text.splitlines())
 
 
-def is_complete(attempt: AttemptPaths, copies: Sequence[Path], job: str) -> bool:
-    """Return whether every file to download was written after the job's start.
-
-    A command may keep an old modification time (`cp -p`, `tar`), but cannot set the change time.
-    """
-    try:
-        start = attempt.of_job(job, OfJob.STARTED).stat().st_mtime_ns
-    except FileNotFoundError:
-        return False
-    patterns = backward(attempt)
-    return bool(patterns) and all(
-        any(
-            exists(one) and one.stat().st_ctime_ns >= start
-            for copy in copies
-            for one in _found(copy, pattern)
-        )
-        for pattern in patterns
-    )
-
-
-def _found(place: Path, pattern: str) -> Iterable[Path]:
-    return place.glob(pattern) if has_magic(pattern) else [place / pattern]
-
-
 def facts(attempt: AttemptPaths) -> SubmissionFacts:
     """Return the facts about an attempt's submission from its files."""
     launch = texts(read_json(attempt.launch_record))
@@ -259,13 +215,6 @@ def facts(attempt: AttemptPaths) -> SubmissionFacts:
         job_host=place.get("host"),
         job_boot_id=place.get("boot_id"),
     )
-
-
-def backward_patterns(own: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the patterns of the files that a submission downloads."""
-    yield from own.get("backward_common_files", [])
-    for task in own.get("task_list", []):
-        yield from (f"{task['task_work_path']}/{path}" for path in task.get("backward_files", []))
 
 
 def forward_patterns(own: Mapping[str, Any]) -> Iterator[str]:

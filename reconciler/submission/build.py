@@ -25,7 +25,7 @@ from reconciler.errors import (
     UnusableProfile,
     UnusableSubmission,
 )
-from reconciler.submission import fields
+from reconciler.submission import fields, job_script, scheduler_directives
 from reconciler.submission.transferred_files import add_far_files
 from service.root.atomic_files import is_inside, write_whole
 
@@ -169,7 +169,7 @@ def build_submission(job: StageJob, profile: Mapping[str, Any]) -> dict[str, Any
         "forward_common_files": [escape(path) for path in inputs if path not in own],
         "task_list": [
             {
-                "command": fields.wrap_command(
+                "command": job_script.wrap_command(
                     fields.loaded_software(job.environment, resources), job.command
                 ),
                 "task_work_path": job.stage,
@@ -201,7 +201,7 @@ def build_attempt_copy(
     resources = _require_object(result, "resources")
     known = {**(described or {}), **given}
     place = _choose_execution_host(known, attempt)
-    fields.check_directives(place.batch_type, resources)
+    scheduler_directives.check_directives(place.batch_type, resources)
     fields.check_variables(resources.get("envs", {}))
     result["machine"] = _attempt_machine(given, known, attempt, place)
     result["resources"] = {
@@ -254,7 +254,7 @@ def _merge_resources(
     if not isinstance(defaults, Mapping):
         raise UnusableProfile("resource_defaults", "an object", defaults)
     found = copy.deepcopy({"group_size": 1, **defaults, **overrides})
-    for name, lines in fields.build_resource_lines(environment).items():
+    for name, lines in job_script.build_resource_lines(environment).items():
         found[name] = [*found.get(name, []), *lines]
     return found
 

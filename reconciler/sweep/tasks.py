@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 
 from lifecycle.errors import Refused
 from lifecycle.fold.rounds import first_invalid_round, points_since
-from lifecycle.state.conditions import has_outdated_tasks, partners_of
+from lifecycle.state.basis import has_outdated_tasks
+from lifecycle.state.conditions import partners_of
 from lifecycle.state.status import RECOVERY_LIMIT
 from lifecycle.state.workflow import Attempt as Recorded
 from lifecycle.state.workflow import Stage, Workflow
@@ -33,7 +34,8 @@ from reconciler.attempt import paths as genuine
 from reconciler.attempt.markers import is_as, set_aside
 from reconciler.attempt.paths import AttemptPaths, of_recorded
 from reconciler.errors import ReconcilerError
-from reconciler.files.clear_folder import LABEL, KeptFolderTaken
+from reconciler.files.clear_folder import LABEL
+from reconciler.files.kept_folder import KeptFolderTaken
 from reconciler.host import small_files as plain
 from reconciler.records import traces
 from reconciler.records.resource_use import used_in

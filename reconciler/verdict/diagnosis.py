@@ -18,7 +18,7 @@ from eventstore.disk_space import (
     has_no_free_bytes,
 )
 from lifecycle.payload import models as p
-from lifecycle.words.values import find_cause, find_stated_cause
+from lifecycle.words.failure_cause import find_cause, find_stated_cause
 from reconciler.attempt import execution_host
 from reconciler.attempt.observations import ObservedJob
 from reconciler.attempt.paths import SIGNALLED, AttemptPaths

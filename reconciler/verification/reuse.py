@@ -16,7 +16,8 @@ from pathlib import Path
 
 from lifecycle.errors import NeedsConsent, Refused
 from lifecycle.payload import models as p
-from lifecycle.state.conditions import has_results_kept, is_judged_alone, needed_by, reusable
+from lifecycle.state.basis import is_judged_alone, reusable
+from lifecycle.state.conditions import has_results_kept, needed_by
 from lifecycle.state.workflow import Attempt, Stage, Workflow
 from reconciler.attempt.markers import clear_stale, digests, is_as
 from reconciler.attempt.paths import ATTEMPTS, KEPT, forwarded

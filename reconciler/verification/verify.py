@@ -19,17 +19,20 @@ from projections.words.account import find_stale_stages
 from reconciler.attempt import execution_host
 from reconciler.attempt.paths import RUN, AttemptPaths, of_recorded
 from reconciler.context import Jobs
-from reconciler.control.stop_jobs import Claims, require_version
+from reconciler.control.claims import Claims
+from reconciler.control.stop_jobs import require_version
 from reconciler.files.compiled_modules import hide_compiled_modules
-from reconciler.files.described_submission import check_agreed, check_launched, check_verdict
+from reconciler.files.described_submission import check_launched
 from reconciler.files.freshness import find_deviations
+from reconciler.files.script_consent import check_agreed, check_verdict
 from reconciler.host.processes import find_processes_with
 from reconciler.records import traces
 from reconciler.submission.build import ERROR_LOG, OUTPUT_LOG
 from reconciler.submission.fields import build_place_variables
 from reconciler.verdict.diagnosis import in_words, of_checks
 from reconciler.verification.numbers import measure_numbers
-from reconciler.verification.output_checks import check_output, scan_log
+from reconciler.verification.output_checks import check_output
+from reconciler.verification.scan_log import scan_log
 from service.consent.check_files import (
     find_changed_check_files,
     find_loaded_files,

@@ -22,8 +22,8 @@ from projections.files import state_document
 from projections.files.document_diff import FieldDifference, apply_differences
 from projections.files.progress_log import join_pieces
 from service.errors import NotFound
+from service.files.align_lines import build_notes
 from service.files.drift import (
-    build_notes,
     collect_trail,
     line_differences,
     make_recordable,

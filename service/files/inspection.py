@@ -11,9 +11,8 @@ from lifecycle.state.workflow import Drift
 from projections.files import progress_log, state_document
 from projections.files.progress_log import LogPiece, join_pieces
 from projections.words.account import EDITED
+from service.files.align_lines import ForeignBytes, align_lines
 from service.files.drift import (
-    ForeignBytes,
-    align_lines,
     build_trail,
     collect_trail,
     is_ours,

@@ -20,11 +20,10 @@ from projections.files import progress_log, state_document
 from projections.files.progress_log import join_pieces
 from service.errors import FilesBehind, LogBehind, RootBusy
 from service.files import drift
+from service.files.align_lines import align_lines, build_notes
 from service.files.drift import (
     LogView,
     Trail,
-    align_lines,
-    build_notes,
     build_trail,
     collect_trail,
     is_ours,

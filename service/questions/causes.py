@@ -3,28 +3,20 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from itertools import chain
-from pathlib import Path
 from typing import Any
 
 from eventstore.event import RecordedEvent
-from eventstore.private_files import read_regular
 from eventstore.store import Refusal
-from lifecycle.plan.advice import list_advice
 from lifecycle.rules.impact import find_amendments_acting_on_stages
 from lifecycle.state.status import BLOCKING, Status
 from lifecycle.state.workflow import Stage, Workflow
 from projections.files.progress_log import format_message
 from projections.words.amendments import describe_pending_amendments
-from service.consent.scripts import find_importable_modules, scripts_of
-from service.consent.undeclared_files import find_undeclared_files
 from service.reading.log import WorkflowLog
 from service.reading.stream_log import At
-from service.root.atomic_files import resolve_words
-from service.root.folder_entries import exists
 
 #: Event type → the types of its causes in the same stage or attempt, newest first.
 _GROUNDS: dict[str, tuple[str, ...]] = {
@@ -304,76 +296,3 @@ def _moment_end(log: WorkflowLog, at: At) -> str | None:
         following = next(log.store.read(log.stream, after=moment.version), None)
         times += [following.recorded_at] if following is not None else []
     return min(times, default=None)
-
-
-#: Maximum size in bytes of a script that is read.
-_LONGEST = 1 << 20
-
-
-def collect_advice(root: Path, state: Workflow) -> list[str]:
-    """Return advice about a workflow's definition, one sentence for each doubtful place."""
-    names = {*scripts_of(root, state)}
-    for stage in state.stages.values():
-        names |= {*find_importable_modules(root, state, stage)}
-    texts = []
-    for name in sorted(names):
-        with suppress(OSError):  # the file vanished after the listing
-            texts.append(read_regular(root / name, _LONGEST).decode("utf-8", "replace"))
-    found = [*list_advice(state, "\n".join(texts)), *_describe_undeclared_files(root, state)]
-    return [
-        *_find_profiles_without_machine(root, state.backend_profiles),
-        *_find_map_file_problems(root, state),
-        *found,
-    ]
-
-
-def _describe_undeclared_files(root: Path, state: Workflow) -> Iterator[str]:
-    """Yield a sentence for each file that a check names and that its stage does not declare."""
-    for stage in state.stages.values():
-        for script, path in find_undeclared_files(root, state, stage):
-            yield (
-                f"{stage.id}: the check {script} names the file {path}, which is not an input "
-                f"of the stage. Add {path} to `inputs`, so that wfctl notices when the file "
-                "changes"
-            )
-
-
-def _find_map_file_problems(root: Path, state: Workflow) -> Iterator[str]:
-    """Yield the problems of each existing file of a map."""
-    from hashlib import sha256
-
-    from lifecycle.sweeps.definition import MAP
-    from lifecycle.sweeps.points import build_points
-
-    for stage in state.stages.values():
-        try:
-            for path in stage.work.points_files:
-                given, content = stage.parameters[MAP], read_regular(root / path)
-                found = sha256(content).hexdigest()
-                if found != given["sha256"]:
-                    yield f"{stage.id}: {path}: the map names another sha256; the file has {found}"
-                else:
-                    build_points(given, content.decode("utf-8-sig"))
-        except OSError:
-            continue  # the dispatch of the stage reports a missing input
-        except ValueError as error:
-            yield f"{stage.id}.parameters.map: {error}"
-
-
-def _find_profiles_without_machine(root: Path, profiles: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a sentence for each backend profile without a machine.
-
-    The machine's file is not read.
-    """
-    for name, profile in profiles.items():
-        given = profile.get("config_path")
-        if given is None and not isinstance(profile.get("config"), Mapping):
-            yield (
-                f"{name}: the backend profile has neither config nor config_path, so no stage "
-                "can be dispatched to it (without a profile, a stage uses `local`)"
-            )
-        elif isinstance(given, str) and given and not exists(resolve_words(root, given)):
-            yield (
-                f"{name}: the machine file {resolve_words(root, given)} is missing, so no stage "
-                "can be dispatched to this backend yet"
-            )

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from eventstore.event import RecordedEvent
-from lifecycle.state.status import Status
 from projections.files.progress_log import format_message
 from service.reading.log import WorkflowLog
-from service.reading.point_in_history import Moment
-from service.root.atomic_files import system_clock, utc_text
 
 #: Kinds of actors that decide. A reconciler and a runner only record consequences.
 _ACTING = frozenset({"user", "agent", "import"})
@@ -86,47 +83,3 @@ def list_events_since_last_act(log: WorkflowLog, known: int, upto: int) -> tuple
 def _describe_plainly(event: RecordedEvent) -> str:
     subject = (event.data.get(key) for key in ("stage", "attempt"))
     return " ".join([event.type, *(str(word) for word in subject if word is not None)])
-
-
-_ORDER = [status.value for status in Status]
-
-
-def status_times(
-    rows: Sequence[dict[str, Any]], log: WorkflowLog, at: Moment | None
-) -> list[dict[str, Any]]:
-    """Return, by stage and status, how often and how long, from the rows of `questions.TIMES`.
-
-    The current status counts until the moment: its time, or that of the last event in the view;
-    without a moment, until now.
-    """
-    from projections.words.text import compute_seconds  # imports SQLAlchemy
-
-    state = log.state(at)
-    if state is None:
-        return []
-    stages = list(state.stages)
-    until = _view_end(log, at)
-    found: dict[tuple[str, str], dict[str, Any]] = {}
-    for row in rows:
-        name, status = row["stage"], row["status"]
-        empty = {"stage": name, "status": status, "times": 0, "seconds": 0.0, "is_open": False}
-        entry = found.setdefault((name, status), empty)
-        entry["times"] += row["times"]
-        if row["since"] is not None:
-            entry["is_open"] = True
-            entry["seconds"] += max(0.0, compute_seconds(row["since"], until) or 0.0)
-        entry["seconds"] = round(entry["seconds"] + (row["seconds"] or 0.0), 6)
-
-    def place(names: Sequence[str], name: str) -> int:
-        return names.index(name) if name in names else len(names)
-
-    return sorted(
-        found.values(), key=lambda e: (place(stages, e["stage"]), place(_ORDER, e["status"]))
-    )
-
-
-def _view_end(log: WorkflowLog, at: Moment | None) -> str:
-    if at is None:
-        return utc_text(system_clock())
-    times = [time for time in (at.so_by, at.known_by) if time is not None]
-    return min(times) if times else max(event.occurred_at for event in log.events(at))

@@ -27,7 +27,7 @@ from eventstore.private_files import (
 )
 from service.errors import InvalidOption, NoRoot, RootElsewhere
 from service.root.atomic_files import Mark, content_of, resolve_below, system_clock, write_whole
-from service.root.trust import require_trusted
+from service.root.trusted_databases import require_trusted
 
 #: Maximum bytes of the newer part of a growing file, which is then joined to the older part.
 #: The file has two digests, so that an append hashes only the newer part.

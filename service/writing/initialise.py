@@ -32,7 +32,7 @@ from service.root.root import (
     without_secrets,
     write_sync,
 )
-from service.root.trust import require_trusted, trust_database
+from service.root.trusted_databases import require_trusted, trust_database
 from service.writing.stream_writer import Planned, WriteOptions
 from service.writing.workflow_service import Outcome, Service, plan_writes, planned_state
 

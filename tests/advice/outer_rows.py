@@ -10,7 +10,7 @@ from hashlib import sha256
 from pathlib import Path
 from unittest.mock import patch
 
-from reconciler.host.program import hold_stage
+from reconciler.host.stage_lock import hold_stage
 from tests.advice.log_rows import begun
 from tests.advice.table import place_in, root_in, row
 from tests.cli.support import HERE, Answer, Place, attempt_data, wfctl, write_plan

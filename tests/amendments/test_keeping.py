@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.files.clear_folder import KeptFolderTaken, move_stage_to_kept_folder
+from reconciler.files.kept_folder import KeptFolderTaken, move_stage_to_kept_folder
 from service.root import atomic_files
 
 OUTPUTS = ("stage-1/out.txt", "stage-1/deep/out.bin")

@@ -200,7 +200,7 @@ def test_stopped_attempt_is_not_charged_to_the_mandate(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Only the attempt after the amendment is charged."""
-    monkeypatch.setattr("reconciler.host.processes.is_installed", lambda *_: False)
+    monkeypatch.setattr("reconciler.host.tmux_sessions.is_installed", lambda *_: False)
     plan = plan_with(core_hours=1)
     plan["stages"][0]["parameters"]["command"] = "sleep $WFCTL_PARAM_n; echo > out.txt"
     plan["stages"][0]["parameters"]["n"] = 300

@@ -35,7 +35,7 @@ SHORTER = ("--stage", "stage-1", "--set", "parameters.seconds=0", "--reason", "t
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     """Create a workflow with a long job, without tmux."""
-    monkeypatch.setattr("reconciler.host.processes.is_installed", lambda *_: False)
+    monkeypatch.setattr("reconciler.host.tmux_sessions.is_installed", lambda *_: False)
     return make(tmp_path / "root", "--consent", "trust", plan=PLAN)
 
 

@@ -17,7 +17,7 @@ from extensions.proofs import errors as proofs
 from lifecycle import errors as rules
 from reconciler import errors as jobs
 from reconciler.control import dispatch
-from reconciler.files import described_submission, freshness
+from reconciler.files import described_submission, freshness, script_consent
 from reconciler.sweep import map_points as sweeps
 from service import errors as use
 from wfctl_eventstore import extension
@@ -70,10 +70,10 @@ CHOSEN: dict[type[Exception], int] = {
     rules.NeedsConsent: NEEDS_PERSON,
     rules.NoAnswer: NEEDS_PERSON,
     described_submission.NoStageCommand: REFUSED,
-    described_submission.ScriptsChanged: NEEDS_PERSON,
-    described_submission.ScriptsUnknown: NEEDS_PERSON,
+    script_consent.ScriptsChanged: NEEDS_PERSON,
+    script_consent.ScriptsUnknown: NEEDS_PERSON,
     extension.MissingExtensionError: NOT_FOUND,
-    described_submission.VerdictChanged: NEEDS_PERSON,
+    script_consent.VerdictChanged: NEEDS_PERSON,
     described_submission.TooMuchBeside: REFUSED,
     freshness.InputsChanged: NEEDS_PERSON,
     dispatch.NoDiagnosticRun: REFUSED,

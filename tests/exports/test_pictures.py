@@ -9,13 +9,8 @@ from xml.etree import ElementTree as ET
 from hypothesis import given
 from hypothesis import strategies as st
 
-from projections.drawing.svg import (
-    compute_layout,
-    count_columns,
-    format_text,
-    shorten_text,
-    wrap_text,
-)
+from projections.drawing.graph_layout import compute_layout
+from projections.drawing.svg import count_columns, format_text, shorten_text, wrap_text
 from tests.cli.support import Place, call, write_plan
 from tests.exports.support import stages_of, text_of
 

@@ -14,7 +14,7 @@ from lifecycle.payload import models as p
 from migrations.upgrade import upgrade_database
 from service.root.atomic_files import utc_text
 from service.root.root import Config, Root, config_text, without_secrets
-from service.root.trust import trust_database
+from service.root.trusted_databases import trust_database
 from tests.history.chronicle import AGREE, STREAM, Chronicle, Deed
 from tests.projections.story import attempt, computed, launched
 

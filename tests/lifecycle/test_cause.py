@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lifecycle.words.values import find_cause, get_cause_and_full_text
+from lifecycle.words.failure_cause import find_cause, get_cause_and_full_text
 
 TRACEBACK = 'Traceback (most recent call last):\n  File "a.py", line 1, in <module>\n    f()\n'
 CASES = {

@@ -12,17 +12,16 @@ from lifecycle.errors import InvalidPayload, NoCommand, NotFinished, RetryLimitR
 from lifecycle.payload import models as p
 from lifecycle.payload.models import Payload
 from lifecycle.rules.decide import decide, payload_of, state_after
-from lifecycle.state.conditions import (
+from lifecycle.state.conditions import hindrances, is_stuck
+from lifecycle.state.report_path import numbered
+from lifecycle.state.session_budget import (
     affords,
     budget_of,
     charges,
     class_of,
     estimate,
-    hindrances,
-    is_stuck,
     weight_of,
 )
-from lifecycle.state.report_path import numbered
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Workflow
 from tests.lifecycle import support as s

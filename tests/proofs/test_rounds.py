@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from extensions.proofs.compare_checkpoints import _describe_event, _Texts
+from extensions.proofs.check_proof import _describe_event, _Texts
 from extensions.proofs.proof import Proof, read_proof
 from tests.cli.support import HERE, Place, call
 from tests.need import need_programs

@@ -15,7 +15,7 @@ from reconciler.attempt.paths import AttemptPaths
 from reconciler.far import query_machine
 from reconciler.far.query_machine import parse_probe_output
 from reconciler.host.program import Listed, is_held
-from reconciler.records import traces
+from reconciler.records import backward_files
 
 PROBE = [Path(query_machine.__file__).with_name(name) for name in ("tags.sh", "probe.sh")]
 HASH, JOB = "c" * 40, "a" * 40
@@ -227,7 +227,7 @@ def test_wildcards_match_the_same_files_on_both_machines(
     (copy / "stage-1/results").symlink_to("nowhere")
     (copy / "stage-1/2.txt").touch()
     (copy / "stage-1/[ab].txt").touch()
-    assert bool(traces.backward_missing(attempt, [copy])) is missing
-    assert traces.is_complete(attempt, [copy], JOB) is complete
+    assert bool(backward_files.backward_missing(attempt, [copy])) is missing
+    assert backward_files.is_complete(attempt, [copy], JOB) is complete
     if pattern != "[ab].txt":
         assert bool(probed(place, f"stage-1/{pattern}")[0].backward_missing) is missing

@@ -19,7 +19,7 @@ from reconciler.errors import (
     RejectedSubmission,
 )
 from reconciler.evidence.collect import collect_evidence
-from reconciler.host import processes
+from reconciler.host import processes, tmux_sessions
 from reconciler.submission import build as submission
 from reconciler.submission.build import StageJob
 from reconciler.verdict.diagnosis import diagnose
@@ -123,10 +123,10 @@ def test_tmux_session_is_named_after_workflow_and_stage(stage: Stage) -> None:
     attempt = stage.prepare(LONG)
     launched = stage.runner().launch(attempt, Mode.TMUX)
     assert launched.session == "dpdisp_stage-1_wf"
-    assert processes.is_live("dpdisp_stage-1_wf", stage.environ)
+    assert tmux_sessions.is_live("dpdisp_stage-1_wf", stage.environ)
     let_go(attempt)
     assert stage.runner().wait(attempt, 60)
-    until(lambda: not processes.is_live("dpdisp_stage-1_wf", stage.environ))
+    until(lambda: not tmux_sessions.is_live("dpdisp_stage-1_wf", stage.environ))
 
 
 def test_wait_returns_after_its_timeout(stage: Stage) -> None:

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.host import processes
+from reconciler.host import processes, tmux_sessions
 from reconciler.host.program import is_held
 from tests.reconciler.support import Stage, until
 
@@ -117,12 +117,12 @@ def test_unreadable_lock_is_unknown(tmp_path: Path) -> None:
 
 def test_tmux_session_is_matched_by_its_whole_name(stage: Stage) -> None:
     """A session whose name only starts with the given name does not match."""
-    refused = processes.start_session(
+    refused = tmux_sessions.start_session(
         "dpdisp_stage-10", stage.root, ["sleep", "600"], stage.environ
     )
     assert refused is None
-    assert processes.is_live("dpdisp_stage-10", stage.environ) is True
-    assert processes.is_live("dpdisp_stage-1", stage.environ) is False
+    assert tmux_sessions.is_live("dpdisp_stage-10", stage.environ) is True
+    assert tmux_sessions.is_live("dpdisp_stage-1", stage.environ) is False
 
 
 def test_ending_tmux_server_is_asked_again(stage: Stage, tmp_path: Path) -> None:
@@ -136,19 +136,19 @@ def test_ending_tmux_server_is_asked_again(stage: Stage, tmp_path: Path) -> None
     )
     (folder / "tmux").chmod(0o755)
     environ = {**stage.environ, "PATH": f"{folder}:{stage.environ['PATH']}"}
-    assert processes.start_session("one", stage.root, ["sleep", "600"], environ) is None
+    assert tmux_sessions.start_session("one", stage.root, ["sleep", "600"], environ) is None
     assert mark.exists()
-    assert processes.is_live("one", environ) is True
+    assert tmux_sessions.is_live("one", environ) is True
 
 
 def test_second_tmux_session_with_the_same_name_is_refused(stage: Stage) -> None:
     """The error message of tmux is returned."""
-    processes.start_session("one", stage.root, ["sleep", "600"], stage.environ)
+    tmux_sessions.start_session("one", stage.root, ["sleep", "600"], stage.environ)
     assert "duplicate" in str(
-        processes.start_session("one", stage.root, ["sleep", "600"], stage.environ)
+        tmux_sessions.start_session("one", stage.root, ["sleep", "600"], stage.environ)
     )
 
 
 def test_state_of_a_session_is_unknown_without_tmux(stage: Stage, tmp_path: Path) -> None:
     """Without tmux, the session may or may not exist."""
-    assert processes.is_live("one", {**os.environ, "PATH": str(tmp_path)}) is None
+    assert tmux_sessions.is_live("one", {**os.environ, "PATH": str(tmp_path)}) is None

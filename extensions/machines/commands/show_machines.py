@@ -27,6 +27,7 @@ from extensions.machines.rules.errors import InvalidInput
 from extensions.machines.rules.machine import Machine
 from extensions.machines.rules.path import get_value, parse_path
 from extensions.machines.service import rehydrate as resuming
+from extensions.machines.service import resume_track
 from extensions.machines.service.complete_command import SHIPPED, from_file, load_shipped_definition
 from extensions.machines.service.foreign_changes import FilesLook, list_unadopted, list_undecided
 from extensions.machines.service.guard_facts import collect_evidence
@@ -382,7 +383,7 @@ def rehydrate(
             if protocol == "conductor":
                 now = utc_text(system_clock())
                 state = FilesLook(root.root, log).foreseen().state
-                resume = resuming.track_resumption(root.root, state, resume_from, now)
+                resume = resume_track.track_resumption(root.root, state, resume_from, now)
             _print_brief(root.output, root.root, log, state, bound, resume)
             return
     with open_for_writing(context, machine, options.dry_run) as (service, output):

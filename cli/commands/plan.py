@@ -1,0 +1,149 @@
+"""``wfctl plan check`` and ``wfctl plan apply``: check a plan, or apply an edited plan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cli.frame.impact import begun_with
+from cli.frame.options import FINDINGS, AgreeingKey, Why, Writes, argument, option
+from cli.frame.workspace import (
+    open_job_runner,
+    require_work_tree_of_root,
+    settings_of,
+)
+from cli.settings import Settings
+from cli.terminal.output import Output
+from lifecycle.plan.advice import group_parameters
+from lifecycle.rules.amendable import build_plan_change
+from lifecycle.sweeps.parameters import WORDS_OF_PARAMETER
+from lifecycle.words.mandates import format_count
+from service.errors import InvalidOption
+from service.questions.advice import collect_advice
+
+if TYPE_CHECKING:
+    from lifecycle.state.workflow import Workflow
+    from reconciler.control.try_machines import Trial
+
+
+_NOTHING: dict[str, Any] = {"dry_run": False, "repeated": False, "events": [], "changed": False}
+
+
+def check(
+    context: typer.Context,
+    plan: Annotated[str, argument("FILE", "The plan file in JSON, YAML or TOML, or - for stdin.")],
+    try_: bool = option(
+        "--try",
+        "Also connect to the clusters and computers in the plan, and report what would fail there.",
+    ),
+) -> None:
+    """Check a plan file, and print its problems and advice.
+
+    The command writes nothing. With --try, it also connects to the machines that the stages use.
+    There it writes and removes a test file in `remote_root`, runs `sbatch --test-only`, and checks
+    modules, environments and programs.
+    """
+    from service.documents.plan_file import read_plan
+
+    settings = settings_of(context)
+    state = begun_with(read_plan(plan), settings.start)
+    parameters = {stage.id: group_parameters(stage.parameters) for stage in state.stages.values()}
+    used = {name for of in parameters.values() for name in of["wfctl"]}
+    words = {name: text for name, text in WORDS_OF_PARAMETER.items() if name in used}
+    found = collect_advice(settings.start, state)
+    data: dict[str, Any] = {
+        "workflow": state.id,
+        "stages": [*state.stages],
+        "problems": [],
+        "advice": found,
+        "parameters": parameters,
+        "words": words,
+    }
+    trials = _try_plan_machines(settings, state) if try_ else []
+    data |= {"tried": [asdict(one) for one in trials]} if try_ else {}
+    stages = format_count(len(state.stages), "stage")
+    head = f"{plan}: valid plan with {stages}; {_describe_next_step(settings, plan)}"
+    told = [f"{id_}: {line}" for id_, of in parameters.items() for line in _format_parameters(of)]
+    told += [f"  {name}: {text}" for name, text in words.items()]
+    told += ["advice:", *(f"  {line}" for line in found)] if found else []
+    told += [line for one in trials for line in _shown_of(one)]
+    Output(settings).result(data, lambda: "\n".join([head, *told]))
+    if any(one.problems for one in trials):
+        raise typer.Exit(FINDINGS)
+
+
+def _describe_next_step(settings: Settings, plan: str) -> str:
+    """Return how to use a valid plan: in a new workflow, or in the existing workflow."""
+    if (settings.start.absolute() / ".wfctl").is_dir():
+        return f"`wfctl plan apply {plan}` proposes its changes for the workflow here"
+    return f"create the workflow with `wfctl init {plan}`"
+
+
+def _try_plan_machines(settings: Settings, state: Workflow) -> list[Trial]:
+    from reconciler.control.try_machines import try_machines
+
+    return try_machines(settings.start.absolute(), state)
+
+
+def _shown_of(trial: Trial) -> Iterator[str]:
+    head = f"{trial.profile} ({', '.join(trial.stages)})"
+    if not trial.problems:
+        yield f"{head}: all trials passed"
+    for problem in trial.problems:
+        yield f"{head}: would fail: {problem}"
+
+
+#: Introduction to a list of parameters, by who gets them.
+_READERS = {
+    "wfctl": "settings of wfctl",
+    "command": "parameters of the command (a new value computes the stage again)",
+    "verify": "parameters of the verify commands only (a new value checks the results again)",
+}
+
+
+def _format_parameters(parameters: dict[str, list[str]]) -> Iterator[str]:
+    for reader, names in parameters.items():
+        if names:
+            yield f"{_READERS[reader]}: {', '.join(names)}"
+
+
+def apply(
+    context: typer.Context,
+    options: Writes,
+    plan: Annotated[str, argument("FILE", "The plan file in JSON, YAML or TOML, or - for stdin.")],
+    reason: Why = None,
+    key: AgreeingKey = None,
+) -> None:
+    """Apply an edited plan to the workflow.
+
+    wfctl proposes all differences from the current plan together, as one amendment. A person must
+    approve this amendment.
+    """
+    from cli.commands.amend import decide_proposals
+    from cli.frame.consent import consenter_of
+    from service.documents.plan_file import read_plan
+
+    require_work_tree_of_root(context)
+    document = read_plan(plan)
+    with open_job_runner(context, options.dry_run) as (jobs, output):
+        service = jobs.service
+        options = replace(options, content={"plan apply": document, "reason": reason})
+        proposed = service.first_answer(options)
+        state = service.state()
+        consenter = consenter_of(state.consent, service.actor, key, None)
+        if proposed is None:
+            command = build_plan_change(state, begun_with(document, service.root.path), reason)
+            if command is None:
+                said = f"{plan}: the workflow already matches the plan, so nothing changes"
+                output.result(_NOTHING, lambda: said, state=state)
+                return
+            if not reason:
+                raise InvalidOption(
+                    "the plan has changed, and each change of a plan needs a reason. Give the "
+                    "reason with --reason TEXT."
+                )
+            proposed = service.handle(command, options=options)
+        decide_proposals(jobs, output, proposed, consenter, options)

@@ -1,0 +1,56 @@
+"""``wfctl wait``: wait until the running jobs of stages finish."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cli.frame.options import argument, option
+from cli.frame.workspace import open_job_runner
+from lifecycle.state.conditions import find_what_waits
+
+if TYPE_CHECKING:
+    from lifecycle.state.workflow import Workflow
+
+
+def wait(
+    context: typer.Context,
+    stages: Annotated[
+        list[str],
+        argument("STAGE...", "The ids of the stages whose jobs to wait for, for example stage-2."),
+    ],
+    timeout: float | None = option(
+        "S", "Stop waiting after S seconds and exit with code 1. The jobs continue.", min=0
+    ),
+) -> None:
+    """Wait until running jobs finish.
+
+    wfctl then records the result of each job.
+    """
+    from reconciler.control.judge_attempts import find_stages_in_flight
+    from reconciler.control.reconcile import wait_all
+
+    with open_job_runner(context) as (jobs, output):
+        wait_all(jobs, stages, timeout)
+        state = jobs.service.state()
+        open_ = {stage.id for stage in find_stages_in_flight(state)}
+        ends = [
+            {"stage": id_, "status": state.stage(id_).status.value, "ended": id_ not in open_}
+            for id_ in stages
+        ]
+        over = all(end["ended"] for end in ends)
+        lines = [
+            f"{id_} is {end['status']}" + ("" if end["ended"] else f"; {_why_open(state, id_)}")
+            for id_, end in zip(stages, ends, strict=True)
+        ]
+        data = ends[0] if len(ends) == 1 else {"stages": ends, "ended": over}
+        output.changed(data, lambda: "\n".join(lines), state)
+    if not over:
+        raise typer.Exit(1)
+
+
+def _why_open(state: Workflow, id_: str) -> str:
+    """Return why an attempt does not go on, if that is known."""
+    found = find_what_waits(state, state.stage(id_))
+    return "wfctl does not know how the attempt ended" if found is None else found.why

@@ -1,0 +1,62 @@
+"""Check whether the result files of a task were downloaded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from glob import has_magic
+from pathlib import Path
+from typing import Any
+
+from reconciler.attempt import paths as genuine
+from reconciler.attempt.paths import AttemptPaths, OfJob
+from service.root.folder_entries import exists
+
+
+def backward(attempt: AttemptPaths) -> tuple[str, ...]:
+    """Return the patterns of the files that the attempt's jobs download."""
+    return tuple(backward_patterns(genuine.submission_of(attempt) or {}))
+
+
+def backward_missing(attempt: AttemptPaths, copies: Sequence[Path]) -> tuple[str, ...]:
+    """Return the files to download that are neither in the scratch copy nor in place."""
+    own = genuine.submission_of(attempt) or {}
+    places = [attempt.root / str(own.get("work_base", ".")), *copies]
+    return tuple(
+        pattern
+        for pattern in backward_patterns(own)
+        # A file that a wildcard matches exists, even if it is a broken link.
+        if not any(
+            exists(p / pattern) or (has_magic(pattern) and any(_found(p, pattern))) for p in places
+        )
+    )
+
+
+def is_complete(attempt: AttemptPaths, copies: Sequence[Path], job: str) -> bool:
+    """Return whether every file to download was written after the job's start.
+
+    A command may keep an old modification time (`cp -p`, `tar`), but cannot set the change time.
+    """
+    try:
+        start = attempt.of_job(job, OfJob.STARTED).stat().st_mtime_ns
+    except FileNotFoundError:
+        return False
+    patterns = backward(attempt)
+    return bool(patterns) and all(
+        any(
+            exists(one) and one.stat().st_ctime_ns >= start
+            for copy in copies
+            for one in _found(copy, pattern)
+        )
+        for pattern in patterns
+    )
+
+
+def _found(place: Path, pattern: str) -> Iterable[Path]:
+    return place.glob(pattern) if has_magic(pattern) else [place / pattern]
+
+
+def backward_patterns(own: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the patterns of the files that a submission downloads."""
+    yield from own.get("backward_common_files", [])
+    for task in own.get("task_list", []):
+        yield from (f"{task['task_work_path']}/{path}" for path in task.get("backward_files", []))

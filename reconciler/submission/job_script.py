@@ -1,0 +1,106 @@
+"""Build the lines of a job script that check its environment and run its command."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from lifecycle.words import software
+from reconciler.submission.fields import LACKS
+
+
+def build_resource_lines(given: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Return the resource lines of DPDispatcher that set up the environment."""
+    found: dict[str, list[str]] = {}
+    if given.get("modules"):
+        found["module_list"] = list(given["modules"])
+    if "venv" in given:
+        # DPDispatcher expands no variables in a source_list, and a path may start with $HOME.
+        found["prepend_script"] = [f"source {_quote_path(given['venv'])}/bin/activate"]
+    if "conda" in given:
+        hook = 'eval "$(conda shell.bash hook)"'
+        found["prepend_script"] = [f"{hook} && conda activate {_quote_path(given['conda'])}"]
+    return found
+
+
+def wrap_command(given: Mapping[str, Any], command: str) -> str:
+    """Return the command wrapped so that it runs only in the environment."""
+    if not given:
+        return command
+    run = command
+    if "container" in given:
+        options = " ".join(map(shlex.quote, given.get("container_options", [])))
+        # Files next to the stage's folder have the same path inside the container.
+        run = (
+            f'"$wfctl_apptainer" exec {options} --bind "${{PWD%/*}}" --pwd "$PWD" '
+            f"{_quote_path(given['container'])} bash -c {shlex.quote(command)}"
+        )
+    lacks = f'wfctl_lacks() {{ echo "{LACKS}$1" >&2; exit 127; }}'
+    return "\n".join([lacks, *_build_checks(given), *_build_version_lines(given), run])
+
+
+def build_missing_checks(given: Mapping[str, Any], programs: Iterable[str]) -> Iterator[str]:
+    """Yield shell lines that print each missing module, environment, image and program."""
+    yield f'wfctl_lacks() {{ echo "{LACKS}$1" >&2; }}'
+    yield from _build_checks(given)
+    image = given.get("container", "://")
+    if "://" not in image:
+        missing = shlex.quote(f"there is no image {image}")
+        yield f"[ -e {_quote_path(image)} ] || wfctl_lacks {missing}"
+    for name in programs:
+        missing = shlex.quote(f"the program {name} was not found")
+        yield f"type -t {shlex.quote(name)} > /dev/null || wfctl_lacks {missing}"
+
+
+def _build_checks(given: Mapping[str, Any]) -> Iterator[str]:
+    for name in given.get("modules", []):
+        word, missing = shlex.quote(name), shlex.quote(software.MODULE.format(name))
+        there = f'case ":$LOADEDMODULES:" in *:{word}:*|*:{word}/*) ;; *)'
+        yield f"{there} wfctl_lacks {missing} ;; esac"
+    if "venv" in given:
+        place = _quote_path(given["venv"])
+        yield (
+            f'[ -n "${{VIRTUAL_ENV:-}}" ] && [ "$VIRTUAL_ENV" -ef {place} ] || '
+            f"wfctl_lacks {shlex.quote(software.VENV.format(given['venv']))}"
+        )
+    if "conda" in given:
+        place = _quote_path(given["conda"])
+        yield (
+            f'[ "${{CONDA_DEFAULT_ENV:-}}" = {place} ] || [ "${{CONDA_PREFIX:-}}" -ef {place} ] || '
+            f"wfctl_lacks {shlex.quote(software.CONDA.format(given['conda']))}"
+        )
+    if "container" in given:
+        yield (
+            "wfctl_apptainer=$(command -v apptainer || command -v singularity) || "
+            f"wfctl_lacks {shlex.quote(software.CONTAINER)}"
+        )
+
+
+def _build_version_lines(given: Mapping[str, Any]) -> Iterator[str]:
+    """Yield shell lines that record versions as ``name: value``, and that never fail a job."""
+    told = ['echo "python: $(command -v python3) $(python3 --version 2>&1)"']
+    if given.get("modules"):
+        told.append('echo "modules: $LOADEDMODULES"')
+    if "venv" in given:
+        packages = 'for one in "$VIRTUAL_ENV"/lib/python*/site-packages/*.dist-info; do'
+        told.append('echo "venv: $VIRTUAL_ENV"')
+        told.append(
+            f'{packages} basename "$one" .dist-info; done | sort | sha256sum | '
+            'sed "s/ .*//; s/^/packages: sha256 /"'
+        )
+    if "conda" in given:
+        told.append('echo "conda: $CONDA_PREFIX ($(conda --version))"')
+        told.append('conda list --explicit | sha256sum | sed "s/ .*//; s/^/packages: sha256 /"')
+    if "container" in given:
+        told.append('echo "apptainer: $("$wfctl_apptainer" --version)"')
+        image = given["container"]
+        summed = f'sha256sum {_quote_path(image)} | sed "s/^/image: sha256 /"'
+        told.append(f"echo {shlex.quote('image: ' + image)}" if "://" in image else summed)
+    yield f'(set -C; {{ {"; ".join(told)}; }} > "$wfctl_job.environment") 2> /dev/null || :'
+
+
+def _quote_path(text: str) -> str:
+    """Return a path or name quoted for a shell, which replaces the user's home folder."""
+    rest = text.removeprefix("$HOME/")
+    return shlex.quote(text) if rest == text else f'"$HOME"/{shlex.quote(rest)}'

@@ -1,0 +1,81 @@
+"""Select tasks by conditions on the columns of the task table."""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from lifecycle.sweeps.points import UnusableMap
+
+_CONDITION = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_]*)\s*(<=|>=|!=|==|=|<|>)\s*(.*?)\s*")
+
+
+_OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
+    "=": operator.eq,
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
+#: Columns of the table that may be requested in addition to the values and the named numbers.
+_OTHER_COLUMNS = (
+    *("key", "state", "attempts", "attempt", "exit_code", "seconds", "cpu_seconds", "memory"),
+    *("folder", "why"),
+)
+
+
+#: Suffixes of numbers of bytes in units of 1024, such as ``2G``.
+_UNITS = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+
+
+class UnknownColumn(UnusableMap):
+    """A condition that names nothing that the table of tasks has."""
+
+
+def row_matches(row: Mapping[str, Any], conditions: Sequence[str]) -> bool:
+    """Return whether a row of the table fulfils every condition.
+
+    A missing value fulfils no condition. Raises `UnknownColumn`.
+    """
+    given = {**row, **row["metrics"], **row["values"]}
+    for found in map(_CONDITION.fullmatch, conditions):
+        name, compare, text = found.groups() if found else ("", "=", "")
+        value = given.get(name)
+        wanted = None if value is None else _parse_like(text, value)
+        if wanted is None or not _OPERATORS[compare](value, wanted):
+            return False
+    return True
+
+
+def check_conditions(names: Sequence[str], conditions: Sequence[str]) -> None:
+    """Raise `UnknownColumn` for a condition on a missing or invalid column.
+
+    ``names`` are those of the values and of the named numbers.
+    """
+    known = (*names, *_OTHER_COLUMNS)
+    for one in conditions:
+        found = _CONDITION.fullmatch(one)
+        if found is None or found[1] not in known:
+            raise UnknownColumn(
+                f"the condition {one!r} is not valid. Write a name and a comparison, such as T>2. "
+                f"The possible names are: {', '.join(known)}"
+            )
+
+
+def _parse_like(text: str, like: Any) -> Any:
+    """Return the text as a value for a comparison, or None if it has no value."""
+    if isinstance(like, bool):
+        return {"true": True, "false": False}.get(text.lower())
+    if isinstance(like, str):
+        return text.strip("'\"")
+    times = _UNITS.get(text[-1:].upper(), 1)
+    try:
+        return float(text[:-1] if times > 1 else text) * times
+    except ValueError:
+        return None

@@ -1,0 +1,106 @@
+"""Databases and notice programs that this user trusts."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+from eventstore.private_files import is_server, make_own_folder, read_regular
+from service.errors import ServiceError
+from service.root.atomic_files import config_folder, write_whole
+from wording import Worded
+
+_SQLITE = "sqlite:///"
+
+
+class UntrustedDatabase(Worded, ServiceError):
+    """A configuration names a database that nobody of this login agreed to."""
+
+    code = "untrusted_database"
+    text = (
+        "{config} names the database {url}, which this user account has not approved; the "
+        "file may come from a copied folder. If the database is yours, approve it once with "
+        "`wfctl db trust`. To use another database for one command, add --database-url."
+    )
+    url: str
+    config: Path
+
+
+def trusted_file() -> Path:
+    """Return the path of the file with the approved databases."""
+    return config_folder() / "databases.json"
+
+
+def require_trusted(url: str | None, root: Path) -> None:
+    """Raise `UntrustedDatabase` if this user account has not approved a root's database.
+
+    A database below the root needs no approval.
+    """
+    name = _database_name(url, root)
+    if name is not None and name not in _list_trusted("databases"):
+        raise UntrustedDatabase(name, root / ".wfctl" / "config.toml")
+
+
+def trust_database(url: str | None, root: Path) -> None:
+    """Approve the database that a root names. ``url`` has no password."""
+    name = _database_name(url, root)
+    if name is not None:
+        _add_trusted("databases", name)
+
+
+def is_notice_trusted(receiver: str, root: Path) -> bool:
+    """Return whether this user account approved the receiver of the root's notices.
+
+    The approval is valid for this root only: the same command may be another program elsewhere.
+    """
+    return _notice_name(receiver, root) in _list_trusted("notices")
+
+
+def trust_notice(receiver: str, root: Path) -> None:
+    """Approve the receiver of the notices in a root's configuration."""
+    _add_trusted("notices", _notice_name(receiver, root))
+
+
+def _notice_name(receiver: str, root: Path) -> str:
+    return f"{os.path.realpath(root)}: {receiver}"
+
+
+def _add_trusted(kind: str, name: str) -> None:
+    names = _list_trusted(kind)
+    if name in names:
+        return
+    path = trusted_file()
+    make_own_folder(path.parent)
+    content = {"format": 1, **_read_trusted(), kind: [*names, name]}
+    write_whole(path, json.dumps(content, indent=1).encode() + b"\n")
+
+
+def _database_name(url: str | None, root: Path) -> str | None:
+    """Return a server's URL or a file's real path, or None if no approval is needed."""
+    if url is None or is_server(url):
+        return url
+    if not url.startswith(_SQLITE):
+        return None  # other kinds are refused elsewhere
+    real = os.path.realpath(root / url.removeprefix(_SQLITE))
+    return None if Path(real).is_relative_to(os.path.realpath(root)) else f"{_SQLITE}{real}"
+
+
+def _list_trusted(kind: str) -> list[str]:
+    return _read_trusted().get(kind, [])
+
+
+def _read_trusted() -> dict[str, list[str]]:
+    """Return the approvals by kind, or an empty result if the file is missing or damaged."""
+    try:
+        found = json.loads(read_regular(trusted_file()))
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        return {}
+    if not isinstance(found, dict):
+        return {}
+    kinds = {kind: found.get(kind) for kind in ("databases", "notices")}
+    return {
+        kind: [one for one in names if isinstance(one, str)]
+        for kind, names in kinds.items()
+        if isinstance(names, list)
+    }
