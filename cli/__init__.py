@@ -1,1 +1,4 @@
-"""The command line: thin. No rule lives here."""
+"""The command line interface of wfctl.
+
+It parses arguments and prints results. The rules of workflows are in other packages.
+"""

@@ -1,12 +1,12 @@
-"""The marks that programs leave in the environment of the commands that they run for an agent."""
+"""Recognise commands that an AI agent runs, by the environment variables its program sets."""
 
 from __future__ import annotations
 
 import os
 import re
 
-#: Variable → name of the agent, and where its maker or a detector of such programs documents it.
-#: Without a name the variable's value is the name.
+#: Environment variable → name of the agent, and the web page that documents the variable. If the
+#: name is empty, the value of the variable is the agent's name.
 AGENT_MARKS: dict[str, tuple[str, str]] = {
     "CLAUDECODE": ("claude-code", "https://code.claude.com/docs/en/env-vars"),
     "GEMINI_CLI": (
@@ -26,9 +26,10 @@ _OFF = ("", "0", "false")
 
 
 def calling_agent() -> str | None:
-    """Return the name of the agent whose program runs this command; None if no mark is set.
+    """Return the name of the AI agent that runs this command, or None for no agent.
 
-    Such a program may give the command a pseudo-terminal, at which no person sits.
+    An agent's program sets an environment variable for the commands that it runs. wfctl cannot rely
+    on a terminal check here, because the program may give the command a pseudo-terminal.
     """
     for variable, (name, _) in AGENT_MARKS.items():
         value = os.environ.get(variable, "")

@@ -1,4 +1,4 @@
-"""The program ``wfctl``: arguments in, exit code out."""
+"""The entry point of the program ``wfctl``: run the command line, and set the exit code."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 
 
 def main() -> None:
-    """Run the command line and leave with the exit code of the contract."""
+    """Run the command line of this process, and end the process with the exit code."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:  # closed by the caller
@@ -30,7 +30,11 @@ def main() -> None:
 
 
 def _end_at_once(ended: list[int]) -> None:
-    """Leave Python as it stands: taking it apart would be a sixth of a short command."""
+    """End the process immediately, without the normal shutdown of the Python interpreter.
+
+    The shutdown would take a sixth of the time of a short command. ``ended`` contains the exit
+    code.
+    """
     if ended:
         with suppress(OSError):  # it is told in Python's own end
             sys.stdout.flush()
@@ -39,7 +43,10 @@ def _end_at_once(ended: list[int]) -> None:
 
 
 def run(arguments: list[str], *, is_only: bool = False) -> int:
-    """Carry out one command line and return its exit code; ``is_only``: of this process's life."""
+    """Run one command line, and return its exit code.
+
+    ``is_only`` states that this process runs no other command line.
+    """
     try:
         command, hoist = _program(is_only)
         arguments = hoist(arguments)
@@ -71,8 +78,9 @@ def run(arguments: list[str], *, is_only: bool = False) -> int:
 
 
 def _program(is_only: bool) -> tuple[Callable[..., Any], Callable[[list[str]], list[str]]]:
-    """Return the program, and what brings the options of every command to the front."""
-    # Imports leave no garbage worth looking for, and looking takes a tenth of the start.
+    """Return the wfctl program, and a function that moves global options to the start."""
+    # Disable garbage collection during the imports. It would find almost nothing, and takes a tenth
+    # of the start time.
     gc.disable()
     try:
         from cli.frame.options import move_global_options_first
@@ -81,21 +89,29 @@ def _program(is_only: bool) -> tuple[Callable[..., Any], Callable[[list[str]], l
         search_no_plugins()
         return build_program(), move_global_options_first
     finally:
-        # In a process of many commands it would keep the garbage of each for good.
+        # Exclude the imported objects from later garbage collection. Do this only for a single
+        # command, because a process for many commands would never free the garbage of each.
         if is_only:
             gc.freeze()
         gc.enable()
 
 
 def _left(ended: SystemExit) -> int:
-    """Return the code of what ended the command: a signal, or, by typer, a reader that is gone."""
+    """Return the exit code of a command that ended with SystemExit.
+
+    The cause may be a signal. If the reader of stdout has closed the pipe, return the code of
+    SIGPIPE.
+    """
     if isinstance(ended.__context__, BrokenPipeError):
         return _reader_gone()
     return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
 
 
 def _reader_gone() -> int:
-    """Return what a shell shows for a program that its reader left, git and kubectl included."""
+    """Return the exit code of a program whose output pipe was closed by its reader.
+
+    This is 128 plus the number of SIGPIPE, as for git and kubectl.
+    """
     _give_up_stdout()
     return 128 + signal.SIGPIPE
 

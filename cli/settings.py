@@ -1,4 +1,4 @@
-"""What the options of every command say."""
+"""The global options of wfctl, and the author of the changes that a command records."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ACTOR_KINDS = ("user", "agent", "reconciler", "runner", "import")
 
 
 class Format(StrEnum):
-    """How results are printed."""
+    """Output formats of a command."""
 
     TEXT = "text"
     JSON = "json"
@@ -26,14 +26,14 @@ class Format(StrEnum):
 
 
 class JournalChoice(StrEnum):
-    """The journal of a log on SQLite."""
+    """Journal modes of an SQLite event log."""
 
     WAL = "wal"
     TRUNCATE = "truncate"
 
 
 class LogLevel(StrEnum):
-    """What is said on stderr: this and what is graver."""
+    """Levels of messages on stderr. Messages of a lower level are not printed."""
 
     DEBUG = "debug"
     INFO = "info"
@@ -42,12 +42,12 @@ class LogLevel(StrEnum):
 
     @property
     def number(self) -> int:
-        """As the standard library numbers levels."""
+        """The number of this level in the logging module of the standard library."""
         return 10 * (1 + list(LogLevel).index(self))
 
 
 class Color(StrEnum):
-    """When colours are used."""
+    """Settings for the use of colours in the output."""
 
     AUTO = "auto"
     ALWAYS = "always"
@@ -56,10 +56,10 @@ class Color(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The options of every command, as given."""
+    """The values of the global options, as the user gave them."""
 
     root: Path | None = None
-    #: Not in the representation, as it may hold a password.
+    #: Omit the URL from the representation, because it may contain a password.
     database_url: str | None = field(default=None, repr=False)
     format: Format = Format.TEXT
     color: Color = Color.AUTO
@@ -67,20 +67,22 @@ class Settings:
     root_is: RootIs | None = None
     journal: JournalChoice | None = None
     log_level: LogLevel = LogLevel.INFO
-    #: Rows of the log are shown as they stand, whatever is wrong with them.
+    #: Show the rows of the log even if they are damaged or invalid.
     as_is: bool = False
 
     @property
     def start(self) -> Path:
-        """Where the search for the workflow root begins."""
+        """The folder in which the search for the workflow starts."""
         return self.root or Path.cwd()
 
 
 def actor_of(settings: Settings) -> Actor:
-    """Return who acts: ``--actor``, else ``WFCTL_ACTOR``, else by whether this is a terminal.
+    """Return the author of the changes that this command records.
 
-    Within an agent's program only ``--actor`` names a person: a variable is inherited from the
-    login that started that program.
+    The name comes from ``--actor``, or else from the environment variable ``WFCTL_ACTOR``. Without
+    both, the author is the current user at a terminal, and an agent elsewhere. If an agent's
+    program runs the command, only ``--actor`` can name a person, because the program may have
+    inherited the variable from its user. Raises `InvalidOption` for an invalid name.
     """
     text, agent = settings.actor, calling_agent()
     if text is None:

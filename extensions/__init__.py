@@ -1,1 +1,4 @@
-"""Parts of wfctl that the core does not need: see `wfctl_eventstore.extension`."""
+"""Optional parts of wfctl, one package for each extension.
+
+The core works without these packages. See `wfctl_eventstore.extension` for the interface.
+"""

@@ -1,1 +1,1 @@
-"""Render the log: pure folds and output formats."""
+"""Compute views of the event log, and render them as files, screens and messages."""

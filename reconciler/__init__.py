@@ -1,1 +1,5 @@
-"""Compare the log with reality: evidence from disk, processes and scheduler, and verdicts."""
+"""Compare the event log with evidence from the disk, the processes and the scheduler.
+
+The comparison gives a verdict on each attempt (one run of a stage's job) and commands that correct
+the log.
+"""

@@ -1,4 +1,4 @@
-"""The objects that functions on jobs need: the service, the job runner and the message output."""
+"""The objects that all functions on jobs need: the service, the job runner and the output."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Mode(StrEnum):
-    """How a monitor is started."""
+    """The ways to start a monitor, the process that watches a job."""
 
     TMUX = "tmux"
     SETSID = "setsid"
@@ -33,7 +33,7 @@ class Mode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LaunchResult:
-    """The result of a launch.
+    """The result of starting a monitor, which is the process that watches a job.
 
     ``mode`` is the mode that was used. If it differs from the requested mode, ``note`` explains
     this in a sentence for the caller to print. ``session`` is the tmux session, ``pid`` the
@@ -48,10 +48,10 @@ class LaunchResult:
 
 @dataclass(frozen=True, slots=True)
 class SubmissionFacts:
-    """The facts about a submission that an attempt's files contain.
+    """The facts about a submission that are known from the files of its attempt.
 
-    Unknown facts are None or empty. ``host`` and ``boot_id`` identify the monitor's machine,
-    ``job_host`` and ``job_boot_id`` the machine of the jobs if it is another one.
+    Unknown facts are None or empty. ``host`` and ``boot_id`` identify the machine of the monitor.
+    ``job_host`` and ``job_boot_id`` identify the machine of the jobs if it is another machine.
     """
 
     submission_hash: str | None = None
@@ -65,53 +65,57 @@ class SubmissionFacts:
     job_boot_id: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields by name, sequences as lists."""
+        """Return the fields as a dict for JSON, with lists instead of tuples."""
         return {**asdict(self), "job_hashes": list(self.job_hashes), "job_ids": list(self.job_ids)}
 
 
 class JobRunner(Protocol):
-    """Runs the jobs of attempts, one submission and one run each."""
+    """An interface for running the jobs of attempts.
+
+    Each attempt has one submission and one run.
+    """
 
     def check(self, attempt: AttemptPaths, submission: Mapping[str, Any]) -> str:
-        """Check the submission of the attempt like ``prepare``, and write nothing.
+        """Check the submission of the attempt, write nothing, and return its SHA-256.
 
-        Returns its SHA-256.
-
-        Raises any error of ``prepare``.
+        Raises the same errors as ``prepare``.
         """
 
     def prepare(self, attempt: AttemptPaths, submission: Mapping[str, Any]) -> str:
-        """Write and check the submission of the attempt, and return its SHA-256.
+        """Check the submission of the attempt, write it to a file, and return its SHA-256.
 
         Starts no computation, and does not change files of a person or agent. Raises
         UnusableSubmission, RejectedSubmission or ProgramMissing.
         """
 
     def launch(self, attempt: AttemptPaths, mode: Mode) -> LaunchResult:
-        """Start a monitor of a prepared attempt.
+        """Start a monitor (a process that watches the jobs) of a prepared attempt.
 
-        A second call for the same attempt attaches to it. Even after a crash, a computation that
-        has started is never started again, and a completed one is collected. Returns when the
-        monitor has started its work. A monitor that is killed before that is started once more.
+        Returns when the monitor has started its work. If the monitor is killed before that, it is
+        started once more. A second call for the same attempt never starts a computation again, even
+        after a crash: it watches a running computation and collects the results of a completed one.
         Raises AlreadyMonitored, LaunchFailed or ProgramMissing.
         """
 
     def wait(self, attempt: AttemptPaths, timeout: float | None = None) -> bool:
-        """Wait until the stage has no running monitor.
+        """Wait until no monitor of the stage is running, and return True.
 
-        Return False after ``timeout`` seconds.
+        Returns False if a monitor is still running after ``timeout`` seconds.
         """
 
     def facts(self, attempt: AttemptPaths) -> SubmissionFacts:
-        """Return the known facts about the submission, using only the attempt's files."""
+        """Return the facts about the attempt's submission that its files contain."""
 
 
-#: Maximum time in seconds that a check may hold the loop's lock.
+#: Seconds to wait for the lock of the loop. A process that only checks the lock releases it sooner.
 _LOOK = 0.5
 
 
 class Say(Protocol):
-    """Prints a sentence for the user, together with its subject, such as a stage or an attempt."""
+    """A function that prints a sentence for the user.
+
+    The keyword arguments name the subject of the sentence, such as a stage or an attempt.
+    """
 
     def __call__(self, text: str, *, level: str = "info", **about: Any) -> None:
         """Print the sentence. ``level`` is debug, info, warning or error."""
@@ -123,13 +127,14 @@ Tell = Callable[[Outcome], None]
 
 @dataclass(frozen=True, slots=True)
 class Jobs:
-    """The collaborators of dispatch, reconcile, verify and run."""
+    """The objects that functions on jobs need: service, job runner and output."""
 
     service: Service
     runner: JobRunner
     say: Say
     tell: Tell
-    #: Called repeatedly with the state and the ids of the stages whose attempts a caller waits for.
+    #: Function that is called repeatedly while a caller waits for attempts. It gets the state and
+    #: the ids of their stages.
     waits: Callable[[Workflow, Collection[str]], None] = lambda _state, _ids: None
 
     @property
@@ -138,15 +143,15 @@ class Jobs:
         return self.service.root.path
 
     def acting_as(self, kind: str) -> Jobs:
-        """Return these objects with the caller in another role."""
+        """Return a copy of this object whose commands are recorded under another role."""
         return replace(self, service=self.service.acting_as(kind))
 
     def now(self) -> str:
-        """Return the current time in the log's format."""
+        """Return the current time as text in the format of the log."""
         return utc_text(self.service.clock())
 
     def record(self, *commands: Payload, occurred_at: str | None = None) -> Outcome:
-        """Record commands of the reconciler and print their events."""
+        """Record commands in the log, print the resulting events, and return the outcome."""
         outcome = self.service.handle(*commands, options=WriteOptions(occurred_at=occurred_at))
         self.tell(outcome)
         return outcome
@@ -157,9 +162,10 @@ class Jobs:
         known: Workflow | None = None,
         options: WriteOptions | None = None,
     ) -> Outcome:
-        """Record commands in one append, each with its time, or None for the current time.
+        """Record commands in one append to the log, each with its own time.
 
-        ``known`` is the state for which the commands were chosen, so that it is not read again.
+        A time of None means the current time. ``known`` is the state that the caller used to choose
+        the commands. It saves reading the state again.
         """
         times = tuple(at for _, at in commands)
         options = replace(options or WriteOptions(known=known), occurred_each=times)
@@ -170,10 +176,10 @@ class Jobs:
     def attempt(
         self, state: Workflow, stage: Stage, id_: str, *, diagnostic: bool = False
     ) -> AttemptPaths:
-        """Return the paths of an attempt of the stage.
+        """Return the paths of the attempt ``id_`` of the stage.
 
         A ``diagnostic`` attempt has no outputs except the stdout and stderr of its job. An attempt
-        that is not recorded yet gets a new mark.
+        that is not recorded yet gets a new random mark.
         """
         from reconciler.attempt import paths  # only needed if a job runs
         from reconciler.submission.build import ERROR_LOG, OUTPUT_LOG
@@ -189,16 +195,19 @@ class Jobs:
 
     @contextmanager
     def sole(self, stage: str, timeout: float = 120) -> Iterator[None]:
-        """Prevent other processes from launching an attempt of the stage or recording its end.
+        """Lock a stage against launches and recorded ends by other processes.
 
-        Raises `RootBusy` if another process does so for more than ``timeout`` seconds.
+        Raises `RootBusy` if another process holds the lock for more than ``timeout`` seconds.
         """
         with hold_stage(self._holds, stage, timeout):
             yield
 
     @contextmanager
     def sole_of(self, stages: Sequence[str]) -> Iterator[set[str]]:
-        """Hold the stages that no other process holds, like `sole`, and yield their ids."""
+        """Lock the given stages as `sole` does, and yield their ids.
+
+        Stages that another process has locked are skipped.
+        """
         with hold_free_stages(self._holds, stages) as mine:
             yield mine
 
@@ -209,9 +218,9 @@ class Jobs:
 
     @contextmanager
     def driving(self) -> Iterator[None]:
-        """Prevent a second loop from driving the workflow.
+        """Prevent other processes from running the loop that drives the workflow.
 
-        Raises `AlreadyDriven` if one runs.
+        Raises `AlreadyDriven` if such a loop is already running.
         """
         with ExitStack() as taken:
             try:
@@ -221,7 +230,10 @@ class Jobs:
             yield
 
     def is_driven(self) -> bool | None:
-        """Return whether a loop drives the workflow now, or None if its lock cannot be read."""
+        """Return whether a `wfctl run` loop drives the workflow now.
+
+        Returns None if the lock of the loop cannot be read.
+        """
         return is_held(self._loop)
 
     @property

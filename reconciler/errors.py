@@ -35,13 +35,19 @@ from wording import Worded
 
 
 class ReconcilerError(Worded):
-    """Base of what the job side raises: a stable ``code``, a ``message``, values in ``data``."""
+    """Base class of the errors about jobs.
+
+    Each error has a stable ``code``, a ``message`` for the user and values in ``data``.
+    """
 
     code = "reconciler_error"
 
 
 def words_of(error: Exception, root: Path) -> str:
-    """Return what an error says of a step in a workflow root."""
+    """Return the message of an error for the user.
+
+    For an `OSError`, the message names the cause, such as a full disk.
+    """
     if isinstance(error, OSError):
         return reason_of(error, root, Path(gettempdir()))
     return str(getattr(error, "message", error))
@@ -129,9 +135,10 @@ class MachineUnreachable(ReconcilerError):
 
 
 class MachineRefused(MachineUnreachable):
-    """The machine refuses the connection. Correct the machine file or the key.
+    """The machine refuses the connection until a person corrects the settings.
 
-    ``is_unknown_host``: its name is not known, which may also be a network that is away.
+    The cause is in the machine file or in the key. ``is_unknown_host`` is true if the host name
+    cannot be resolved, which may also be caused by a network failure.
     """
 
     code = "machine_refused"
@@ -157,7 +164,10 @@ class UnusableProfile(ReconcilerError):
 
 
 class UnusablePath(ReconcilerError):
-    """A path of a stage is absolute, leaves the root, or a job cannot write to it."""
+    """A path of a stage cannot be used.
+
+    It is absolute, leads out of the root, or a job cannot write to it.
+    """
 
     code = "unusable_path"
     text = (
@@ -271,7 +281,7 @@ class AlreadyDriven(ReconcilerError):
 
 
 class AlreadyAutonomous(ReconcilerError):
-    """Another runner already serves this workflow. Nothing was started."""
+    """Another background runner already runs this workflow. Nothing was started."""
 
     code = "already_autonomous"
     text = (
@@ -283,7 +293,7 @@ class AlreadyAutonomous(ReconcilerError):
 
 
 class NoRunner(ReconcilerError):
-    """No runner serves this workflow."""
+    """No background runner runs this workflow."""
 
     code = "no_runner"
     text = "no autonomous runner is running in {root}. Start one with `wfctl run --autonomous`."
@@ -291,7 +301,7 @@ class NoRunner(ReconcilerError):
 
 
 class RunnerFailed(ReconcilerError):
-    """The runner did not start or stop in time."""
+    """The background runner did not start, or did not stop, within the time limit."""
 
     code = "runner_failed"
     text = (
@@ -314,7 +324,7 @@ class AgentMissing(ReconcilerError):
 
 
 class AgentNotStarted(ReconcilerError):
-    """The system cannot run the agent's program, so no agent got the task."""
+    """The system cannot execute the program of the agent. No agent was started."""
 
     code = "agent_not_started"
     text = (
@@ -327,7 +337,7 @@ class AgentNotStarted(ReconcilerError):
 
 
 class EnvironmentNotReady(ReconcilerError):
-    """``init.sh`` did not exit with 0. Nothing was started."""
+    """The script ``init.sh`` of the root exited with an error. Nothing was started."""
 
     code = "environment_not_ready"
     text = (
@@ -342,7 +352,10 @@ class EnvironmentNotReady(ReconcilerError):
 
 
 class LaunchFailed(ReconcilerError):
-    """The monitor exited before it started its work. ``data["output"]`` contains its output."""
+    """The monitor of a job exited before it started its work.
+
+    ``data["output"]`` contains its output.
+    """
 
     code = "launch_failed"
     text = (
@@ -368,7 +381,7 @@ class LaunchFailed(ReconcilerError):
 
 
 class UnusableName(ReconcilerError):
-    """The id of a stage or an attempt cannot be a folder name."""
+    """The id of a stage or an attempt cannot be used as the name of a folder."""
 
     code = "unusable_name"
     text = (

@@ -1,4 +1,7 @@
-"""The monitor's watch under its former module name, which existing scripts of users start."""
+"""Start the process that watches jobs, under the former name of its module.
+
+Existing scripts of users still use this name.
+"""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The use cases of wfctl: the only writer of the log and of the files generated from it."""
+"""The operations of wfctl. Only they write the log and the files generated from it."""

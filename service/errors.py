@@ -43,7 +43,10 @@ from wording import Coded, Worded
 
 
 class ServiceError(Coded):
-    """Base of what the use cases raise: a stable ``code``, a ``message``, values in ``data``."""
+    """Base class of the errors of this package.
+
+    Each error has a stable ``code``, a ``message``, and values in ``data``.
+    """
 
     code = "service_error"
 
@@ -90,7 +93,7 @@ class WorkflowExists(Worded, ServiceError):
 
 
 class AlreadyThere(ServiceError):
-    """The file to be written already exists."""
+    """The file to create already exists, and wfctl does not overwrite it."""
 
     code = "already_exists"
 
@@ -104,9 +107,10 @@ class AlreadyThere(ServiceError):
 
 
 class RootElsewhere(ServiceError):
-    """The root was moved or copied. Add ``--root-is moved`` or ``--root-is copied``.
+    """The workflow folder was moved or copied since the last command.
 
-    ``known`` and ``found`` hold path, host, device and inode.
+    The user must add ``--root-is moved`` or ``--root-is copied``. ``known`` and ``found`` describe
+    the old and new place: path, host, device and inode.
     """
 
     code = "root_elsewhere"
@@ -130,7 +134,7 @@ class RootElsewhere(ServiceError):
 
 
 class UnreadablePlan(ServiceError):
-    """wfctl cannot parse the file."""
+    """The plan file cannot be parsed."""
 
     code = "unreadable_plan"
 
@@ -146,7 +150,7 @@ class UnreadablePlan(ServiceError):
 
 
 class UnimportableState(Worded, ServiceError):
-    """``workflow-state.json`` cannot be imported."""
+    """The file ``workflow-state.json`` cannot be imported."""
 
     code = "unimportable_state"
     text = (
@@ -170,7 +174,7 @@ class InvalidOption(ServiceError):
 
 
 class VersionConflict(ServiceError):
-    """The log of the machine does not have the expected version."""
+    """The log of the machine is not at the version that the caller expects."""
 
     code = "VERSION_CONFLICT"
 
@@ -187,7 +191,7 @@ class VersionConflict(ServiceError):
 
 
 class FilesBehind(ServiceError):
-    """wfctl recorded the events, but could not update the files of the workflow."""
+    """The events were recorded, but the generated files of the workflow were not updated."""
 
     code = "files_behind"
 
@@ -204,7 +208,7 @@ class FilesBehind(ServiceError):
 
 
 class LogBehind(Worded, ServiceError):
-    """The log is older than the files of the workflow. It was restored, or its end was lost."""
+    """The log is older than its files, because it was restored or its end was lost."""
 
     code = "log_behind"
     text = (
@@ -221,7 +225,7 @@ class LogBehind(Worded, ServiceError):
 
 
 class RootBusy(Worded, ServiceError):
-    """Another process held the lock of the root's files for too long."""
+    """Another process held the lock of the workflow's files for too long."""
 
     code = "root_busy"
     text = (
@@ -233,7 +237,7 @@ class RootBusy(Worded, ServiceError):
 
 
 class SqlRefused(Worded, ServiceError):
-    """The SQL query would change the database."""
+    """The SQL query would change the database, so it was not run."""
 
     code = "sql_refused"
     text = (
@@ -255,7 +259,7 @@ class SqlWrong(Worded, ServiceError):
 
 
 class SqlTooLong(Worded, ServiceError):
-    """The SQL query took too long."""
+    """The SQL query exceeded its time limit."""
 
     code = "sql_timeout"
     text = "the query took longer than {seconds:g} s. Allow more time with `--timeout SECONDS`"

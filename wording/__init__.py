@@ -1,16 +1,19 @@
-"""How an error of any room says what it knows: a stable code, a message, and its values."""
+"""Base classes of all errors: a stable code, a message for people, and structured data."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any, ClassVar, dataclass_transform
 
-#: Maximum number of reasons that a refusal prints and stores.
+#: Maximum number of reasons that an error prints and stores.
 MAX_REASONS = 20
 
 
 class FirstReasons(list[str]):
-    """The first reasons of a refusal; the last item counts those that were left out."""
+    """A list of the first reasons of a refusal.
+
+    If there are more reasons, the last item states their number.
+    """
 
     def __init__(self, reasons: Iterable[str]) -> None:
         found = reasons if isinstance(reasons, list) else list(reasons)
@@ -22,9 +25,9 @@ class FirstReasons(list[str]):
 
 
 class Coded(Exception):
-    """A stable ``code``, a ``message`` for people, and the values in ``data``.
+    """An error with a stable ``code``, a ``message`` for people, and values in ``data``.
 
-    ``problems`` are the reasons of a refusal: see `FirstReasons`.
+    The value ``problems`` contains the reasons of a refusal and is shortened by `FirstReasons`.
     """
 
     code: ClassVar[str] = "error"
@@ -37,11 +40,13 @@ class Coded(Exception):
 
 @dataclass_transform()
 class Worded(Coded):
-    """An error that is given its values, by position or name, and words its message by ``text``.
+    """An error whose message is built from a template and the values of its attributes.
 
-    The annotations of a class are its values: each is an attribute, and in ``data`` unless it is
-    among the ``untold``. A path becomes a text, and a tuple a list. ``text`` names attributes, as
-    `str.format` does; the format of a list is what stands between its items: ``{problems:; }``.
+    The annotated names of the class are its attributes. Their values are passed by position or
+    name. All of them are also stored in ``data``, except those named in ``untold``. Paths are
+    converted to strings and tuples to lists. The template ``text`` refers to attributes as in
+    `str.format`. The format of a list is the separator between its items, for example ``{problems:;
+    }``.
     """
 
     text: ClassVar[str] = ""
@@ -59,7 +64,7 @@ class Worded(Coded):
 
 
 class _Parts:
-    """What a text may name."""
+    """The values that a message template can refer to by name."""
 
     def __init__(self, error: Worded) -> None:
         self._error = error

@@ -1,1 +1,1 @@
-"""The commands: one file each."""
+"""The functions of the wfctl commands, in one module for each group of related commands."""

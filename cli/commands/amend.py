@@ -1,4 +1,4 @@
-"""``wfctl amend …``: definitional changes, proposed and decided."""
+"""``wfctl amend …``: propose, show, approve and reject changes of the plan."""
 
 from __future__ import annotations
 
@@ -193,9 +193,11 @@ def propose(
 
 
 def tell_proposals(jobs: Jobs, output: Output, outcome: Outcome, options: WriteOptions) -> None:
-    """Tell of each proposal, and let those take effect that are within a mandate.
+    """Print each proposed change, and apply each change that a mandate allows.
 
-    ``amendment`` and ``impact`` are those of the first.
+    A mandate is a permission that a person gave in advance. A dry run only prints. If there are
+    several proposals, the top-level fields ``amendment`` and ``impact`` of the output describe the
+    first one.
     """
     service = jobs.service
     told, lines = _told_of(service, outcome, options)
@@ -227,7 +229,7 @@ def tell_proposals(jobs: Jobs, output: Output, outcome: Outcome, options: WriteO
 def _told_of(
     service: Service, outcome: Outcome, options: WriteOptions
 ) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return the messages about each proposal, as data and as lines."""
+    """Return a description of each proposed change, as data and as lines of text."""
     state, root = service.state(), service.root.path
     kept = decisions.kept_folders(root, state)
     verb = "would propose" if options.dry_run else "proposed"
@@ -320,7 +322,12 @@ def approve(
 def _approve_amendment(
     service: Service, id_: str, consenter: PersonConsent, options: WriteOptions, shown: str | None
 ) -> Outcome | None:
-    """Approve an amendment by its mandate, otherwise as a person. A key always means a person."""
+    """Approve an amendment (change of the plan) by a mandate, or by asking a person.
+
+    A mandate is a permission given in advance. It is not used if the caller gives a signing key or
+    a signature, because then a person wants to approve. Returns None if the person answers "not
+    now".
+    """
     is_signed = consenter.key is not None or consenter.made is not None
     by_mandate = None if is_signed else mandates.take_effect(service, id_, options)
     return by_mandate or decisions.approve_amendment(service, id_, consenter, options, shown)
@@ -388,7 +395,8 @@ def show(
         state = service.log.current(view)
         amendment = state.amendments.get(id_)
         if amendment is None:
-            # The id may be that of an ignored row.
+            # The log may contain an amendment with this id in an event that wfctl ignores. In that
+            # case, the error message quotes that event.
             aside = [
                 f"version {one['version']}, {one['type']!r:.80}, is ignored: {one['why']}"
                 for one in state.set_aside
@@ -407,10 +415,10 @@ def show(
 
 
 def _describe_open_amendment(service: Service, amendment: Amendment) -> tuple[dict[str, Any], str]:
-    """Return a waiting proposal as data and as text.
+    """Return a description of a proposed change of the plan, as data and as text.
 
-    If the proposal does not fit the workflow, include the reason. A proposal that never fitted is a
-    row of another program, because no command records it.
+    If the change does not fit the workflow, include the reason. wfctl records no proposal that does
+    not fit. A proposal that never fitted was therefore written to the log by another program.
     """
     try:
         question = decisions.build_question(service, amendment.id)
@@ -447,9 +455,9 @@ def _format_amendment(amendment: Amendment) -> str:
     return "\n".join(lines)
 
 
-#: Of these something was computed, or is.
+#: Statuses of stages that have started: a result exists, or a computation has run or still runs.
 _BEGUN = ACTIVE | {Status.COMPLETED, Status.FAILED}
-#: Characters of a reason that was found, not given.
+#: Maximum number of characters of a reason that wfctl generates.
 _REASON = 1_000
 
 
@@ -488,7 +496,12 @@ def rerun(
 
 
 def _to_compute(state: Workflow, alone: list[str], roots: list[str], all_roots: bool) -> list[str]:
-    """Return the named stages, and started stages that depend on ``roots``, in the plan's order."""
+    """Return the ids of the stages to run again, in the plan's order.
+
+    These are the named stages, and the started stages that depend on ``roots``. With ``all_roots``,
+    started stages that depend on any named stage are included as well. Raises `InvalidOption` if no
+    stage is named.
+    """
     if not (alone or roots):
         raise InvalidOption(
             "no stage was given. Name a STAGE, or give --from STAGE to include the stages that "
@@ -502,7 +515,12 @@ def _to_compute(state: Workflow, alone: list[str], roots: list[str], all_roots: 
 
 
 def _reason_for(root: Root, state: Workflow, named: list[str]) -> str:
-    """Return why the stages are stale, or else the archive from which the root was restored."""
+    """Return a text with the reasons why the named stages must run again.
+
+    A stage must run again if its inputs or results have changed. If no stage is out of date, the
+    reason is the archive from which the workflow was restored. Raises `InvalidOption` if there is
+    no reason.
+    """
     reasons = find_stale_stages(state, find_deviations(root.path, state))
     why = [f"{id_}: {', '.join(reasons[id_])}" for id_ in named if id_ in reasons]
     archive = read_config(root).archive
@@ -525,10 +543,12 @@ def decide_proposals(
     *,
     closes: bool = False,
 ) -> None:
-    """Ask for consent to the proposals, unless they are decided or within a mandate.
+    """Ask a person to approve the first proposed change, and print the result.
 
-    ``closes``: if consent is refused, reject the proposal, because it would block every stage. If a
-    person answers "not now", the proposal stays open in either case.
+    A dry run only prints the proposals. A change that is already decided, or that a mandate
+    (permission given in advance) allows, takes effect without a question. With ``closes``, a
+    refused consent also rejects the proposal, because an open proposal of this kind would block
+    every stage. If the person answers "not now", the proposal stays open.
     """
     if options.dry_run:
         tell_proposals(jobs, output, proposed, options)

@@ -1,4 +1,4 @@
-"""``wfctl append`` and ``wfctl note``: commands by their event, and free text."""
+"""``wfctl append`` and ``wfctl note``: append an event or a note to the log."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from lifecycle.payload.models import Payload
 
 NOTE = "note.logged"
-#: Other names of event types.
+#: Short name → full name of an event type.
 _NAMES = {"note": NOTE}
 _EXAMPLE = "wfctl append note.logged text=hello"
-#: Type of a field → a value for an example.
+#: Type of a field → sample value for the example in an error message.
 _SAMPLES: dict[type, str] = {str: "TEXT", int: "1", float: "1.5", bool: "true"}
 _APPROVALS = PERSON_TYPES | {"amendment.approved", "stage.retried"}
 
@@ -91,7 +91,8 @@ def append(
         commands = [_build_payload(type_, values)]
     for command in commands:
         _refuse_derived_event(command.type)
-    # A proof is accepted only from the command that asked the person, so it is removed here.
+    # Remove the proof of a person's approval. wfctl accepts such a proof only from the command that
+    # asked the person.
     wishes = (
         one.model_copy(update={"proof": {}}) if one.type in _APPROVALS else one for one in commands
     )
@@ -99,7 +100,10 @@ def append(
 
 
 def _refuse_derived_event(type_: str) -> None:
-    """Raise `NoCommand` if wfctl alone records events of a type, after it checked something."""
+    """Raise `NoCommand` if users cannot append events of this type.
+
+    wfctl records these events only after it has checked files or a job, or has computed a cost.
+    """
     if type_ in OBSERVED_TYPES:
         instead = "stage reuse" if type_ == "outputs.reused" else "reconcile"
         raise NoCommand(
@@ -122,7 +126,10 @@ def _is_terminal(stream: TextIO | None) -> bool:
 
 
 def _build_payload(type_: str, values: dict[str, Any]) -> Payload:
-    """Return the payload; raises `InvalidPayload` with a command line that fits the type."""
+    """Return the data model of an event, built from the given values.
+
+    Raises `InvalidPayload` if the values are invalid. The error contains an example command.
+    """
     try:
         return payload_of(type_, values)
     except InvalidPayload as error:
@@ -130,7 +137,10 @@ def _build_payload(type_: str, values: dict[str, Any]) -> Payload:
 
 
 def _format_example(type_: str) -> str:
-    """Return a command line with each required field; nested data comes from a file."""
+    """Return an example of ``wfctl append`` with a sample value for each required field.
+
+    If a required field contains nested data, the example reads all data from a file.
+    """
     fields = model_of(type_).model_fields
     samples = {
         name: "stage-1" if name == "stage" else _get_sample_value(field.annotation)
@@ -143,7 +153,7 @@ def _format_example(type_: str) -> str:
 
 
 def _get_sample_value(annotation: Any) -> str | None:
-    """Return a sample value of a field's type, or None if a single word cannot express one."""
+    """Return a sample value for a field's type, or None if the type contains nested data."""
     choices = get_args(annotation)
     if choices and all(isinstance(one, str) for one in choices):
         return str(choices[0])
@@ -151,7 +161,10 @@ def _get_sample_value(annotation: Any) -> str | None:
 
 
 def _values_of(type_: str, words: list[str]) -> dict[str, Any]:
-    """Return the data that words give: fields, a JSON object, or the text of a note."""
+    """Parse the words of a command line, and return the fields of the event.
+
+    Each word is ``FIELD=VALUE`` or a JSON object. For a note, a single word may be the text.
+    """
     values: dict[str, Any] = {}
     for word in words:
         name, equals, value = word.partition("=")
@@ -170,7 +183,11 @@ def _values_of(type_: str, words: list[str]) -> dict[str, Any]:
 
 
 def _parse_value(type_: str, name: str, text: str) -> Any:
-    """Return the parsed JSON value; keep other text, and the value of a text field, unchanged."""
+    """Return the value of a field, parsed as JSON if possible.
+
+    Text that is not JSON stays text. If the field of the event contains text, a number such as
+    ``12`` also stays text.
+    """
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
@@ -196,7 +213,10 @@ def note(
 
 
 def text_of(data: str) -> str:
-    """Return what ``JSON``, ``@FILE`` or ``-`` gives; raises `NotFound`."""
+    """Return the text that an option gives directly, as ``@FILE``, or as ``-`` for stdin.
+
+    Raises `NotFound` if the file does not exist.
+    """
     if data == "-":
         return sys.stdin.read()
     if not data.startswith("@"):
@@ -229,7 +249,10 @@ def _commands_in(source: str) -> list[Payload]:
 
 
 def _lines_of(source: str, text: str) -> Iterator[tuple[str, str]]:
-    """Yield each line with its place, or one JSON object that spans several lines."""
+    """Yield each non-empty line of the text with its place, for example ``FILE, line 3``.
+
+    If the first line is a single ``{``, yield the whole text as one JSON object.
+    """
     lines = [(f"{source}, line {n}", one) for n, one in enumerate(text.splitlines(), 1)]
     lines = [(place, line) for place, line in lines if line.strip()]
     if lines and lines[0][1].strip() == "{":
@@ -238,7 +261,11 @@ def _lines_of(source: str, text: str) -> Iterator[tuple[str, str]]:
 
 
 def object_of(place: str, text: str) -> dict[str, Any]:
-    """Return the JSON object that an option or a line gives; raises `InvalidOption`."""
+    """Parse a JSON object from an option or from a line of input.
+
+    ``place`` names the source in error messages. Raises `InvalidOption` if the text is not a JSON
+    object.
+    """
     from service.documents.plan_file import decode_json
 
     try:

@@ -69,7 +69,8 @@ def clean(
         if found and not (options.dry_run or yes):
             _confirm_deletion(jobs, found)
         if found and not options.dry_run:
-            # What is gone is named, no matter who dies in between.
+            # Record the deletion before deleting the files, so that the log names them even if the
+            # process is killed in between.
             commands = [build_clearing_command(jobs.root, one) for one in found]
             jobs.tell(jobs.service.handle(*commands, options=options))
             for one in found:

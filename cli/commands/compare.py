@@ -35,12 +35,13 @@ from service.errors import InvalidOption, NotFound
 from service.questions.comparison_sides import build_side, list_side_names
 from wfctl_eventstore.extension import require_extension
 
-#: Values that are shown even if they are equal.
+#: Kinds of rows that the comparison shows even if the values are equal.
 _ALWAYS = ("metric", "output")
-#: Characters of a value.
+#: Maximum number of characters of a name or value in the table.
 _WIDE = 40
 Record = dict[str, Any]
-#: The root that a side is of, and what of it: ``../b/stage-2/att-0001``, ``b.zip/stage-2``.
+#: Function that splits the name of a compared item, such as ``../b/stage-2/att-0001`` or
+#: ``b.zip/stage-2``, into the settings for its workflow folder and the rest of the name.
 _Finding = Callable[[str], tuple[Settings, str]]
 
 
@@ -99,7 +100,10 @@ def compare(
 
 @contextmanager
 def _open_sides(settings: Settings) -> Iterator[_Finding]:
-    """Yield a function that finds the root of a side; unpack each archive once."""
+    """Yield a function that finds the workflow folder of a compared item.
+
+    An item may be in an archive. Each archive is unpacked once, and the copy is deleted at the end.
+    """
     with ExitStack() as opened:
 
         @cache
@@ -124,7 +128,10 @@ def _is_archive(path: Path) -> bool:
 
 
 def _expand_sides(where: _Finding, sides: Sequence[str]) -> list[str]:
-    """Return the sides; of a stage or a loop alone each attempt or round."""
+    """Return the names of the items to compare.
+
+    If the only name is a stage or a loop, return the names of its attempts or rounds instead.
+    """
     if len(sides) != 1:
         return list(sides)
     there, rest = where(sides[0])
@@ -144,14 +151,17 @@ def _build_compared_side(where: _Finding, name: str) -> ComparedSide:
 
 
 def _list_done_tasks(root: Path, state: Workflow, stage: Stage) -> list[Record]:
-    """Return a record of each task that a sweep has done, as its table has them."""
+    """Return a record of each finished task of a sweep.
+
+    A sweep is a stage that runs one task per point.
+    """
     from reconciler.sweep.stage_tasks import get_stage_tasks
 
     return [one for one in get_stage_tasks(root, state, stage).rows() if one["state"] == "done"]
 
 
 def _print_rows(output: Output, names: list[str], found: Sequence[ComparedRow]) -> None:
-    """Print a line for each name, with its value on each side."""
+    """Print a comparison, with a line for each name and a column for each side."""
     settings = output.settings
     if settings.format is Format.JSON:
         output.result({"sides": names, "rows": [_in_json(names, row) for row in found]}, str)
@@ -192,7 +202,10 @@ def _in_json(names: list[str], row: ComparedRow) -> Record:
 
 
 def _flatten_row(names: list[str], row: ComparedRow) -> Iterator[Record]:
-    """Yield a record of plain values, and a second record for the error of a number."""
+    """Yield a comparison row as a flat record, for output in CSV or JSON lines.
+
+    If the row contains a number with an error, yield a second record with the errors.
+    """
     values = map(get_sortable_value, row.values)
     far = row.apart[0] if len(names) == 2 else None
     yield {
@@ -212,7 +225,11 @@ def _flatten_row(names: list[str], row: ComparedRow) -> Iterator[Record]:
 def _print_runs(
     output: Output, names: list[str], found: Sequence[ComparedRow], sort: str | None
 ) -> None:
-    """Print a line for each side: its numbers, the parameters that differ, and its duration."""
+    """Print a table with one line for each compared attempt or round.
+
+    The columns are its numbers, the parameters that differ, and its duration. ``sort`` names a
+    column.
+    """
     told = of_runs(found)
     columns_of = dict(zip(heads_of(told), told, strict=True))
     records = [_build_run_record(name, place, columns_of) for place, name in enumerate(names)]
@@ -242,7 +259,10 @@ def _build_run_record(name: str, place: int, told: Mapping[str, ComparedRow]) ->
 
 
 def _sort_records(records: list[Record], heads: list[str], sort: str) -> list[Record]:
-    """Return the records sorted by a column: numbers, then text, then missing values."""
+    """Return the records sorted by the column ``sort``.
+
+    Numbers come first, then text, then missing values.
+    """
     name, down = sort.removeprefix("-"), sort.startswith("-")
     if name not in heads:
         raise InvalidOption(
@@ -257,10 +277,13 @@ def _sort_records(records: list[Record], heads: list[str], sort: str) -> list[Re
 def _print_file_diff(
     output: Output, where: _Finding, names: list[str], found: Sequence[ComparedRow], file: str
 ) -> None:
-    """Print how the text of a file on each side differs from that on the first."""
+    """Print the differences of a file between the first side and each other side.
+
+    Raises `NotFound` if no side recorded the file, or if its content no longer exists.
+    """
     from service.questions.recorded_content import find_content, format_difference
 
-    # One side may have made a file that another read.
+    # The file can be an output on one side and an input on another, so look at both kinds of rows.
     kinds = [one.values for one in found if one.kind in OF_FILES and one.name == file]
     kinds.sort(key=lambda values: list(values).count(None))
     if not kinds:

@@ -1,4 +1,4 @@
-"""``wfctl consent setup``: from no key at all to a policy under which only a signature counts."""
+"""``wfctl consent setup``: create a signing key, and require signed approvals."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def setup(
     own = name or f"{getpass.getuser()}@{platform.node()}"
     path, signers = key or config_folder() / "signing-key", config_folder() / "signers"
     made = key is None and not path.exists()
-    # Refuse an invalid name before asking for a passphrase.
+    # Raise an error for an invalid name now, before ssh-keygen asks for a passphrase.
     signature.signer_line(own, "")
     line = f"{own} …"
     if not (dry_run and made):
@@ -78,7 +78,10 @@ def setup(
 
 
 def _explain_key_protection(key: Path, line: str) -> None:
-    """Print what prevents programs of this user from signing with the key, if anything."""
+    """Print how the signing key is protected against use by other programs of this user.
+
+    If the key has no passphrase, print a warning. If the key file does not exist, print nothing.
+    """
     if not key.exists():
         return
     if signature.needs_touch(line.partition(" ")[2]):

@@ -80,7 +80,10 @@ def diff(
 def _diff_side(
     root: Reading, machine: str | None, view: Moment | None
 ) -> tuple[dict[str, Any], dict[str, Any], Workflow | None]:
-    """Return a side as data for the answer, its document, and the state of a workflow."""
+    """Return one side of ``wfctl diff``: name and version, document, and state.
+
+    The state is None for a machine (the phase machine of an agent protocol).
+    """
     if machine is not None:
         from cli.frame.machine_history import document_of
 

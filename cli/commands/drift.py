@@ -1,4 +1,4 @@
-"""``wfctl drift …`` and ``verify``: files and results that are not as the log has them."""
+"""``wfctl drift …`` and ``wfctl verify``: find files and results that differ from the log."""
 
 from __future__ import annotations
 
@@ -116,7 +116,8 @@ def adopt(
             return find_proven_commands(service.root.path, service.state(), stage, service.clock())
 
         if not options.dry_run:
-            # What is still on the disk is recorded before.
+            # Record manual edits that are on the disk but not yet in the log, so that the newest
+            # edit can be adopted.
             service.files.bring_up_to_date()
         changes = ForeignChanges(service.root, service.log)
         waiting = [one for one in changes.waiting(file) if detected in (None, one.detected)]
@@ -244,7 +245,7 @@ def verify(
 def _check_verify_options(
     options: WriteOptions, reason: str | None, key: Path | None, *, adopt: bool, restore: bool
 ) -> None:
-    """Raise `InvalidOption` if options of `verify` cannot be combined."""
+    """Raise `InvalidOption` if the given options of ``wfctl verify`` exclude each other."""
     if adopt and restore:
         raise InvalidOption(
             "the options --adopt and --restore cannot be combined. Use --adopt to accept the "
@@ -293,7 +294,10 @@ def _format_restored(is_dry_run: bool) -> str:
 def _restore_tables(
     context: typer.Context, stages: list[str] | None, *, dry_run: bool
 ) -> list[str]:
-    """Write damaged tables of completed sweeps again; return their paths."""
+    """Restore damaged task tables of completed sweeps, and return their paths.
+
+    A sweep is a stage with one task per point. With ``dry_run``, write nothing.
+    """
     from reconciler.sweep.table import restore_tables
 
     with open_for_writing(context, dry_run) as (service, _):

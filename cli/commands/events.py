@@ -1,4 +1,4 @@
-"""``wfctl events``, ``log``, ``fsck``, ``schema`` and ``replay``: the log, as it is and told."""
+"""``wfctl events``, ``log``, ``fsck``, ``schema``, ``replay``: read and check the log."""
 
 from __future__ import annotations
 
@@ -94,7 +94,8 @@ def events(
         found = _load_events(workflow, machine, view, follow)
         each = (record_of(event) for event in found if wanted.fits(event))
         records = chosen.filter_records(each, asked.grep)
-        # Those to come have no end of which one could count back.
+        # With --follow, the number of future events is unknown, so the newest events cannot be
+        # selected. The limit then applies to the first events.
         shown = islice(records, limit) if follow else chosen.select_newest(records, limit, reverse)
         _print_records(context, workflow, shown, (_short_event, _event_line), view)
 
@@ -102,7 +103,11 @@ def events(
 def _load_events(
     workflow: Reading, machine: str | None, view: Moment | None, follow: bool
 ) -> Iterator[RecordedEvent]:
-    """Return the events of a log, or of all machines in a root with only machines."""
+    """Return the events of one log.
+
+    If the workflow folder contains only machines and none is named, return the events of all
+    machines.
+    """
     if machine is None and workflow.config.workflow is None:
         from cli.frame import machine_history
 
@@ -117,14 +122,15 @@ def _load_events(
 
 
 def record_of(event: RecordedEvent) -> Record:
-    """Return an event as it is printed: with its hash, and its position in the log."""
+    """Return an event as a dict for output, with its hash and its position in the log."""
     return {**event.body, "hash": event.hash, "position": event.position}
 
 
 def _check_form(context: typer.Context, endless: Iterable[str]) -> None:
-    """Raise `InvalidOption` for options that exclude each other.
+    """Raise `InvalidOption` for output options that exclude each other.
 
-    --brief has a form of its own, and ``endless`` are those that need an end, which --follow lacks.
+    --brief excludes other output formats. --follow excludes the options in ``endless``, because
+    they need the end of the output, and --follow never ends.
     """
     given = context.params
     forms = ("reverse", "fields", "template")
@@ -163,9 +169,10 @@ def _print_records(
 
 
 def _print_stored(context: typer.Context, machine: str | None) -> None:
-    """Print every event of a stream, byte for byte as stored; raises `InvalidOption`.
+    """Print every event of a stream, byte for byte as stored.
 
-    Other commands convert events to the current schema, which changes their hash.
+    Other commands convert events to the current schema, which changes their hash. Raises
+    `InvalidOption` if another option is given.
     """
     names = [name for name in context.params if name not in ("stored", "machine")]
     given = [name for name in names if context.params[name] not in (None, False, [], ())]
@@ -184,7 +191,11 @@ def _print_stored(context: typer.Context, machine: str | None) -> None:
 
 
 def of_machine(root: Reading, machine: str) -> Reading:
-    """Return the root with the log of a machine; raises `StateNotFound`."""
+    """Return the opened workflow folder with the log of a machine instead of its own log.
+
+    A machine is the phase machine of an agent protocol. Raises `StateNotFound` for an unknown
+    machine.
+    """
     log = root.machine(machine)
     log.current()
     output = Output(root.output.settings, partial(get_log_standing, log, None))
@@ -199,7 +210,7 @@ def _read_recorded_events(workflow: Reading, follow: bool) -> Iterator[RecordedE
 
 
 def _short_event(record: Record) -> Record:
-    """Return the main fields of an event, without its place in the chain and its cause."""
+    """Return the main fields of an event, without its hash, position and cause."""
     when = f"{record['recorded_at'][:19]}Z"
     told = {"version": record["version"], "at": when, "type": record["type"]}
     return {**told, "actor": _format_actor(record["actor"]), "data": record["data"]}
@@ -216,7 +227,7 @@ def _event_line(record: Record) -> str:
     return f"v{record['version']:<4} {when} {record['type']:<20} {stage:<9} {actor}"
 
 
-#: Event type, or its kind → the style of its message.
+#: Event type, or the part of the type before the dot → ANSI style of its message.
 _STYLES = {
     "stage.completed": "32",
     "workflow.completed": "1;32",
@@ -302,7 +313,10 @@ def _describe_events(
 
 
 def _get_time(found: Record) -> str:
-    """Return the time of an event. Imported events happened before they were recorded."""
+    """Return the time of an event in the log.
+
+    An imported event happened before it was recorded, so its own time is used.
+    """
     return str(found["occurred_at" if found["actor"].startswith("import:") else "recorded_at"])
 
 
@@ -393,7 +407,12 @@ def fsck(
 def _check_checkpoints(
     workflow: Reading, machines: Iterable[str], files: Files, witnesses: Texts, keys: Texts
 ) -> CheckedCheckpoints:
-    """Compare the logs of the root with every found or named checkpoint."""
+    """Compare the logs of the workflow folder with all known or named checkpoints.
+
+    A checkpoint is a signed copy of an earlier state of a log. Return an empty result if the
+    extension for checkpoints is not installed. Raises `MissingExtensionError` if an option needs
+    this extension.
+    """
     proofs = find_extension("proofs")
     if proofs is None:
         if files or witnesses:
@@ -432,7 +451,8 @@ def schema(
     from projections.files import schemas
 
     output = Output(settings_of(context))
-    # Making every schema takes a hundred times as long as making one.
+    # Load only the requested schema if possible. Building all schemas takes a hundred times as
+    # long.
     shown = None
     if name is not None:
         shown = schemas.find_schema(name) or _machine_schemas(name.partition(".")[0]).get(name)
@@ -522,9 +542,9 @@ def _check_files(context: typer.Context, code: int, machine: str | None) -> None
 
 
 def _list_findings(workflow: Reading, machine: str | None) -> Iterator[Record]:
-    """Yield faults of the log, and files that do not match the log.
+    """Yield each fault of the log, and each file made from the log that differs from it.
 
-    Check one machine, or everything in the root.
+    Check one machine if ``machine`` is given, otherwise everything in the workflow folder.
     """
     from service.questions.audit import check_root, stream_findings
 

@@ -1,4 +1,4 @@
-"""``wfctl help``: a command, or a topic that belongs to many."""
+"""``wfctl help``: show help for a command, or for a topic that concerns several commands."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class ExampleMachine(StrEnum):
-    """A kind of machine of which an example file exists."""
+    """The scheduler types for which wfctl provides an example configuration file."""
 
     SLURM = "slurm"
     SLURM_SSH = "slurm-ssh"
@@ -43,7 +43,7 @@ class ExampleMachine(StrEnum):
 
 
 class Consent(StrEnum):
-    """How a person agrees to an amendment."""
+    """The ways in which a person can approve an amendment (a change of the plan)."""
 
     TERMINAL = "terminal"
     SIGNATURE = "signature"
@@ -124,7 +124,8 @@ def init(
     for line in collect_advice(root.path, outcome.state):
         print_message(line)
     if not options.dry_run:
-        # With another log pinned in the root none of this one's approvals would count.
+        # Warn if this folder is pinned to another log, because the approvals in the new log would
+        # then be invalid.
         with reading_of(settings) as workflow:
             for doubt in list_pin_doubts(workflow.log.approvals):
                 print_message(f"warning: {doubt}")
@@ -135,7 +136,11 @@ def init(
 
 
 def _tell_of_names(url: str | None, consent: str) -> None:
-    """Print that a server does not check the names of actors, under the default policy."""
+    """Print a warning that the database server does not verify the names of users.
+
+    Print it only under the default consent policy, where a name alone identifies the person who
+    approves.
+    """
     if consent == "terminal" and is_server(url or ""):
         print_message(
             "wfctl: the server does not check the names of actors, so a member can approve under "
@@ -164,7 +169,8 @@ def _create_workflow(
         **policy,
     )
     options = init_options(options, document, purpose=purpose, consent=policy["consent"])
-    # The plan may be the root's own state file, as the published skill leaves it.
+    # The given plan may be the workflow's own state file, because the published agent skill writes
+    # the plan there.
     own = root.path / STATE
     is_own = plan != "-" and own.exists() and Path(plan).resolve() == own.resolve()
     outcome = initialise(
@@ -180,7 +186,10 @@ def _create_workflow(
 
 
 def _write_example(context: typer.Context, name: str, source: str, told: str) -> None:
-    """Write a file of the package under a new name, or to stdout if the name is ``-``."""
+    """Copy an example file of the package to the new file ``name``, or to stdout (``-``).
+
+    Raises `AlreadyThere` if the file exists. After writing a file, print the message ``told``.
+    """
     from importlib.resources import files
 
     from cli.frame.write_command import write_new
@@ -195,7 +204,8 @@ def _write_example(context: typer.Context, name: str, source: str, told: str) ->
 
 def _write_machine(context: typer.Context, name: str, kind: ExampleMachine) -> None:
     if name != "-" and Path(name).suffix not in (".yaml", ".yml"):
-        # DPDispatcher reads YAML by this ending alone, and only YAML has comments.
+        # DPDispatcher recognises a YAML file by this ending, and the example needs YAML for its
+        # comments.
         raise InvalidOption(
             f"the file name {name!r} does not end in .yaml or .yml. Choose a file name with one "
             "of these endings."
@@ -205,9 +215,10 @@ def _write_machine(context: typer.Context, name: str, kind: ExampleMachine) -> N
 
 
 def signers_of(consent: Consent, source: Path | None, key: Path | None = None) -> list[str]:
-    """Return the lines of an allowed-signers file; raises `InvalidOption` for unusable ones.
+    """Read the approved signers from an allowed-signers file, and return its entries.
 
-    So for a ``key`` that no policy asks for.
+    Raises `InvalidOption` if an entry is invalid or does not suit the consent policy, and if a
+    ``key`` is given for a policy without signatures. Raises `NotFound` if the file does not exist.
     """
     try:
         lines = source.read_text("utf-8").splitlines() if source is not None else []
@@ -222,7 +233,7 @@ def signers_of(consent: Consent, source: Path | None, key: Path | None = None) -
     return found
 
 
-#: The answer if a plan changes nothing.
+#: Result that the command prints if the plan changes nothing.
 _TWO_EXAMPLES = (
     "the options --example and --example-machine cannot be combined. Choose one of these options."
 )

@@ -1,4 +1,4 @@
-"""``wfctl list`` and ``wfctl inbox``: all workflows of this login, and what waits in them."""
+"""``wfctl list`` and ``wfctl inbox``: list workflows, and the decisions they wait for."""
 
 from __future__ import annotations
 
@@ -33,9 +33,10 @@ if TYPE_CHECKING:
     from lifecycle.state.workflow import Workflow
 
 Record = dict[str, Any]
-#: Maximum number of files counted below a root; for more files the size is a lower bound.
+#: Maximum number of files to count in a workflow folder. If it contains more files, the size shown
+#: is a lower bound.
 _FILES = 20_000
-#: What waits, of one workflow, that is named.
+#: Maximum number of waiting items listed for each workflow.
 _WAITS = 5
 
 
@@ -71,10 +72,14 @@ def list_(
 
 
 def _list_records(settings: Settings) -> Iterator[Record]:
-    """Yield one record for each workflow; an unreadable workflow has the reason instead."""
+    """Yield one record for each workflow of the user, including those on database servers.
+
+    If a workflow cannot be read, its record contains the reason.
+    """
     plain = replace(settings, root=None, database_url=None)
     servers = [settings.database_url] if is_server(settings.database_url or "") else []
-    #: First hash of each log that has a record: one server has several spellings as a URL.
+    #: First event hash of each log already listed. The hash identifies a log, because one server
+    #: can have several URLs.
     seen: set[str | None] = set()
     for root in known_roots():
         try:
@@ -99,7 +104,10 @@ def _get_reason(error: Exception) -> str:
 
 
 def _on_server(url: str, seen: set[str | None]) -> Iterator[Record]:
-    """Yield a record of each workflow on a server whose log is not in ``seen``; update ``seen``."""
+    """Yield a record for each workflow on a database server that is not listed yet.
+
+    ``seen`` contains the first event hash of each listed log. Add the new hashes to ``seen``.
+    """
     from service.reading.log import WorkflowLog
 
     try:
@@ -139,7 +147,8 @@ def _build_record(root: Path | None, state: Workflow | None, note: str | None = 
         told = [str(wait) for wait in list_waiting_items(state)]
         over = state.workflow_status is not None or state.session.is_open
         if not told and not over and state.session.exit_reason == "blocked":
-            # Nothing that is told here says why.
+            # The session ended as blocked, but no waiting item explains the reason. Refer the user
+            # to `wfctl why`.
             told.append("its last session ended blocked; wfctl why")
         record["results"] = [str(one) for one in list_answers(state) if one.number]
         record |= {"stages": dict(counts), "waits": [text[:160] for text in told[:_WAITS]]}
@@ -189,13 +198,13 @@ _COLUMNS = (
 
 
 def _select_columns(shown: list[Record]) -> list[TableColumn]:
-    """Return the columns, with the answers only if a workflow has any."""
+    """Return the columns of the list. Omit the results column if no workflow has results."""
     has_answers = any(record["results"] for record in shown)
     return [one for one in _COLUMNS if has_answers or one.head != "ANSWER"]
 
 
 class InboxAnswer(StrEnum):
-    """What a person does of something that waits."""
+    """The actions that a person can choose for a waiting item in the inbox."""
 
     APPROVE = "approve"
     REJECT = "reject"
@@ -203,9 +212,9 @@ class InboxAnswer(StrEnum):
     STATEMENT = "statement"
 
 
-#: Answer → the option that a person's words go to, if it takes any.
+#: Action → option for the text that the person gives, if the action accepts a text.
 _WORDS = {InboxAnswer.REJECT: "--reason", InboxAnswer.ANSWER: "--evidence"}
-#: Kind of a waiting item → answer → its command, with a star in place of the subject.
+#: Kind of waiting item → action → command to run. The star stands for the name of the item.
 _LINES = {
     "amendment": {
         "approve": "amend approve *",
@@ -290,7 +299,10 @@ def _answer_item(one: InboxItem, answer: InboxAnswer, text: str | None, given: R
 
 
 def _list_waiting_items(settings: Settings) -> Iterator[InboxItem]:
-    """Yield the waiting items of each root; print a message for each unreadable root."""
+    """Yield all items that wait for a decision, in all workflow folders of the user.
+
+    Print a message for each folder that cannot be read.
+    """
     for root in known_roots():
         try:
             with reading_of(replace(settings, root=root)) as workflow:
@@ -325,7 +337,11 @@ def _of_workflow(workflow: Reading, settings: Settings) -> Iterator[InboxItem]:
 def _describe_impact(
     workflow: Reading, settings: Settings, state: Workflow, subject: str
 ) -> tuple[str, str]:
-    """Return the text of an amendment's impact, and a mark that identifies its content."""
+    """Return a text on the impact of an amendment (a change of the plan), and a digest.
+
+    The digest identifies the content of the amendment. If the amendment no longer fits the
+    workflow, the text is the error message.
+    """
     from cli.frame import impact as words
     from eventstore.chain import canonical_json, sha256_hex
     from service.consent.proof import agreed_content

@@ -119,7 +119,7 @@ def _print_output(
     found, before = False, None
     for path, content in said if output.is_text and not output.is_terminal else _in_lines(said):
         if several and output.is_text and path != before:
-            # As `tail` tells files apart.
+            # Print a header for each file in the format of `tail`.
             sys.stdout.write(f"{'' if before is None else chr(10)}==> {path} <==\n")
         found, before = True, path
         text = content.decode(errors="replace")
@@ -135,7 +135,11 @@ def _print_output(
 
 
 def _in_lines(said: Iterable[OutputPiece]) -> Iterator[tuple[str, bytes]]:
-    """Yield whole lines, then the rest without a newline, so that no character is cut in two."""
+    """Yield the output of each file in complete lines.
+
+    An incomplete last line comes at the end. A piece of output can end within a multi-byte
+    character. Complete lines avoid this.
+    """
     rest: dict[str, bytes] = {}
     for path, content in said:
         whole, newline, rest[path] = (rest.get(path, b"") + content).rpartition(b"\n")

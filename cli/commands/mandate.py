@@ -1,4 +1,4 @@
-"""``wfctl mandate …``: what a person allows beforehand, within bounds."""
+"""``wfctl mandate …``: allow changes of the plan in advance, within limits."""
 
 from __future__ import annotations
 
@@ -76,7 +76,11 @@ def _change_mandate(
     reason: str | None,
     key: Any,
 ) -> None:
-    """Propose a change of a mandate and ask the person; close the proposal without consent."""
+    """Propose a change of a mandate, and ask a person to approve the change.
+
+    A mandate is a permission given in advance. An empty ``leaf`` revokes the mandate. If the person
+    does not consent, reject the proposal.
+    """
     from cli.commands.amend import decide_proposals
     from cli.frame.consent import Wording, consenter_of
     from cli.frame.workspace import open_job_runner

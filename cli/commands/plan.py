@@ -76,7 +76,11 @@ def check(
 
 
 def _describe_next_step(settings: Settings, plan: str) -> str:
-    """Return how to use a valid plan: in a new workflow, or in the existing workflow."""
+    """Return a sentence with the next command for a valid plan.
+
+    The command is ``wfctl plan apply`` if the folder already contains a workflow, or else ``wfctl
+    init``.
+    """
     if (settings.start.absolute() / ".wfctl").is_dir():
         return f"`wfctl plan apply {plan}` proposes its changes for the workflow here"
     return f"create the workflow with `wfctl init {plan}`"
@@ -96,7 +100,7 @@ def _shown_of(trial: Trial) -> Iterator[str]:
         yield f"{head}: would fail: {problem}"
 
 
-#: Introduction to a list of parameters, by who gets them.
+#: Receiver of parameters → the words that introduce the list of these parameters.
 _READERS = {
     "wfctl": "settings of wfctl",
     "command": "parameters of the command (a new value computes the stage again)",

@@ -1,4 +1,4 @@
-"""``wfctl results``: the answer of a workflow."""
+"""``wfctl results``: show the numbers and files that answer the workflow's question."""
 
 from __future__ import annotations
 
@@ -32,7 +32,10 @@ def results(context: typer.Context, view: AsOf = None) -> None:
 
 
 def _list_other_metrics(state: Workflow) -> Iterator[dict[str, Any]]:
-    """Yield the metrics of completed stages, and of failed stages with a remark."""
+    """Yield the metrics of completed and failed stages.
+
+    For a failed stage, yield the metrics of its last attempt, marked as not verified.
+    """
     for stage in state.stages.values():
         is_failed = stage.status is Status.FAILED and bool(stage.attempts)
         metrics = stage.attempts[-1].metrics if is_failed else stage.metrics

@@ -1,4 +1,4 @@
-"""``wfctl round …``: loops, their rounds, and the points that come next."""
+"""``wfctl round …``: show optimization loops, and start or stop their rounds."""
 
 from __future__ import annotations
 
@@ -162,7 +162,10 @@ def _read_source(source: str) -> bytes:
 
 
 def _table_of(state: Workflow, stage: str) -> dict[str, str]:
-    """Return the digests of the table that a proposer reads."""
+    """Return the path and digest of each result file of a stage.
+
+    A proposer of new points reads these files, so the log records their digests.
+    """
     return {one["path"]: one["sha256"] for one in state.stages[stage].results}
 
 

@@ -1,4 +1,4 @@
-"""``wfctl run``: the loop."""
+"""``wfctl run`` and ``wfctl runner …``: run all stages, in the foreground or background."""
 
 from __future__ import annotations
 
@@ -140,13 +140,13 @@ def serve(
         output.result({"ended": why}, lambda: f"ended: {why}")
 
 
-#: Set for a loop that the runner started.
+#: Environment variable that the background runner sets for each ``wfctl run`` that it starts.
 CHILD = "WFCTL_RUNNER"
 
 
 @dataclass(frozen=True, slots=True)
 class LoopOptions:
-    """What a loop is told on its command line."""
+    """The options of ``wfctl run`` that a background runner passes on to each session."""
 
     agent: str | None
     agent_time: float
@@ -156,7 +156,10 @@ class LoopOptions:
     notify: str | None
 
     def found_agent(self) -> Agent | None:
-        """Return the agent, None if no agent was named; raises `AgentMissing`."""
+        """Return the AI agent program that the caller named, or None if none was named.
+
+        Raises `AgentMissing` if the program does not exist.
+        """
         from reconciler.loop.agent import parse_agent
 
         if self.agent is None:
@@ -164,7 +167,7 @@ class LoopOptions:
         return parse_agent(self.agent, self.agent_time, Path.cwd(), self.agent_name)
 
     def words(self) -> list[str]:
-        """Return command-line options that pass these values to another process."""
+        """Return command line options that pass these values to another ``wfctl run``."""
         found = [f"--max-parallel={self.max_parallel}", "--attended"]
         if (agent := self.found_agent()) is not None:
             import shlex
@@ -186,12 +189,14 @@ def _launch_runner(context: typer.Context, given: LoopOptions, limits: Mapping[s
     with open_job_runner(context) as (jobs, output):
         silent = [] if given.found_agent() is not None else find_stages_without_command(jobs)
         if silent:
-            # The session says so too; but then nobody may be at the terminal any more.
+            # Print the warning now. The session prints it too, but the user may have left the
+            # terminal by then.
             jobs.say(NoStageCommand(silent).message, level="warning")
         check_report(jobs, given.report)
         check_may_go_on(jobs.service)
         program = [*command_of_module("cli.main"), "--root", str(jobs.root), "-o", "json"]
-        # Anyone who starts the runner is whom its sessions are told by.
+        # The background runner records its sessions under the name of the person or agent who
+        # starts it.
         program.append(f"--actor={jobs.service.actor.kind}:{jobs.service.actor.name}")
         bounds = [f"{name}={value}" for name, value in limits.items()]
         bounds += [f"--notify={given.notify}"] if given.notify is not None else []
@@ -206,7 +211,7 @@ def _launch_runner(context: typer.Context, given: LoopOptions, limits: Mapping[s
 
 
 Seconds = float | None
-#: Seconds that an agent has for one task.
+#: Maximum time in seconds that an agent program may take for one task.
 AGENT_TIME = 1800.0
 
 
@@ -339,7 +344,7 @@ def _run_attended(
             agent, served = given.found_agent(), CHILD in os.environ
             orders = SessionOptions(agent, given.max_parallel, time_limit, served, given.report)
             ended = drive(told, orders, options, asked)
-        # What leads on goes by a look at the files too.
+        # The next actions also depend on the result files, so check these files first.
         known = output.next_actions(
             ended.state, inspect_results(service.root, service.log, ended.state)
         )
@@ -374,9 +379,10 @@ def _print_dry_run(context: typer.Context) -> None:
 
 
 def _receiver_of_notices(jobs: Jobs, named: str | None) -> str | None:
-    """Return the receiver of notices. One from config.toml needs a person's approval.
+    """Return the receiver of notices from the option or from config.toml, or None.
 
-    Raises `InvalidOption` for an unusable receiver.
+    A receiver from config.toml is used only if the user account has approved it. Otherwise, print a
+    warning and return None. Raises `InvalidOption` for an unusable receiver.
     """
     if named:
         return _checked_receiver(named, "--notify")
@@ -406,7 +412,10 @@ def _checked_receiver(receiver: str, option: str) -> str:
 
 @contextmanager
 def _add_notices(jobs: Jobs, named: str | None) -> Iterator[Jobs]:
-    """Yield jobs that notify the receiver, if any, of recorded events and waiting items."""
+    """Yield a job runner that sends notices of new events and of waiting items.
+
+    If no receiver is configured, yield the given job runner unchanged.
+    """
     receiver = _receiver_of_notices(jobs, named)
     if not receiver:
         yield jobs

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Reason(StrEnum):
-    """Why a session ends."""
+    """The reason why a working session ends."""
 
     COMPLETED = "completed"
     BLOCKED = "blocked"

@@ -41,7 +41,11 @@ def show(context: typer.Context, stage: Stage, view: AsOf = None) -> None:
 def _find_changed_launch_fields(
     root: Path, state: Workflow, stage: StageState
 ) -> dict[str, dict[str, list[str]]]:
-    """Return the fields in which the launch of the used attempt differs from the plan."""
+    """Return the fields in which the launch of a stage's attempt differs from the plan.
+
+    Only an attempt that another program launched can differ. Return an empty dict for no
+    difference.
+    """
     if stage.source is None or not stage.source.taken_over:
         return {}
     from reconciler.files.described_submission import (
@@ -62,7 +66,7 @@ def _format_page(
     )
     yield f"of {state.id}" + (f": {clip_text(state.purpose, _WIDE)}" if state.purpose else "")
     for name, values in _list_fields(state, stage):
-        # The first of several lines has the field's name.
+        # If a field has several lines, print its name only on the first one.
         for place, value in enumerate([clip_text(str(value), _WIDE) for value in values if value]):
             yield f"  {'' if place else name:<9} {value}"
     yield from _format_attempts(output, stage)
@@ -101,7 +105,7 @@ def _list_fields(state: Workflow, stage: StageState) -> Iterator[tuple[str, list
 
 
 def _format_numbers(stage: StageState, attempt: Attempt) -> Iterator[str]:
-    """Yield the numbers of an attempt, if they differ from those of the stage."""
+    """Yield a line for each metric of an attempt, if its metrics differ from the stage's."""
     if attempt.metrics != stage.metrics:
         yield from (f"    {told}" for told in told_all(stage, attempt.metrics))
 
@@ -116,7 +120,10 @@ def _format_end(attempt: Attempt) -> str:
 
 
 def _format_code_and_environment(attempt: Attempt, before: Attempt) -> Iterator[str]:
-    """Yield the commit of an attempt's files, and the changes of its environment."""
+    """Yield the Git commit of an attempt's files, and the changes of its environment.
+
+    The environment is compared with that of the earlier attempt ``before``.
+    """
     from projections.words.result_origin import compare_environments, told_code
 
     if attempt.code is not None:
@@ -126,7 +133,10 @@ def _format_code_and_environment(attempt: Attempt, before: Attempt) -> Iterator[
 
 
 def _format_verdict(attempt: Attempt) -> str:
-    """Return the verdict on an attempt's job, and whether its results failed their check."""
+    """Return the verdict (how the job of an attempt ended) with its reason.
+
+    Also state if the results failed their check later.
+    """
     verdict = f"{attempt.verdict}: {clip_text(attempt.reason or '', _WIDE)}"
     if attempt.is_refuted:
         return f"job {verdict}; then its results failed their check"

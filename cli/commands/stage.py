@@ -101,7 +101,8 @@ def compute(
     }
     command = payload_of(p.StageComputed.type, values)
     if overrule is not None:
-        # The basis of a person's statement is not part of the request.
+        # A repeated request must count as the same request. Therefore, compare only the typed
+        # values, and not the evidence that the person contradicts.
         options = replace(options, content={"compute": values, "overrule": overrule})
     write_claims(context, options, command, overruling=overruling_of(overrule, key))
 
@@ -149,7 +150,8 @@ def complete(
     from reconciler.verification.verify import complete_stage as verify_and_complete
     from reconciler.verification.verify import describe_completion
 
-    # The findings of the checks are not part of the request, and may differ the second time.
+    # A repeated request must count as the same request, but the findings of its checks may differ.
+    # Therefore, compare only the typed values.
     asked = {"complete": stage, "evidence": evidence, **({"or_fail": True} if or_fail else {})}
     options = replace(options, content=asked)
     with open_job_runner(context, options.dry_run) as (jobs, output):

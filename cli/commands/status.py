@@ -1,4 +1,4 @@
-"""``wfctl status``: the state of the workflow, printed once or kept up to date on the screen."""
+"""``wfctl status``: print the state of the workflow, or keep it up to date on the screen."""
 
 from __future__ import annotations
 
@@ -61,11 +61,12 @@ if TYPE_CHECKING:
     from wfctl_eventstore.extension import Follower
 
 
-#: Stages that are listed one by one; of more than these only so many that want a look.
+#: Maximum number of stages to list. If a workflow has more, list only up to the second number of
+#: stages that need attention.
 _SCREEN, _FEW_STAGES = 20, 8
-#: Characters of a line that others may have written.
+#: Maximum number of characters of a line whose text may come from other programs.
 _WIDE = 160
-#: Those that want a look, the most urgent first.
+#: Statuses of stages that need attention, the most urgent first.
 _TOLD_FIRST = (
     Status.FAILED,
     Status.RUNNING,
@@ -129,7 +130,7 @@ def status(
 
 
 class StatusAnswer(NamedTuple):
-    """Where a workflow stands: ``data`` is the answer, ``notices`` are what people are told."""
+    """The status of a workflow, as ``data`` for programs and ``notices`` for people."""
 
     data: dict[str, Any]
     notices: list[str]
@@ -139,7 +140,10 @@ class StatusAnswer(NamedTuple):
 
 
 def status_of(workflow: Reading, view: Moment | None = None) -> StatusAnswer:
-    """Return where a workflow stands, or stood at a moment."""
+    """Return the status of a workflow, now or at an earlier moment.
+
+    Files, scripts and approvals are checked only for the current status.
+    """
     state = workflow.state(view)
     is_now = view is None
     seen: Seen | None = None
@@ -196,7 +200,10 @@ def status_of(workflow: Reading, view: Moment | None = None) -> StatusAnswer:
 
 
 def _last_runner(root: Root) -> RunnerProcess | None:
-    """Return the newest autonomous runner, or None if an attended loop ran after it."""
+    """Return the newest background runner, or None.
+
+    Also return None if a person has run the workflow in the foreground since then.
+    """
     if not root.runner_record.exists():
         return None
     from reconciler.loop.background_runner import read_last_runner  # only where a runner was
@@ -224,7 +231,11 @@ def _summarise_stage(
 
 
 def _count_tasks(workflow: Reading, state: Workflow, *, live: bool) -> dict[str, dict[str, int]]:
-    """Return the number of tasks in each state by stage; ``live`` also checks running tasks."""
+    """Return the number of tasks in each state, for each sweep.
+
+    A sweep is a stage with one task per point. With ``live``, also check the tasks that are still
+    running.
+    """
     from reconciler.sweep.stage_tasks import get_stage_tasks
 
     root, stages = workflow.root.path, state.stages.values()
@@ -271,7 +282,10 @@ def _format_status(
 
 
 def _with_runner(text: str, data: dict[str, Any]) -> str:
-    """Put the state of the autonomous runner before the text, because users look for it first."""
+    """Return the text with the state of the background runner at its start.
+
+    Users look for this state first.
+    """
     runner = data.get("runner")
     return text if runner is None else f"{clip_text(runner['text'], _WIDE)}\n{text}"
 
@@ -303,7 +317,7 @@ def _format_stages(
         counts = Counter(stage.status for stage in stages)
         known = (f"{counts[one]} {one.value}" for one in Status if counts[one])
         head, most = [f"  {len(stages)} stages: {', '.join(known)}"], _FEW_STAGES
-        # Those that want a look.
+        # There are too many stages for the screen, so keep only those that need attention.
         stages = [stage for status in _TOLD_FIRST for stage in stages if stage.status is status]
     shown, more = stages[:most], len(stages) - most
     wide = min(max((len(stage.name) for stage in shown), default=0), 40)
@@ -346,17 +360,21 @@ def _format_note(
     return ": ".join(filter(None, [attempt.id, waiting_told(attempt)])) if attempt else ""
 
 
-#: Seconds between two looks at the log's head, which cost less than a millisecond each.
+#: Seconds between two checks for new events. A check takes less than a millisecond.
 _EVERY = 0.25
-#: Events before the head that are read for the log's last lines.
+#: Number of recent events to read for the log lines on the screen.
 _BACK = 60
-#: Key → how far it scrolls, in lines or half screens.
+#: Key → direction of scrolling (1: down, -1: up). Arrow keys, j and k scroll by one line, the other
+#: keys by half a screen.
 _STEPS = {"j": 1, "k": -1, "\x1b[B": 1, "\x1b[A": -1, " ": 1, "\x1b[6~": 1, "b": -1, "\x1b[5~": -1}
 _PAGES = frozenset({" ", "b", "\x1b[6~", "\x1b[5~"})
 
 
 def _follow_state(context: typer.Context, machine: str | None) -> None:
-    """Keep the state of the workflow or of a phase machine on the screen until the user quits."""
+    """Show the state of a workflow or phase machine, and update it until the user quits.
+
+    Raises `InvalidOption` if the output does not go to a terminal or its format is not text.
+    """
     settings = settings_of(context)
     if settings.format is not Format.TEXT:
         raise InvalidOption(
@@ -401,7 +419,10 @@ def _show_live(console: Console, follower: Follower) -> None:
 
 
 def _move_view(pressed: str, scrolled: int | None, bottom: int, page: int) -> int | None:
-    """Return the first visible stage line after a key, or None to follow running stages."""
+    """Return the index of the first visible stage line after a key press.
+
+    None means that the view follows the running stages.
+    """
     if pressed in ("g", "\x1b[H"):
         return 0
     if pressed in ("G", "\x1b[F"):
@@ -414,7 +435,10 @@ def _move_view(pressed: str, scrolled: int | None, bottom: int, page: int) -> in
 
 @contextmanager
 def _open_keyboard() -> Iterator[Callable[[float], str]]:
-    """Yield a function that waits for a key; without a terminal, the function only waits."""
+    """Yield a function that waits up to the given seconds for a key, and returns the key.
+
+    Without a terminal, the function only waits.
+    """
     is_typed = sys.stdin.isatty()
     descriptor = sys.stdin.fileno() if is_typed else -1
 
@@ -435,7 +459,10 @@ def _open_keyboard() -> Iterator[Callable[[float], str]]:
 
 
 class WorkflowFollower:
-    """The state and the last lines, kept up to date with the log."""
+    """Provides the current state and the newest log lines for ``wfctl status --follow``.
+
+    Each call of `view` reads the events that were added to the log since the previous call.
+    """
 
     def __init__(self, workflow: Reading) -> None:
         self._workflow = workflow
@@ -445,7 +472,10 @@ class WorkflowFollower:
         self._read_events(max(self._state.head - _BACK, 0), None)
 
     def view(self, size: tuple[int, int], scrolled: int | None = None) -> View:
-        """Return the current view for a window of ``size`` (columns, lines)."""
+        """Return the current live view for a terminal window of ``size`` (columns, lines).
+
+        If ``scrolled`` is given, it is the index of the first visible stage.
+        """
         from projections.screens.watch_view import render_frame
 
         head = self._log.store.head(self._log.stream)

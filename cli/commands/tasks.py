@@ -1,4 +1,4 @@
-"""``wfctl tasks`` and ``wfctl metrics``: the tasks of a stage with a map, and their numbers."""
+"""``wfctl tasks``, ``metrics``, ``logs``, ``show``: show a stage, its tasks and numbers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Where = Annotated[
         "the option to combine conditions.",
     ),
 ]
-#: Tasks that are listed if nobody says how many.
+#: Maximum number of tasks in a list by default.
 _LISTED = 20
 
 
@@ -71,7 +71,7 @@ def tasks(
         )
 
 
-#: What is listed of a number, in this order.
+#: Fields of a metric in the output, in this order.
 _OF_NUMBER = ("name", "value", "error", "unit", "task", "path", "pointer")
 
 
@@ -109,7 +109,7 @@ def metrics(
 
 
 def _no_metrics(state: Workflow) -> str:
-    """Return why no metric is recorded: no stage declares a metric, or none has completed."""
+    """Return a message that explains why the log contains no metrics of completed stages."""
     declared = [stage for stage in state.stages.values() if stage.parameters.get("metrics")]
     if not declared:
         return "no stage declares metrics (parameters.metrics)"
@@ -130,9 +130,11 @@ def _no_metrics(state: Workflow) -> str:
 def numbers_of(
     workflow: Reading, id_: str | None, conditions: Sequence[str] = ()
 ) -> list[dict[str, Any]]:
-    """Return a row of each number of a stage, of a sweep one of each task; of None of every stage.
+    """Return one row for each metric of a stage, or of all stages if ``id_`` is None.
 
-    Raises `NotFound` for a stage without numbers, `InvalidOption` for wrong conditions.
+    A sweep (stage with one task per point) has one row for each finished task that meets the
+    conditions. Raises `NotFound` if the stage has no metrics, and `InvalidOption` for wrong
+    conditions.
     """
     state = workflow.state()
     known = state.stage(id_) if id_ is not None else None
@@ -159,7 +161,10 @@ def numbers_of(
 
 
 def _get_errors(row: Mapping[str, Any]) -> dict[str, float]:
-    """Return the errors of a task's numbers by the names of their columns in the table of tasks."""
+    """Return the standard errors of a task's metrics.
+
+    The keys are the column names in the table of tasks, such as ``energy_error``.
+    """
     return {f"{name}_error": error for name, error in row.get("errors", {}).items()}
 
 
@@ -203,9 +208,10 @@ def _print_plot(
 def chosen_of(
     workflow: Reading, id_: str, conditions: Sequence[str], view: Moment | None = None
 ) -> tuple[list[Task], list[dict[str, Any]]]:
-    """Return the tasks of a sweep, and a row of each for which the conditions hold.
+    """Return all tasks of a sweep, and one row for each task that meets the conditions.
 
-    Raises `NotFound` for a stage without tasks, `InvalidOption` for a name that it does not have.
+    A sweep is a stage with one task per point. Raises `NotFound` if the stage is not a sweep, and
+    `InvalidOption` if a condition names an unknown column.
     """
     from reconciler.sweep import table, task_conditions
     from reconciler.sweep.map_points import count_tasks_before_rounds
@@ -268,10 +274,10 @@ def _print_csv(rows: list[dict[str, Any]]) -> None:
 
 
 def flatten_row(row: dict[str, Any]) -> dict[str, Any]:
-    """Return a row of tasks or numbers with its values and numbers as columns of their own."""
+    """Return a row in which each parameter value and each metric is a separate column."""
     found = {**row, **row.get("values", {}), **row.get("metrics", {})}
     return {k: v for k, v in found.items() if k not in ("values", "metrics", "outputs")}
 
 
-#: Maximum number of attempts on a page, and of characters of a value.
+#: Maximum number of attempts shown, and maximum number of characters of a value.
 _NEWEST, _WIDE = 3, 200

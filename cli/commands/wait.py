@@ -51,6 +51,9 @@ def wait(
 
 
 def _why_open(state: Workflow, id_: str) -> str:
-    """Return why an attempt does not go on, if that is known."""
+    """Return the reason why an attempt (one run of a stage) does not continue.
+
+    If the reason is unknown, return a sentence that states this.
+    """
     found = find_what_waits(state, state.stage(id_))
     return "wfctl does not know how the attempt ended" if found is None else found.why

@@ -1,4 +1,4 @@
-"""``wfctl why``: why a stage stands where it stands, or has a task, and what would help on."""
+"""``wfctl why`` and ``wfctl blame``: explain the status of a stage, a task or a field."""
 
 from __future__ import annotations
 
@@ -34,20 +34,24 @@ OfStage = Annotated[
     ),
 ]
 Record = dict[str, Any]
-#: Lines of an answer for people, and characters of a cause in it.
+#: Maximum number of lines of an answer, and of characters of a cause.
 _SCREEN, _WIDE = 24, 160
 
 
 class Size(NamedTuple):
-    """How much is told: causes of each stage, and stages that are waited for; None for all."""
+    """Limits for the length of an answer.
+
+    ``links`` is the maximum number of causes per stage, and ``stages`` the number of blocking
+    stages. None means no limit.
+    """
 
     links: int | None = None
     stages: int | None = None
 
 
-#: An answer that can be given in several sizes: its data, and its lines for people.
+#: Function that returns an answer of the given size, as data and as lines of text.
 Sized = Callable[[Size], tuple[Record, Iterator[str]]]
-#: Shorter and shorter.
+#: Sizes of an answer, from the longest to the shortest. wfctl prints the first one that fits.
 _SIZES = (Size(), Size(16, 16), Size(12, 8), Size(8, 5), Size(6, 3), Size(4, 2), Size(2, 1),
           Size(1, 1), Size(1, 0), Size(0, 0))  # fmt: skip
 
@@ -89,7 +93,7 @@ def why(
 
 
 def _fit_to_budget(output: Output, brief: int | None, state: Workflow, form: Sized) -> str:
-    """Return the fullest form that fits the token budget, or the screen of a person."""
+    """Return the longest answer that fits the token budget, or else the terminal screen."""
     shown = ""
     for size in _SIZES:
         data, lines = form(size)
@@ -132,7 +136,10 @@ def _of_stage(workflow: Reading, stage: str, view: Moment | None) -> Sized:
 
 
 def _of_task(workflow: Reading, stage: str | None, key: str, view: Moment | None) -> Sized:
-    """Return the origin of a task's point, which has only one size."""
+    """Return a function for the origin of a task's point (set of parameter values).
+
+    The answer has the same size for every limit. Raises `NotFound` for an unknown task.
+    """
     from cli.commands.tasks import chosen_of
     from projections.words.rounds import origin_told
     from reconciler.sweep.map_points import list_point_keys
@@ -163,7 +170,10 @@ def _load_surroundings(workflow: Reading) -> Surroundings:
 
 
 def _find_stale(workflow: Reading) -> dict[str, list[str]]:
-    """Return the stale stages with reasons; load nothing if no stage is completed."""
+    """Return the stages with outdated results, each with the reasons.
+
+    If no stage is completed, return an empty dict without importing the code for the check.
+    """
     state = workflow.log.current(None)
     if not any(stage.status is Status.COMPLETED for stage in state.stages.values()):
         return {}
@@ -176,7 +186,7 @@ def _limit_causes(causes: Record, size: Size) -> Record:
     links, waits = causes["chain"], causes["waits_for"]
     near = waits
     if size.stages is not None and len(waits) > size.stages:
-        # First those that will not come by themselves.
+        # Show stages that need an intervention before stages that continue automatically.
         near = sorted(waits, key=lambda one: one["status"] not in _HELD)[: size.stages]
     shown = {
         **causes,
@@ -271,7 +281,7 @@ def _format_reasons(output: Output, data: Record) -> Iterator[str]:
             yield f"  {words}: {', '.join(ids[:8])}{more}"
 
 
-#: Rows of a table that fits a screen.
+#: Maximum number of rows in a table that must fit on the screen.
 _BLAME_SCREEN = 18
 
 

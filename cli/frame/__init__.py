@@ -1,1 +1,1 @@
-"""Code that commands share: options, opened workflows, consent and errors."""
+"""Code that the commands share: options, opened workflows, consent and errors."""

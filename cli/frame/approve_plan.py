@@ -1,4 +1,4 @@
-"""Approve a new plan or definition for the person who typed the command."""
+"""Approve a new plan because a person typed the command, and stop commands that hang."""
 
 from __future__ import annotations
 
@@ -27,9 +27,10 @@ if TYPE_CHECKING:
 def approve_new_plan(
     settings: Settings, root: Root, begun: Outcome, command: str, key: Path | None
 ) -> Outcome:
-    """Approve the new plan if a person typed the command, and return the outcome.
+    """Approve the new plan if a person typed the command, and return the new outcome.
 
-    Otherwise print that the plan waits, and return ``begun``, which must not be a dry run.
+    Otherwise, print that the plan waits for approval, and return ``begun`` unchanged. Do not call
+    this function after a dry run.
     """
     if begun.state.plan is None or not begun.state.plan.is_open:
         return begun
@@ -43,9 +44,9 @@ def approve_new_plan(
 
 
 def agrees_by_typing(actor: Actor, policy: str, what: str, line: str, key: Path | None) -> bool:
-    """Return whether a person typed the command, and so agreed.
+    """Return whether a person agreed by typing the command at a terminal.
 
-    If not, print that the plan or machine waits for ``line``.
+    Otherwise, print that the plan or machine waits until a person runs the command ``line``.
     """
     by_signature = policy == "signature"
     if _is_person(actor) and not (by_signature and key is None):
@@ -59,7 +60,10 @@ def agrees_by_typing(actor: Actor, policy: str, what: str, line: str, key: Path 
 
 
 def names_signers(settings: Settings, consent: str) -> bool:
-    """Return whether a caller who is not a person at a terminal names the signers."""
+    """Return whether the signers are chosen by someone who is not a person at a terminal.
+
+    This is possible only under the consent policy ``signature``.
+    """
     return consent == "signature" and not _is_person(actor_of(settings))
 
 
@@ -68,7 +72,10 @@ def _is_person(actor: Actor) -> bool:
 
 
 def approve_typed_plan(root: Root, actor: Actor, command: str, key: Path | None) -> Outcome | None:
-    """Approve the plan by the command typed at a terminal, and return None if the plan changed."""
+    """Approve the new plan, with the command typed at a terminal as proof of consent.
+
+    Return the outcome, or None if the plan was not approved.
+    """
     from service.reading.log import WorkflowLog
     from service.root.root import read_config
     from service.writing.amendments import approve_amendment
@@ -86,20 +93,24 @@ def approve_typed_plan(root: Root, actor: Actor, command: str, key: Path | None)
 
 
 def build_typed_consent(actor: Actor, command: str, key: Path | None) -> PersonConsent:
-    """Return the consent of the person who typed the command at a terminal."""
+    """Return the consent of the person who typed the command, signed if a key is given."""
     from cli.frame.consent import PersonConsent
 
     policy = "terminal" if key is None else "signature"
     return PersonConsent(policy, actor, key, typed=command)
 
 
-#: Seconds between two checks, and seconds for the database to end a query itself.
+#: Seconds between two checks of the time limit, and extra seconds in which the database may stop
+#: the query first.
 _LOOK, _GRACE = 0.1, 1.0
 _END: Any = object()
 
 
 class Watch:
-    """Calls ``give_up`` if a step of an answer exceeds its time limit."""
+    """Limits the time of each step of an answer, and calls ``give_up`` after the limit.
+
+    A separate thread checks the time, because the main thread may be blocked in a database call.
+    """
 
     def __init__(self, seconds: float, give_up: Callable[[], None]) -> None:
         self._seconds = seconds + _GRACE
@@ -115,7 +126,7 @@ class Watch:
         self._over.set()
 
     def step(self, work: Callable[[], Any]) -> Any:
-        """Run a step within the time limit, and return its result."""
+        """Run ``work`` within the time limit, and return its result."""
         self._end = time.monotonic() + self._seconds
         try:
             return work()
@@ -123,7 +134,7 @@ class Watch:
             self._end = None
 
     def each(self, rows: Iterable[Any]) -> Iterator[Any]:
-        """Yield the rows, each as a step."""
+        """Yield the rows, with the time limit for each row."""
         found = iter(rows)
         while (row := self.step(lambda: next(found, _END))) is not _END:
             yield row
@@ -136,9 +147,10 @@ class Watch:
 
 
 def exit_with_error(settings: Settings, error: Exception) -> None:
-    """Print the error and end the process while its other thread is blocked.
+    """Print the error and end the process immediately, even if its main thread is blocked.
 
-    Only for commands that read: the kernel releases their locks, and nothing must be undone.
+    Use this only for commands that read. The operating system then releases their locks, and no
+    change is interrupted.
     """
     from cli.frame.failure import report_error
 

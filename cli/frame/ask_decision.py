@@ -1,4 +1,4 @@
-"""Ask for a person's decision of any kind, and record it with its proof."""
+"""Ask a person for a decision, and record the decision with the proof of consent."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ DecisionKey = Annotated[
         "file of a key in ssh-agent.",
     ),
 ]
-#: Value that a dry run records instead of a proof.
+#: Placeholder for the proof of consent in the events of a dry run.
 NOBODY: dict[str, Any] = {"policy": "none: a dry run"}
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """A command to record, its subject, and the question for a person."""
+    """A decision to ask a person for: a command to record, its subject, and a question."""
 
     command: Payload
     subject: str
@@ -46,7 +46,7 @@ class Decision:
 
 
 def dismissal_of(edit: Drift) -> Decision:
-    """Return the decision that discards a manual edit, with the text for a person."""
+    """Return the decision to discard a manual edit of a generated file, with the question."""
     from lifecycle.payload.workflow import DriftReverted
 
     kept = f"; the edited version is kept as {edit.kept_as}" if edit.kept_as else ""
@@ -61,10 +61,11 @@ def dismissal_of(edit: Drift) -> Decision:
 def ask_for_agreement(
     service: Any, decision: Decision, line: str, key: Path | None
 ) -> tuple[Payload, int]:
-    """Ask a person, and return the command with the proof, and the version that the proof covers.
+    """Ask a person for a decision.
 
-    ``line`` is the command that a person runs at a terminal. Raises `NeedsConsent`, which is
-    recorded as a refusal.
+    Return the command to record, with the proof of consent, and the log version that the person
+    saw. ``line`` is the command to type at a terminal. Raises `NeedsConsent` if the person does not
+    agree or cannot be asked. Each such refusal is recorded in the log.
     """
     from service.writing.decision import prove_command
 
@@ -88,7 +89,11 @@ def _question_of(service: Any, decision: Decision) -> DecisionQuestion:
 def _choose_consenter(
     service: Any, decision: Decision, line: str, key: Path | None
 ) -> Callable[[str], PersonConsent]:
-    """Return how a person agrees to a decision under a policy."""
+    """Return a function that builds the object which asks a person.
+
+    Its parameter is the consent policy. The function raises `NeedsConsent` if the policy requires a
+    signature and no key is given.
+    """
     from cli.frame.consent import Wording, consenter_of
 
     def under(policy: str) -> PersonConsent:
@@ -112,7 +117,10 @@ def _not_agreed(decision: Decision) -> NeedsConsent:
 def record_decisions(
     service: Any, decisions: Sequence[Decision], line: str, key: Path | None, options: WriteOptions
 ) -> Any:
-    """Ask a person about each decision, record the approved ones, and return the outcome."""
+    """Ask a person about each decision, and record the approved decisions.
+
+    Return the outcome of the write.
+    """
     if len(decisions) > 1 and options.command_id is not None:
         raise InvalidOption(
             "the option --command-id can be used only with one decision. Name only one item, or "
@@ -171,14 +179,17 @@ Key = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class Overruling:
-    """Why a person contradicts the evidence, and the key that signs this reason."""
+    """A person's reason for contradicting evidence about a job, and the key to sign it."""
 
     reason: str
     key: Path | None = None
 
 
 def overruling_of(reason: str | None, key: Path | None) -> Overruling | None:
-    """Return the requested overruling or None. Raises `InvalidOption` for a wrong option."""
+    """Return the person's wish to contradict the evidence, or None if no reason is given.
+
+    Raises `InvalidOption` if a key is given without a reason.
+    """
     if reason is None and key is not None:
         raise InvalidOption(
             "the option --key can be used only with the option --overrule TEXT, because the key "
@@ -193,7 +204,10 @@ def overruling_of(reason: str | None, key: Path | None) -> Overruling | None:
 
 
 def claims_of(jobs: Jobs, overruling: Overruling | None, options: WriteOptions) -> Claims:
-    """Return a check of claims against the evidence, with the person who may overrule it."""
+    """Return an object that compares claims about jobs with the evidence of their files.
+
+    If ``overruling`` is given, a person can confirm a claim that contradicts the evidence.
+    """
     from reconciler.control.claims import Claims
 
     if overruling is None:

@@ -1,4 +1,4 @@
-"""The ways in which a person agrees: at the terminal, with a signature, or by trust."""
+"""Obtain a person's consent: at the terminal, with a signature, or without any proof."""
 
 from __future__ import annotations
 
@@ -25,32 +25,32 @@ _TRIES = 3
 
 
 class ConsentSubject(Protocol):
-    """The subject of a question: an amendment with its impact, or an approval of a machine.
+    """A subject to approve: a change of the plan, or a step of a phase machine.
 
-    ``subject`` is its name, ``statement`` the content to approve as canonical JSON, ``state`` holds
-    the policy in force, and ``signers`` are lines of an allowed-signers file.
+    ``subject`` is its name. ``statement`` is the content to approve, as canonical JSON. ``state``
+    contains the current consent policy. ``signers`` are the lines of the allowed-signers file.
     """
 
     @property
     def subject(self) -> str:
-        """The name of the subject."""
+        """The name of the item to approve."""
 
     @property
     def statement(self) -> bytes:
-        """The content to approve."""
+        """The content that a person approves or signs, as canonical JSON."""
 
     @property
     def signers(self) -> list[str]:
-        """The allowed signers."""
+        """The people who may sign approvals, as lines of an allowed-signers file."""
 
     @property
     def state(self) -> Policy:
-        """The current policy."""
+        """The state that contains the current consent policy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wording:
-    """The text of the question, and the commands that approve and show its subject."""
+    """The question to a person, and the commands that approve and show its subject."""
 
     told: Callable[[Any], str] = format_question
     approve: str = "wfctl amend approve"
@@ -62,13 +62,13 @@ OF_AMENDMENTS = Wording()
 
 @dataclass(frozen=True, slots=True)
 class PersonConsent:
-    """A person's consent under a policy (see `Consenter`).
+    """Asks a person for consent, as the consent policy of the workflow requires.
 
-    ``trust``: every caller is believed. ``terminal``: a person reads the impact on the controlling
-    terminal and types the answer. ``signature``: the key of an allowed signer signs the statement,
-    now or earlier (``made``). If nobody has approved the signers, a person must also type y at a
-    terminal. ``typed`` is the command by which a person at a terminal agreed; None means that wfctl
-    asks for y.
+    The policy ``trust`` accepts every caller. With ``terminal``, a person reads the impact of the
+    decision at the terminal and types y. With ``signature``, an allowed signer signs the statement
+    with the SSH key ``key``, or has already signed it in the file ``made``. If nobody has approved
+    the list of signers yet, a person must also type y at a terminal. If ``typed`` is set, a person
+    has already agreed by typing this command, so wfctl does not ask for y.
     """
 
     policy: str
@@ -79,7 +79,11 @@ class PersonConsent:
     typed: str | None = None
 
     def ask(self, question: ConsentSubject) -> bool:
-        """See Consenter."""
+        """Return whether the person agrees. Ask at the terminal if required.
+
+        Raises `NeedsConsent` if consent is impossible, for example without a terminal or a signing
+        key.
+        """
         is_terminal = self.policy == "terminal"
         if self.policy == "trust" or (is_terminal and self.typed is not None):
             return True
@@ -93,7 +97,8 @@ class PersonConsent:
             )
         text = self.wording.told(question)
         if not is_terminal and (self.typed is not None or not question.state.has_new_signers):
-            # Print the question before a passphrase or a touch is requested.
+            # Print the question first, so that the person knows its content before ssh-keygen
+            # requests a passphrase or a touch of the security key.
             print_message(text)
             return True
         if not is_terminal:
@@ -101,7 +106,7 @@ class PersonConsent:
         return asked_at_terminal(self.actor, question.subject, text, self.wording.approve)
 
     def prove(self, question: ConsentSubject) -> dict[str, Any] | None:
-        """See Consenter."""
+        """Return the proof of consent to record in the log, for example a signature."""
         by = f"{self.actor.kind}:{self.actor.name}"
         typed = {"typed": self.typed or "y", "on": _TERMINAL}
         if (agent := calling_agent()) is not None:  # the terminal belongs to an agent
@@ -140,9 +145,9 @@ class PersonConsent:
 
 
 def asked_at_terminal(actor: Actor, subject: str, text: str, command: str) -> bool:
-    """Return whether a person types y at a terminal after reading the text.
+    """Show a text at the terminal, and return whether the person types y.
 
-    Raises `NeedsConsent`.
+    Raises `NeedsConsent` if the caller is an agent, or if the process has no terminal.
     """
     check_person(actor, subject)
     try:
@@ -160,7 +165,7 @@ def asked_at_terminal(actor: Actor, subject: str, text: str, command: str) -> bo
 
 
 def _read_answer(terminal: int, text: str) -> bool:
-    # Discard input that was typed before the impact was shown.
+    # Discard keys that were pressed before the impact was visible, so that they cannot approve it.
     termios.tcflush(terminal, termios.TCIFLUSH)
     question = f"{text}\nApprove? [y/n: not now] "
     for _ in range(_TRIES):
@@ -185,7 +190,10 @@ def _read_answer(terminal: int, text: str) -> bool:
 def consenter_of(
     policy: str, actor: Actor, key: Path | None, made: Path | None, wording: Wording = OF_AMENDMENTS
 ) -> PersonConsent:
-    """Return how a person agrees under the policy. Raises `InvalidOption` for wrong options."""
+    """Return an object that asks a person for consent under the given policy.
+
+    Raises `InvalidOption` if a key or signature is given for a policy without signatures.
+    """
     if policy != "signature" and (key is not None or made is not None):
         raise InvalidOption(
             "the options --key and --signature can be used only with the consent policy "

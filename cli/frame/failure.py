@@ -1,4 +1,4 @@
-"""Convert an error into a message and an exit code."""
+"""Convert an error into an error message and an exit code."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ from wording import Coded
 if TYPE_CHECKING:
     from projections.words.text import NextAction
 
-#: Exit code → classes of errors. The nearest base class of an error decides.
-#: An error without an entry is a failure of this run (1).
+#: Exit code → error classes. For an error of another class, its nearest base class in this table
+#: decides. An error without any entry has the exit code 1.
 _CODES: dict[int, tuple[type[Exception], ...]] = {
     USAGE: (
         rules.InvalidPayload, rules.UnknownEventType, use.InvalidOption,
@@ -72,22 +72,22 @@ _CODES: dict[int, tuple[type[Exception], ...]] = {
 }  # fmt: skip
 _CODE_OF = {kind: code for code, kinds in _CODES.items() for kind in kinds}
 
-#: Error texts of the libraries about wrong values, and our texts for them.
+#: Wording in error messages of pydantic and typer → wording of wfctl.
 _THEIRS = (
     ("Value error, ", ""),
     ("Input should be ", "expected "),
     (", unable to parse string as an integer", ""),
     (", unable to parse string as a number", ""),
 )
-#: Refusals by a rule or a person's decision, after which other actions are possible.
+#: Errors for a command that wfctl refused. The message lists commands that are possible instead.
 _REFUSALS = (rules.Refused, rules.NeedsConsent, rules.StaleAmendment, jobs.ReconcilerError)
 _OF_SYSTEM = {errno.ENOSPC: "disk_full", errno.EDQUOT: "disk_full", errno.EROFS: "read_only"}
-#: Maximum number of next actions in a refusal.
+#: Maximum number of possible next commands in an error message.
 _FEW = 3
 
 
 def exit_code(error: Exception) -> int:
-    """Return the exit code for an error. Errors of extensions define their own code."""
+    """Return the exit code for an error. Errors of extensions define their own exit code."""
     found = getattr(type(error), "exit_code", None)
     if found is not None:
         return int(found)
@@ -95,10 +95,10 @@ def exit_code(error: Exception) -> int:
 
 
 def report_error(error: Exception, arguments: list[str]) -> int:
-    """Print the error in the caller's format, and return the exit code.
+    """Print an error in the output format of the caller, and return its exit code.
 
-    ``arguments`` start with the global options. With JSON, stdout gets one document. Otherwise the
-    error goes to stderr, so that JSON lines contain only records.
+    ``arguments`` is the command line, starting with the global options. With JSON, stdout gets one
+    document. Otherwise the error goes to stderr, so that JSON lines on stdout contain only records.
     """
     if isinstance(error, Exit):
         return error.exit_code
@@ -126,7 +126,7 @@ def report_error(error: Exception, arguments: list[str]) -> int:
 
 
 def _told_by_system(error: OSError) -> str:
-    """Return the message for an error of the operating system."""
+    """Return a message for an error of the operating system, such as a full disk."""
     if is_no_room(error) and error.filename:
         return f"{reason_of(error)}. All confirmed changes are recorded."
     where = f" ({error.filename})" if error.filename else ""
@@ -135,11 +135,16 @@ def _told_by_system(error: OSError) -> str:
 
 
 def _how_to_share(path: object) -> str:
-    """Return the owner of a file's root and how the owner can share it, for another user."""
+    """Return a sentence with the owner of a workflow folder and the commands to share it.
+
+    ``path`` is a file that this user cannot access. Return an empty string if the user owns the
+    folder or no workflow folder is found.
+    """
     if not isinstance(path, str | os.PathLike):
         return ""
     for folder in Path(path).absolute().parents:
-        # Skip a closed folder. Its own folder shows the marker.
+        # This folder contains no workflow, or its files cannot be read. Continue with its parent
+        # folder.
         if not _is_folder(folder / MARKER):
             continue
         uid = (folder / MARKER).stat().st_uid
@@ -166,7 +171,10 @@ def _is_folder(path: Path) -> bool:
 
 
 def _leading_on(arguments: list[str]) -> list[NextAction]:
-    """Return the first next actions after a refused command, or nothing after an error."""
+    """Return the most important next actions after wfctl refused a command.
+
+    Return an empty list if the workflow cannot be read.
+    """
     from cli.frame.workspace import reading_of
 
     root = value_of(arguments, "--root")
@@ -189,7 +197,7 @@ def _leading_on(arguments: list[str]) -> list[NextAction]:
 
 
 def _calls_command(command: str, line: str) -> bool:
-    """Return whether a line calls a command, with any options."""
+    """Return whether the command line ``line`` calls this command, with any options."""
     words = iter(line.split())
     return all(word in words for word in command.split())
 

@@ -1,4 +1,4 @@
-"""Describe an amendment and its impact."""
+"""Describe a change of the plan, and its impact on stages and results."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 
 
 def format_question(question: AmendmentQuestion) -> str:
-    """Return the text shown before a person answers: all signed content, the change last."""
+    """Return the text that a person reads before approving a change of the plan.
+
+    The text contains everything that a signature would cover.
+    """
     amendment = question.amendment
     runs = [
         f"Script: {path}, {f'SHA-256 {one}' if is_digest(one) else one}"
@@ -49,11 +52,15 @@ def format_question(question: AmendmentQuestion) -> str:
 def forecast_effects(
     root: Path, state: Workflow, amendment: Amendment, impact: Impact
 ) -> ApprovalForecast:
-    """Return the effects of an approval, based also on the current files in the root."""
+    """Return the expected effects of approving a change of the plan.
+
+    The forecast also depends on the current input files and task folders in ``root``.
+    """
     from reconciler.files.freshness import find_changed_inputs  # needed only to show an impact
     from reconciler.sweep.deviations import find_tasks_in_place
 
-    # An attempt that continues has already read its inputs.
+    # Check the inputs only of stages that will start again. A running attempt that continues has
+    # already read its inputs.
     read = [id_ for id_ in impact.affected if id_ in state.stages and id_ not in impact.going_on]
     in_place = find_tasks_in_place(root, state, stages_by_task(state, amendment, impact))
     return forecast_approval(
@@ -62,7 +69,7 @@ def forecast_effects(
 
 
 def format_forecast(sight: ApprovalForecast) -> list[str]:
-    """Return the effects of an approval, one line for each kind."""
+    """Return the expected effects of an approval, with one line for each kind of effect."""
     lines = []
     if sight.blocked:
         lines.append(f"Can no longer start: {', '.join(sight.blocked)}")
@@ -111,15 +118,15 @@ def _of_loop(ahead: LoopForecast) -> Iterator[str]:
 
 
 def join_ids(ids: Sequence[str]) -> str:
-    """Return ids on one line.
+    """Return the ids as one line of text.
 
-    Of more than ten, show the first eight and the number of the others.
+    If there are more than ten ids, name the first eight and add the number of remaining ids.
     """
     return ", ".join(ids) if len(ids) <= 10 else f"{', '.join(ids[:8])} and {len(ids) - 8} more"
 
 
 def list_consequences(impact: Impact) -> list[str]:
-    """Return the immediate effects of an approval, one phrase each."""
+    """Return the immediate effects of approving a change of the plan, as one phrase each."""
     named_already = {*impact.invalidated, *impact.stopped, *impact.going_on}
     others = [stage for stage in impact.affected if stage not in named_already]
     phrases = [f"invalidates {', '.join(impact.invalidated)}"] if impact.invalidated else []
@@ -136,7 +143,11 @@ def list_consequences(impact: Impact) -> list[str]:
 
 
 def with_pins(document: Any, root: Path) -> Any:
-    """Return a plan in which ``session_config.pin: scripts`` is replaced by the current files."""
+    """Return a plan with the script digests that ``session_config.pin: scripts`` asks for.
+
+    The word ``scripts`` is replaced by the digest of each current script. Any other plan is
+    returned unchanged.
+    """
     config = document.get("session_config") if isinstance(document, dict) else None
     if not isinstance(config, dict) or config.get("pin") != "scripts":
         return document
@@ -147,7 +158,10 @@ def with_pins(document: Any, root: Path) -> Any:
 
 
 def begun_with(document: Any, root: Path) -> Workflow:
-    """Return the workflow that would start with a plan. Raises `InvalidPlan`."""
+    """Return the state that a workflow with this plan would have at its start.
+
+    Raises `InvalidPlan` if the plan is invalid.
+    """
     from lifecycle.plan.document import build_creation_payload
     from service.writing.workflow_service import planned_state
 

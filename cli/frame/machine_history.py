@@ -1,4 +1,4 @@
-"""The events of machines, for commands that also work on workflows."""
+"""Read the events of phase machines, for commands that also read workflows."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ Entry = dict[str, Any]
 def entries_of(
     root: Reading, machine: str, view: Moment | None, wanted: Selection
 ) -> Iterator[Entry]:
-    """Yield the log entries of a machine for people. Raises `StateNotFound`."""
+    """Yield the log entries of a machine, formatted for people.
+
+    Raises `StateNotFound` if the machine does not exist.
+    """
     log = root.machine(machine)
     log.current(view)
     return list_entries(log, log.steps(upto=view), wanted)
@@ -31,7 +34,7 @@ def entries_of(
 def list_entries(
     log: StreamLog[Any], steps: Iterator[tuple[Any, Any]], wanted: Selection
 ) -> Iterator[Entry]:
-    """List the selected events as entries."""
+    """Yield a log entry for each selected event."""
     machine = log.stream.removeprefix(MACHINE)
     machines = require_extension("machines", f"the machine {machine}")
     for event, _ in steps:
@@ -41,22 +44,29 @@ def list_entries(
 
 
 def entries_of_all(root: Reading, view: Moment | None, wanted: Selection) -> Iterator[Entry]:
-    """Yield the log entries of all machines in recorded order. Raises `InvalidOption`."""
+    """Yield the log entries of all machines, in the order in which they were recorded.
+
+    Raises `InvalidOption` if the moment is valid for a single log only.
+    """
     logs = _logs_of_all(root, view)
     each = [list_entries(log, log.steps(upto=view), wanted) for log in logs]
     return merge(*each, key=lambda entry: entry["position"])
 
 
 def events_of_all(root: Reading, view: Moment | None) -> Iterator[RecordedEvent]:
-    """Yield the events of all machines in recorded order. Raises `InvalidOption`."""
+    """Yield the events of all machines, in the order in which they were recorded.
+
+    Raises `InvalidOption` if the moment is valid for a single log only.
+    """
     each = [log.events(view) for log in _logs_of_all(root, view)]
     return merge(*each, key=lambda event: event.position)
 
 
 def check_is_of_all(view: Moment) -> None:
-    """Raise `InvalidOption` for a moment of a single log: a session, or a version other than 0.
+    """Raise `InvalidOption` if a moment cannot apply to several machines together.
 
-    Version 0 is before the first event of each machine.
+    A session or a version number belongs to a single log. Version 0 is allowed, because it means
+    the start of every log.
     """
     if view.version:
         raise InvalidOption(
@@ -77,7 +87,10 @@ def _logs_of_all(root: Reading, view: Moment | None) -> list[StreamLog[Any]]:
 
 
 def document_of(root: Reading, machine: str, view: Moment | None) -> tuple[int, Entry]:
-    """Return a machine's version and its state as one document, now or at a moment."""
+    """Return the version and the state of a machine, now or at an earlier moment.
+
+    The state is one JSON document.
+    """
     state = root.machine(machine).current(view)
     machines = require_extension("machines", f"the machine {machine}")
     whole: Entry = {}

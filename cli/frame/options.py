@@ -1,4 +1,4 @@
-"""Arguments and options that several commands share."""
+"""Command line arguments and options that several commands share."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 
 def option(*words: str, default: Any = None, **more: Any) -> Any:
-    """Return an option of a command, given its names, its metavar and its help text.
+    """Return a command line option, given its names, its placeholder and its help text.
 
     An example is ``option("-n", "--limit", "N", "Show only the newest N.")``. Without names, the
-    option has the name of its parameter. The default value is ``default``, otherwise None, or False
-    for a flag.
+    option is named after its parameter. The default value is ``default``. If that is not given, it
+    is None, or False for a flag.
     """
     names = [word for word in words[:-1] if word.startswith("-")]
     metavar = next(iter(words[len(names) : -1]), None)
@@ -32,13 +32,16 @@ def option(*words: str, default: Any = None, **more: Any) -> Any:
 
 
 def argument(*words: str, default: Any = None, **more: Any) -> Any:
-    """Return an argument of a command, like `option`, but without names."""
+    """Return a positional argument of a command.
+
+    The parameters are those of `option`, but without option names.
+    """
     found: Any = typer.Argument(metavar=next(iter(words[:-1]), None), help=words[-1], **more)
     found.given = default
     return found
 
 
-#: The typed value of an option, or None.
+#: Type of an optional text option. None means that the user did not give the option.
 Text = str | None
 Texts = list[str] | None
 File = Path | None
@@ -104,7 +107,7 @@ At = Annotated[
         "hour ago}), or at the end of a session (session:3). Default: now.",
     ),
 ]
-#: The same as `At`, with other names that users try.
+#: The option `At` with further names that users often try.
 Until = Annotated[
     str | None,
     option(
@@ -137,7 +140,10 @@ def _write_options(
 
 
 def parse_moment_options(at: str | None, known_at: str | None) -> Moment | None:
-    """Return the moment that the options name, None for now."""
+    """Return the moment that the options --at and --known-at describe.
+
+    Return None for the current moment, if both options are missing.
+    """
     if at is None and known_at is None:
         return None
     from service.reading.point_in_history import parse_moment
@@ -147,24 +153,28 @@ def parse_moment_options(at: str | None, known_at: str | None) -> Moment | None:
 
 @dataclass(frozen=True, slots=True)
 class Together:
-    """Options that form one value of a function: name → option and default."""
+    """A group of options that a command function receives as a single value.
+
+    ``options`` maps each option name to the option and its default. ``value`` builds the single
+    value.
+    """
 
     value: Callable[..., Any]
     options: dict[str, tuple[Any, Any]]
 
 
 _KEYED = {"dry_run": (DryRun, False), "command_id": (CommandId, None)}
-#: Options of every write command.
+#: Options that every command which writes to the log accepts.
 Writes = Annotated[
     "WriteOptions",
     Together(_write_options, {**_KEYED, "expected_version": (ExpectedVersion, None)}),
 ]
 KeyedWrites = Annotated["WriteOptions", Together(_write_options, _KEYED)]
-#: The requested moment, or None for now.
+#: Options for an earlier moment. The value is None for the current moment.
 AsOf = Annotated[
     "Moment | None", Together(parse_moment_options, {"at": (At, None), "known_at": (KnownAt, None)})
 ]
-#: The same as `AsOf`, with the other names of `Until`.
+#: The option group `AsOf` with the additional option names of `Until`.
 AsOfUntil = Annotated[
     "Moment | None",
     Together(parse_moment_options, {"at": (Until, None), "known_at": (KnownAt, None)}),
@@ -172,14 +182,19 @@ AsOfUntil = Annotated[
 
 
 def expand_option_groups(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the function of a command in typer's form: one option for each parameter."""
+    """Return a command function with each option group replaced by its single options.
+
+    typer needs one parameter for each option. The returned function builds the group values, and
+    calls ``function`` with them.
+    """
     found = signature(function, eval_str=True)
     plain: list[Parameter] = []
     last: list[Parameter] = []
     made: dict[str, Together] = {}
     for parameter in found.parameters.values():
         if isinstance(told := parameter.default, ParameterInfo):
-            # The option is given as the default, but typer reads options from the annotation.
+            # Commands declare an option as the default value of a parameter. typer expects the
+            # option in the annotation, so move it there.
             kind, given = parameter.annotation, told.given  # type: ignore[attr-defined]
             parameter = parameter.replace(  # noqa: PLW2901 - now like the other parameters
                 annotation=Annotated[kind, told],
@@ -194,7 +209,8 @@ def expand_option_groups(function: Callable[..., Any]) -> Callable[..., Any]:
                 for name, (kind, default) in each
             )
         elif isinstance(told, OptionInfo) and get_args(parameter.annotation)[0] is bool:
-            # No option negates a flag, unless the names of the flag include one.
+            # typer would add a ``--no-…`` option to each flag. Give the flag exactly one name,
+            # unless its declaration contains names.
             name = f"--{parameter.name.strip('_').replace('_', '-')}"
             flag = told if told.default is not ... else typer.Option(name, help=told.help)
             plain.append(parameter.replace(annotation=Annotated[bool, flag]))
@@ -212,7 +228,7 @@ def expand_option_groups(function: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-#: Options of every command. Each takes a value, except flags.
+#: Options that every command accepts. Each option except the flags takes a value.
 EVERYWHERE = frozenset({
     "--root", "--root-is", "--database-url", "--journal", "--output", "-o", "--color",
     "--log-level", "--actor",
@@ -221,7 +237,10 @@ FLAGS = frozenset({"--as-is"})
 
 
 def move_global_options_first(arguments: list[str]) -> list[str]:
-    """Move global options to the start of a command line. ``--`` ends the search."""
+    """Return the command line with all global options moved to its start.
+
+    Arguments after ``--`` are not moved.
+    """
     first: list[str] = []
     rest: list[str] = []
     queue = list(arguments)
@@ -247,7 +266,11 @@ def move_global_options_first(arguments: list[str]) -> list[str]:
 
 
 def value_of(arguments: list[str], *names: str) -> str | None:
-    """Return the last value of an option with one of these names in a reordered command line."""
+    """Return the value of an option in a command line, or None if it is missing.
+
+    The global options must be at the start. If the option occurs several times, the last value is
+    used.
+    """
     value = None
     valued = [word for word in arguments if word not in FLAGS]
     for name, given in zip(valued[::2], valued[1::2], strict=False):

@@ -1,4 +1,4 @@
-"""Build the command of ``wfctl amend propose`` from its options or a file."""
+"""Build the proposed change of ``wfctl amend propose`` from its options or from a file."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ from service.errors import InvalidOption
 if TYPE_CHECKING:
     from lifecycle.payload.models import Payload
 
-#: Field with the files that may run, and the word that stands for the current files.
+#: Name of the plan field with the scripts that may run, and the value that means "the current
+#: scripts".
 PIN, SCRIPTS = "session_config.pin", "scripts"
-#: Key in a proposal file → the field for its value.
+#: Key in a proposal file → name of the field of `AskedChanges`.
 _NAMES = {"type": "kind", "set": "settings", "unset": "taken"} | {
     name: name
     for name in [
@@ -37,7 +38,7 @@ _NAMES = {"type": "kind", "set": "settings", "unset": "taken"} | {
         "from_round",
     ]
 }
-#: Expected types in a proposal file. The model of the payload checks everything else.
+#: Expected type of each key in a proposal file. The event model checks all other rules.
 _SHAPES: dict[str, type] = {
     **dict.fromkeys(("set", "changes", "insert"), dict),
     "unset": list,
@@ -47,14 +48,15 @@ _SHAPES: dict[str, type] = {
 
 @dataclass(frozen=True, slots=True)
 class AskedChanges:
-    """The requested changes: dotted paths to values, or changes in recorded form."""
+    """The changes that a user requests: new values by dotted path, or recorded changes."""
 
     kind: str | None = None
     stage: str | None = None
     reason: str | None = None
     description: str | None = None
     settings: dict[str, Any] = field(default_factory=dict)
-    #: ``PATH=VALUE`` as typed: the old value decides the type of the new value.
+    #: Assignments ``PATH=VALUE`` as the user typed them. Their values are converted later to the
+    #: type of the old value.
     words: tuple[str, ...] = ()
     taken: tuple[str, ...] = ()
     changes: dict[str, Any] = field(default_factory=dict)
@@ -65,9 +67,9 @@ class AskedChanges:
 
 
 def read_proposal(source: str) -> AskedChanges:
-    """Read a proposal from a JSON, YAML or TOML file.
+    """Read a proposed change from a JSON, YAML or TOML file.
 
-    Raises `InvalidOption`, `UnreadablePlan`.
+    Raises `InvalidOption` for wrong keys, and `UnreadablePlan` if the file cannot be parsed.
     """
     values = read_plan(source)
     if not isinstance(values, dict) or not set(values) <= set(_NAMES):
@@ -88,7 +90,11 @@ def read_proposal(source: str) -> AskedChanges:
 
 
 def with_pins(asked: AskedChanges, root: Path, state: Workflow) -> AskedChanges:
-    """Return a proposal with ``session_config.pin=scripts`` replaced by the current files."""
+    """Return a proposal in which ``session_config.pin=scripts`` is replaced by digests.
+
+    The word ``scripts`` is replaced by the digest of each current script. Any other proposal is
+    returned unchanged.
+    """
     if asked.settings.get(PIN) != SCRIPTS:
         return asked
     from service.consent.scripts import scripts_of
@@ -97,7 +103,11 @@ def with_pins(asked: AskedChanges, root: Path, state: Workflow) -> AskedChanges:
 
 
 def of_each(state: Workflow, asked: AskedChanges, stages: list[str]) -> list[AskedChanges]:
-    """Return the requested changes of each stage. Raises `InvalidOption`, `UnknownStage`."""
+    """Split the requested changes, and return one proposal for each affected stage.
+
+    A change without a stage applies to each of ``stages``. Raises `InvalidOption` if a change does
+    not name a stage but must, and `UnknownStage` for an unknown stage.
+    """
     named = list(dict.fromkeys(stages)) or ([asked.stage] if asked.stage is not None else [])
     of_all: list[str] = []
     own: dict[str, list[str]] = {}
@@ -132,7 +142,7 @@ def _of_one(
 
 
 def value_at(target: Any, path: str) -> Any:
-    """Return the current value at a dotted path, or None without a value."""
+    """Return the current value at a dotted path, or None if it has no value."""
     field_, *keys = path.split(".")
     found = getattr(target, field_, None)
     for key in keys:
@@ -141,7 +151,11 @@ def value_at(target: Any, path: str) -> Any:
 
 
 def _as_before(value: Any, text: str, before: Any) -> Any:
-    """Return the value in the type of the old value, if that type can express it."""
+    """Convert a new value to the type of the old value, if this loses nothing.
+
+    For example, ``2`` becomes ``2.0`` if the old value is a float. Otherwise, return the value
+    unchanged.
+    """
     if isinstance(before, str) and type(value) in (int, float):
         return text
     if type(before) is int and isinstance(value, float) and value.is_integer():
@@ -150,10 +164,11 @@ def _as_before(value: Any, text: str, before: Any) -> Any:
 
 
 def list_doubts(state: Workflow, each: list[AskedChanges]) -> Iterator[str]:
-    """Yield a warning for each change that may be a mistake. Nothing is refused.
+    """Yield a warning for each requested change that may be a mistake.
 
-    These are values of another type than before, new parameters with a name similar to a known
-    one, and new success criteria while `parameters.verify` stays as it is.
+    The warnings concern values of a new type, new parameters with a name similar to a known one,
+    and new success criteria whose check in `parameters.verify` does not change. No change is
+    refused.
     """
     for asked in each:
         target = state.stage(asked.stage) if asked.stage is not None else state
@@ -179,7 +194,7 @@ def list_doubts(state: Workflow, each: list[AskedChanges]) -> Iterator[str]:
 
 
 def _unchanged_check(target: Workflow | Stage, of: str, paths: set[str]) -> Iterator[str]:
-    """Yield a warning if the success criteria change and the command that checks them does not."""
+    """Yield a warning if the success criteria change, but the check of them does not."""
     if not isinstance(target, Stage) or "success_criteria" not in paths:
         return
     checks = [name for name in ("verify", "task_verify") if target.parameters.get(name)]
@@ -188,12 +203,15 @@ def _unchanged_check(target: Workflow | Stage, of: str, paths: set[str]) -> Iter
         yield f"{of}success_criteria changes, but {names} still checks the old criteria"
 
 
-#: Minimum similarity of a new parameter to an existing one for a warning (1: equal).
+#: Minimum similarity of two parameter names for a warning. Equal names have the similarity 1.
 _SIMILAR = 0.75
 
 
 def _find_similar_names(target: Workflow | Stage, of: str, path: str) -> Iterator[str]:
-    """Yield a warning about a new parameter whose name is similar to a known name."""
+    """Yield a warning if the name of a new parameter is similar to a known name.
+
+    The new name may be a typing error.
+    """
     field_, _, name = path.partition(".")
     if field_ != "parameters" or not isinstance(target, Stage) or name in PARAMETERS_OF_WFCTL:
         return
@@ -223,7 +241,10 @@ def _no_constant(name: str) -> None:
 
 
 def definition_of(text: str) -> dict[str, Any]:
-    """Return a stage's definition given as JSON or as ``@FILE``."""
+    """Return the definition of a stage, from JSON text or from a file named as ``@FILE``.
+
+    Raises `InvalidOption` if the value is not an object.
+    """
     value = read_plan(text[1:]) if text.startswith("@") else decode_json("--insert", text)
     if not isinstance(value, dict):
         raise InvalidOption(
@@ -234,7 +255,11 @@ def definition_of(text: str) -> dict[str, Any]:
 
 
 def command_of(state: Workflow, asked: AskedChanges) -> Payload:
-    """Return the command. Raises `InvalidPayload`, `UnknownStage`, `InvalidAmendment`."""
+    """Return the command that proposes the requested changes of the plan.
+
+    Raises `InvalidPayload`, `UnknownStage` or `InvalidAmendment` if a change is not possible, and
+    `InvalidOption` if there is no change.
+    """
     target = state.stage(asked.stage) if asked.stage is not None else state
     changes = {**asked.changes, **changes_of(target, asked.settings, asked.taken)}
     kind = asked.kind or ("stage_insert" if asked.insert is not None else None)

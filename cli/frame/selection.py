@@ -1,4 +1,4 @@
-"""The options of ``events`` and ``log`` that select records and their output format."""
+"""Options of ``wfctl events`` and ``wfctl log``: selection of events, and output format."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ Follow = Annotated[
 
 
 class Chosen(NamedTuple):
-    """The selection of events that the options give."""
+    """The options that select events, for example by type, stage, session or time."""
 
     types: list[str] | None = None
     stages: list[str] | None = None
@@ -108,7 +108,7 @@ class Chosen(NamedTuple):
     grep: str | None = None
 
     def of(self, root: Reading) -> Selection:
-        """Return the selection of events that the options describe."""
+        """Return the selection of events that these options describe."""
         return Selection(
             types=tuple(self.types or ()),
             stages=tuple(self.stages or ()),
@@ -122,7 +122,10 @@ class Chosen(NamedTuple):
 
 
 def _resolve_bound(root: Reading, text: str | None) -> Moment | None:
-    """Return the moment of one end of a range. For a session, this is its last version."""
+    """Return the moment at which a range of events starts or ends, or None for no limit.
+
+    A session means the last log version of the session.
+    """
     if text is None:
         return None
     moment = parse_moment(text)
@@ -143,7 +146,7 @@ Record = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The output form of a record: selected fields, or a template with ``{field}``."""
+    """The output format of a record: selected fields, or a template with ``{field}``."""
 
     fields: tuple[str, ...] = ()
     template: str | None = None
@@ -155,9 +158,10 @@ class Shape:
         text: Callable[[Record], str],
         view: Moment | None,
     ) -> None:
-        """Print the records of a moment.
+        """Print the records in this format.
 
-        ``text`` formats a record for people if no shape is chosen.
+        If neither fields nor a template are given, the function ``text`` formats each record for
+        people. ``view`` is the moment that the records show.
         """
         if self.template is not None:
             output.records(records, self._fill_template, view=view)
@@ -178,7 +182,10 @@ class Shape:
 
 
 def shape_of(output: Output, fields: str | None, template: str | None) -> Shape:
-    """Return the requested output shape. Raises `InvalidOption` for conflicting options."""
+    """Return the output format that the options request.
+
+    Raises `InvalidOption` if the options exclude each other.
+    """
     if template is not None and (fields or output.settings.format is not Format.TEXT):
         raise InvalidOption(
             "the option --template prints text and cannot be combined with --fields or -o json. "
@@ -189,7 +196,7 @@ def shape_of(output: Output, fields: str | None, template: str | None) -> Shape:
 
 
 def own_form(brief: int | None, others: dict[str, object]) -> None:
-    """Raise `InvalidOption` if --brief is combined with another option for the output format."""
+    """Raise `InvalidOption` if --brief is combined with another output format option."""
     given = [name for name, value in others.items() if value]
     if brief is not None and given:
         raise InvalidOption(
@@ -199,7 +206,7 @@ def own_form(brief: int | None, others: dict[str, object]) -> None:
 
 
 def get_field(record: Record, name: str) -> Any:
-    """Return the value at a dotted name, or None without a value."""
+    """Return the value of a field, given by its dotted name, or None if it is missing."""
     value: Any = record
     for step in name.split("."):
         value = value.get(step) if isinstance(value, dict) else None
@@ -207,9 +214,10 @@ def get_field(record: Record, name: str) -> Any:
 
 
 def select_newest(records: Iterable[Record], limit: int | None, reverse: bool) -> Iterable[Record]:
-    """Return the newest ``limit`` records, or all, oldest first or newest first.
+    """Return the newest ``limit`` records, or all records if ``limit`` is None.
 
-    At most ``limit`` records are held in memory.
+    The order is oldest first, or newest first with ``reverse``. At most ``limit`` records are kept
+    in memory.
     """
     if not (limit or reverse):
         return records
@@ -218,7 +226,7 @@ def select_newest(records: Iterable[Record], limit: int | None, reverse: bool) -
 
 
 def filter_records(records: Iterable[Record], grep: str | None) -> Iterator[Record]:
-    """Yield the records with the given text in any of their values."""
+    """Yield the records that contain the text ``grep`` in any of their values."""
     if grep is None:
         return iter(records)
     wanted = grep.casefold()
@@ -231,14 +239,19 @@ def _join_texts(value: Any) -> str:
 
 
 def _format_cell(value: Any) -> str:
-    """Return a value on one line: strings unchanged, null as empty, the rest as JSON."""
+    """Return a value as one line of text.
+
+    Strings stay unchanged, except for line breaks and tabs. Null becomes empty. Other values are
+    written as JSON.
+    """
     if value is None:
         return ""
     text = value if isinstance(value, str) else format_compact_json(value)
     return " ".join(text.replace("\t", " ").splitlines())
 
 
-#: Maximum number of characters of a text, and of entries of a list, in a brief record.
+#: Maximum number of characters of a text, and maximum number of items of a list, in the output of
+#: --brief.
 _TEXT, _ENTRIES = 160, 8
 
 
@@ -249,9 +262,10 @@ def print_newest(
     told: tuple[Callable[[Record], Record], Callable[[Record], str]],
     view: Moment | None = None,
 ) -> None:
-    """Print the newest records, oldest first, as many as fit into a budget of tokens.
+    """Print as many of the newest records as the token budget allows, oldest first.
 
-    ``told`` converts a record into the data for programs and the line for people.
+    ``told`` contains two functions. The first returns the record as data for programs, and the
+    second as a line of text for people.
     """
     from reconciler.briefing.briefing import TOKEN, count_tokens
 
@@ -272,7 +286,10 @@ def print_newest(
 
 
 def _render_records(output: Output, shown: list[Any], of: int, view: Moment | None) -> str:
-    """Return the shown records as text, with the number of hidden records."""
+    """Return the records as text in the output format, with the number of omitted records.
+
+    ``of`` is the number of all records.
+    """
     if output.settings.format is Format.JSONL:
         return "\n".join(map(format_compact_json, shown))
     left_out = of - len(shown)
@@ -287,7 +304,7 @@ def _render_records(output: Output, shown: list[Any], of: int, view: Moment | No
 
 
 def _clip_value(value: Any) -> Any:
-    """Return plain JSON values with long strings and long lists cut and marked."""
+    """Return JSON values in which long strings and long lists are shortened and marked."""
     if isinstance(value, str):
         return value if len(value) <= _TEXT else f"{value[: _TEXT - 1]}…"
     if isinstance(value, dict):

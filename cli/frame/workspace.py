@@ -1,4 +1,4 @@
-"""Create the objects that do the work, from the options of a command."""
+"""Open the workflow, its log and its job runner, as the options of a command require."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ SCHEMA = Schema(VERSIONS, UPCASTERS, find_misfit)
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """An opened workflow, for commands that only read."""
+    """An opened workflow for commands that only read."""
 
     root: Root
     config: Config
@@ -49,33 +49,36 @@ class Reading:
 
     @property
     def store(self) -> EventStore:
-        """The store of the logs."""
+        """The event store that contains the logs of the workflow folder."""
         return self.log.store
 
     @property
     def files(self) -> FilesInspection:
-        """The files that show the log."""
+        """An object that compares the generated files with the log."""
         from service.files.inspection import FilesInspection
 
         return FilesInspection(self.root, self.log)
 
     @property
     def is_of_all_machines(self) -> bool:
-        """Return whether the root has only machines, and no machine was named."""
+        """Return whether the folder contains only machines, and none of them was named."""
         return self.config.workflow is None and self.log.stream == self.config.stream
 
     def machine(self, id_: str) -> StreamLog[Any]:
-        """Return the log of a machine in the root."""
+        """Return the log of the named phase machine in this folder."""
         machines = require_extension("machines", f"the machine {id_}")
         return machines.open_machine_log(self.store, id_, self.root.path)
 
     def state(self, view: Moment | None = None) -> Workflow:
-        """Return the current state, or the state at a moment."""
+        """Return the state of the workflow now, or at an earlier moment."""
         return self.log.current(view)
 
 
 def describe_entry(event: RecordedEvent, state: Workflow) -> dict[str, Any] | None:
-    """Return the log entry of an event for people, or None. ``state`` is after the event."""
+    """Return the log entry of an event for people, or None if the event has no entry.
+
+    ``state`` is the state of the workflow after the event.
+    """
     from projections.files.progress_log import format_message
 
     text = format_message(event, state)
@@ -83,7 +86,7 @@ def describe_entry(event: RecordedEvent, state: Workflow) -> dict[str, Any] | No
 
 
 def build_entry(event: RecordedEvent, text: str) -> dict[str, Any]:
-    """Return an event as an entry for people, with its text."""
+    """Return the log entry of an event for people, which contains the given text."""
     return {
         "version": event.version,
         "type": event.type,
@@ -98,7 +101,10 @@ def build_entry(event: RecordedEvent, text: str) -> dict[str, Any]:
 
 
 def get_log_standing(log: StreamLog[Any], workflow: str | None, view: Moment | None) -> LogStanding:
-    """Return the head of a log, now or at a moment. ``workflow`` is the id of its workflow."""
+    """Return the version and position of a log's last event, now or at an earlier moment.
+
+    ``workflow`` is the id of the workflow.
+    """
     if view is None:
         head = log.store.head(log.stream)
         return LogStanding(workflow, head.version, head.position) if head else LogStanding()
@@ -110,7 +116,7 @@ def get_log_standing(log: StreamLog[Any], workflow: str | None, view: Moment | N
 
 
 def settings_of(context: typer.Context) -> Settings:
-    """Return the options of every command."""
+    """Return the values of the options that every command accepts."""
     settings = context.find_root().obj
     return settings if isinstance(settings, Settings) else Settings()
 
@@ -123,7 +129,8 @@ def _open_root_for(settings: Settings, machine: str | None) -> tuple[Root, Confi
             raise
         machines = require_extension("machines", f"the machine {machine}")
         raise machines.machine_not_found(machine) from error
-    # Agents work on the tasks of machines in separate work trees.
+    # Print a warning if the caller is in another Git work tree. Agents that work on tasks of a
+    # machine use such work trees on purpose, so skip the warning for machines.
     if machine is None and settings.root is None:
         _tell_of_work_tree(settings.start, found[0].path)
     return found
@@ -138,9 +145,10 @@ def _tell_of_work_tree(start: Path, root: Path) -> None:
 
 
 def require_work_tree_of_root(context: typer.Context) -> None:
-    """Raise `InvalidOption` in another work tree of the root's repository, unless --root is given.
+    """Raise `InvalidOption` if the caller is in another Git work tree than the workflow.
 
-    The command would use the files of the root, but the caller may have edited the files here.
+    The command would use the files in the workflow's work tree, but the caller may have edited the
+    files in the current one. The option --root allows this.
     """
     from service.root.work_tree import other_work_tree
 
@@ -160,16 +168,16 @@ def require_work_tree_of_root(context: typer.Context) -> None:
 def open_for_reading(
     context: typer.Context, machine: str | None = None
 ) -> AbstractContextManager[Reading]:
-    """Open the root for reading, without a lock.
+    """Open the workflow folder for reading, without a lock.
 
-    Raises `NoRoot`, or `StateNotFound` for a machine.
+    Raises `NoRoot` if no workflow folder is found, and `StateNotFound` for an unknown machine.
     """
     return reading_of(settings_of(context), machine)
 
 
 @contextmanager
 def reading_of(settings: Settings, machine: str | None = None) -> Iterator[Reading]:
-    """Open the root that the settings name for reading."""
+    """Open the workflow folder that the settings name, for reading."""
     from service.reading.log import WorkflowLog
 
     root, config = _open_root_for(settings, machine)
@@ -183,10 +191,11 @@ def reading_of(settings: Settings, machine: str | None = None) -> Iterator[Readi
 def open_for_writing(
     context: typer.Context, dry_run: bool, *, anywhere: bool = False
 ) -> Iterator[tuple[Service, Output]]:
-    """Open the workflow for writing, or for reading only in a dry run.
+    """Open the workflow for writing. A dry run opens it only for reading.
 
-    Raises `AnotherLog` if the root has a pin for another log, and `RootElsewhere` if the root was
-    moved without an explanation. ``anywhere`` skips the second check.
+    Raises `AnotherLog` if the folder is pinned to another log. Raises `RootElsewhere` if the folder
+    is in a new place and the caller did not state whether it was moved or copied. ``anywhere``
+    skips the check of the place.
     """
     from service.reading.log import WorkflowLog
     from service.writing.workflow_service import Service
@@ -207,9 +216,10 @@ def open_for_writing(
 def acting_in(
     settings: Settings, dry_run: bool, machine: str | None = None
 ) -> Iterator[tuple[Root, Config, EventStore, Actor]]:
-    """Open a root's log for writing, and yield root, config, store and actor.
+    """Open the log of a workflow folder for writing, or only for reading in a dry run.
 
-    Raises the errors of `open_for_reading`.
+    Yield the folder, its configuration, the event store and the author of the changes. Raises the
+    same errors as `open_for_reading`.
     """
     require_checked(settings)
     root, config = _open_root_for(settings, machine)
@@ -220,9 +230,9 @@ def acting_in(
 
 @contextmanager
 def tidying_up() -> Iterator[None]:
-    """Turn SIGTERM and SIGHUP into SystemExit, so that the block cleans up.
+    """Convert SIGTERM and SIGHUP into SystemExit, so that the block can clean up.
 
-    Signals that are already ignored (nohup) stay ignored.
+    A signal that the process already ignores, for example under nohup, stays ignored.
     """
 
     def leave(number: int, _frame: object) -> None:
@@ -245,7 +255,10 @@ def _remember_root(root: Root) -> None:
 
 
 def require_checked(settings: Settings) -> None:
-    """Raise `InvalidOption` if a command that writes would read the log unchecked."""
+    """Raise `InvalidOption` if a command that writes has the option --as-is.
+
+    With this option, wfctl would read the log without checking it.
+    """
     if settings.as_is:
         raise InvalidOption(
             "the option --as-is can be used only with commands that read the log. Remove --as-is."
@@ -255,10 +268,11 @@ def require_checked(settings: Settings) -> None:
 def open_root_log(
     root: Root, *, read_only: bool, as_is: bool = False, strict: bool = False
 ) -> EventStore:
-    """Open the root's log. With ``as_is``, read the rows unchecked and print a note.
+    """Open the log of a workflow folder.
 
-    A command that only reads omits unknown events and prints a note. With ``strict``, and for
-    writing, unknown events raise an error.
+    ``as_is`` reads the rows without checking them, and prints a note. For reading, unknown events
+    are left out and a note is printed. For writing, or with ``strict``, an unknown event raises an
+    error.
     """
     from eventstore.engine import open_log
 
@@ -275,7 +289,10 @@ def open_root_log(
 
 
 def _telling_once() -> Callable[[SchemaError], None]:
-    """Return a function that prints one note for each stream and unknown event type."""
+    """Return a function that prints a note about an unknown event.
+
+    It prints only one note for each log and event type.
+    """
     told: set[tuple[str, str]] = set()
 
     def tell(error: SchemaError) -> None:
@@ -291,7 +308,7 @@ def _telling_once() -> Callable[[SchemaError], None]:
 
 
 def journal_of(root: Root) -> Journal | None:
-    """Return the journal mode of a log on SQLite. A server manages its own journal."""
+    """Return the journal mode of an SQLite log, or None for a log on a database server."""
     from eventstore.sqlite.connection import journal_for
 
     address = root.address
@@ -299,7 +316,11 @@ def journal_of(root: Root) -> Journal | None:
 
 
 def address_here(context: typer.Context) -> Path | str:
-    """Return the address of the log, of the root or of a named server without a root."""
+    """Return the address of the log of the current workflow folder.
+
+    Without a workflow folder, return the URL of the database server from the options. Raises
+    `NoRoot` if neither exists.
+    """
     settings = settings_of(context)
     try:
         return open_root(settings.start, settings.database_url, settings.journal)[0].address
@@ -310,7 +331,7 @@ def address_here(context: typer.Context) -> Path | str:
 
 
 def create_log(root: Root) -> EventStore:
-    """Create the root's log if needed, and open it for writing."""
+    """Open the log of a workflow folder for writing. Create the log if it does not exist."""
     from migrations.upgrade import upgrade_database
 
     upgrade_database(root.address)
@@ -319,7 +340,10 @@ def create_log(root: Root) -> EventStore:
 
 
 def tell_of_password(url: str | None) -> None:
-    """Print that a URL's password is not stored, and where to put it instead."""
+    """Print a note if a database URL contains a password.
+
+    The note states that wfctl does not store the password, and where the user can store it.
+    """
     if url is not None and is_server(url) and has_password(url):
         print_message(
             "wfctl: the password is not kept in config.toml; put it into ~/.pgpass, PGPASSWORD or "
@@ -329,7 +353,7 @@ def tell_of_password(url: str | None) -> None:
 
 @contextmanager
 def open_job_runner(context: typer.Context, dry_run: bool = False) -> Iterator[tuple[Jobs, Output]]:
-    """Open the workflow with its job runner."""
+    """Open the workflow for writing, together with the object that runs its jobs."""
     from cli.terminal.progress_messages import Talk
     from reconciler.context import Jobs
     from reconciler.dpdispatcher.late_runner import late_runner
@@ -344,7 +368,7 @@ def open_job_runner(context: typer.Context, dry_run: bool = False) -> Iterator[t
 
 
 def newest_attempt(context: typer.Context, stage: str) -> str | None:
-    """Return the id of the stage's newest attempt."""
+    """Return the id of the newest attempt (run) of a stage, or None if it never ran."""
     with open_for_reading(context) as workflow:
         attempt = workflow.state().stage(stage).attempt
         return attempt.id if attempt is not None else None

@@ -1,4 +1,4 @@
-"""Carry out a write command and print its result, in the same way for all commands."""
+"""Run a write command and print its result, in the same way for all commands."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from service.writing.stream_writer import WriteOptions
     from service.writing.workflow_service import Outcome
 
-#: Claims about a computation that its files can contradict.
+#: Event types that claim something about a job. The files of the job can contradict the claim.
 _CLAIMS = frozenset({"stage.computed", "stage.completed"})
 
 
 def write_commands(context: typer.Context, options: WriteOptions, *commands: Payload) -> None:
-    """Carry out the commands and print the events they yielded."""
+    """Record the events of the given commands, and print these events."""
     with open_for_writing(context, options.dry_run) as (service, output):
         print_outcome(output, service.handle(*commands, options=options), options)
 
@@ -34,7 +34,10 @@ def write_commands(context: typer.Context, options: WriteOptions, *commands: Pay
 def issue_command(
     context: typer.Context, options: WriteOptions, type_: str, **values: object
 ) -> None:
-    """Carry out the command that yields an event of a type. Raises `InvalidPayload`."""
+    """Record an event of the given type with the given values, and print the event.
+
+    Raises `InvalidPayload` if the values are invalid.
+    """
     from lifecycle.rules.decide import payload_of
 
     write_commands(context, options, payload_of(type_, values))
@@ -43,7 +46,7 @@ def issue_command(
 def write_through_jobs(
     context: typer.Context, options: WriteOptions, act: Callable[[Jobs], Outcome]
 ) -> None:
-    """Run ``act`` with the job runner, and print its events."""
+    """Run ``act`` with the job runner, and print the recorded events."""
     with open_job_runner(context, options.dry_run) as (jobs, output):
         print_outcome(output, act(jobs), options)
 
@@ -54,9 +57,10 @@ def write_claims(
     *commands: Payload,
     overruling: Overruling | None = None,
 ) -> None:
-    """Write the commands if the evidence or a person confirms their claims.
+    """Record the given commands, after checking their claims about jobs.
 
-    Raises `ClaimDenied`.
+    For example, a command may claim that a job has ended. Raises `ClaimDenied` if the files of the
+    job contradict the claim and no person overrules them.
     """
     if not any(command.type in _CLAIMS for command in commands):
         write_commands(context, options, *commands)
@@ -85,7 +89,10 @@ def print_outcome(
     options: WriteOptions,
     told: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
-    """Print an outcome: the appended or planned events, and the additional values in ``told``."""
+    """Print the outcome of a write: recorded events, or planned events of a dry run.
+
+    ``told`` contains additional values to print.
+    """
     data = {
         "dry_run": options.dry_run,
         "repeated": outcome.repeated,
@@ -105,7 +112,10 @@ def print_outcome(
 
 
 def events_of(outcome: Outcome, options: WriteOptions) -> list[dict[str, Any]]:
-    """Return the outcome's events as data. Planned events have no version yet."""
+    """Return the events of an outcome as data.
+
+    The planned events of a dry run have no version yet.
+    """
     if options.dry_run:
         return [{"type": p.type, "data": p.model_dump(mode="json")} for p, _ in outcome.planned]
     return [
@@ -115,7 +125,7 @@ def events_of(outcome: Outcome, options: WriteOptions) -> list[dict[str, Any]]:
 
 
 def list_planned_files(outcome: Outcome, options: WriteOptions) -> dict[str, list[str]]:
-    """Return, for a dry run, which of the files that show the log would be written."""
+    """Return the generated files that a dry run would write, or an empty dict."""
     return {"files": _files_shown(outcome)} if options.dry_run else {}
 
 

@@ -1,1 +1,1 @@
-"""The program around the commands: their tree, help, manual page and completion."""
+"""The command tree of wfctl, with its help, manual page and shell completion."""

@@ -1,4 +1,4 @@
-"""Write the help of a command. This module is imported only for help."""
+"""Format the help of commands and the manual page. Imported only for the help."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 from cli.program.commands import load_help_lines
 
-#: Pattern of the type after a name, which adds nothing to the help.
+#: Pattern of the value type that typer appends to an argument's name. The help omits this type.
 _TYPE = re.compile(r" ?<(bool|int|float|str|path|[\w|.\[\]-]+)( range)?>")
-#: Options of every command, as each help lists them.
+#: Global options and their descriptions, which the help of each command repeats.
 _EVERYWHERE = (
     (
         "--root DIR",
@@ -31,13 +31,13 @@ _EVERYWHERE = (
         ),
     ),
 )
-#: Maximum number of characters of the first sentence of a help text in a list.
+#: Maximum number of characters of a command's description in a list of commands.
 SENTENCE = 500
 _WORDS = {"int": "N", "float": "X", "str": "TEXT", "path": "PATH"}
 
 
 def write_options(command: Any, context: Any, formatter: Any) -> None:
-    """Write arguments and options, each with the name of its value."""
+    """Write the arguments and options of a command, each with a placeholder for its value."""
     for title, kind in (("Arguments", "argument"), ("Options", "option")):
         rows = [
             (plain_name(param, found), found[1])
@@ -50,9 +50,9 @@ def write_options(command: Any, context: Any, formatter: Any) -> None:
 
 
 def plain_name(param: Any, record: Sequence[str]) -> str:
-    """Return a name without the type that typer appends, but keep the word for an option's value.
+    """Return the name of an argument or option, without the type that typer appends.
 
-    ``record`` is the record of the parameter in its help.
+    An option keeps a placeholder for its value. ``record`` is the help entry of the parameter.
     """
 
     def word(found: re.Match[str]) -> str:
@@ -64,16 +64,16 @@ def plain_name(param: Any, record: Sequence[str]) -> str:
 
 
 def usage_pieces(pieces: list[str]) -> list[str]:
-    """Return the words of the usage line, with nested brackets reduced to a single pair."""
+    """Return the words of the usage line, in which nested brackets become single brackets."""
     bare = [re.sub(r"\{([A-Z_.]+)\}", r"\1", piece) for piece in pieces]
     single = [re.sub(r"\[\[(.*?)\](…?)\](\.\.\.)?", r"[\1]\2", piece) for piece in bare]
     return [piece.replace("......", "...") for piece in single]
 
 
 def write_end(path: str, formatter: Any, *, is_group: bool) -> None:
-    """Write the options of every command, and an example with its output.
+    """Write the end of a help text: the global options, and an example with its output.
 
-    The help of a group shows the command lines of its first two examples.
+    For a group, write the first command line of two of its examples instead.
     """
     from cli.program.examples import find_command_line, read_examples
 
@@ -98,7 +98,7 @@ def list_lines(group: Any) -> dict[str, str]:
 
 
 def format_list(group: Any, context: Any) -> str:
-    """Return the list that a group without a command prints."""
+    """Return the list of commands that a group prints if it is called without a command."""
     formatter = context.make_formatter()
     group.format_usage(context, formatter)
     formatter.write_paragraph()
@@ -110,11 +110,11 @@ def format_list(group: Any, context: Any) -> str:
 
 
 def path_of(context: Any) -> str:
-    """Return the words that name a command, without the program's name."""
+    """Return the words of a command after the program's name, such as ``amend propose``."""
     return " ".join(str(context.command_path).split()[1:])
 
 
-#: Topic → its title and its text, also used for the manual page.
+#: Help topic → its title and text. The manual page contains the same topics.
 TOPICS: dict[str, tuple[str, str]] = {
     "exit-codes": (
         "meaning of the exit codes",
@@ -198,7 +198,10 @@ under the same rules."""
 
 
 def render_manual(program: Any) -> str:
-    """Return the page as roff. ``program`` is the context of the whole program."""
+    """Return the manual page of wfctl in roff format.
+
+    ``program`` is the context of the whole program.
+    """
     return "".join(f"{line}\n" for line in _render_lines(program))
 
 
@@ -247,6 +250,6 @@ def _render_command(name: str, command: Any, program: Any) -> Iterator[str]:
 
 
 def _escape_roff(text: str) -> str:
-    """Return a text in which all roff requests are escaped."""
+    """Return a text in which roff does not interpret any character as a request."""
     text = text.replace("\\", "\\e").replace("-", "\\-")
     return f"\\&{text}" if text[:1] in (".", "'") else text

@@ -1,7 +1,7 @@
-"""Every command of the core with the module that contains it, and those of the extensions.
+"""Every command of wfctl with the module that contains it, including those of extensions.
 
-The function of a command has the name of its last word, with a trailing underscore if that is a
-word of Python.
+The function of a command has the name of the command's last word. If this word is a Python keyword
+or built-in, an underscore follows.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from wfctl_eventstore.extension import (
     find_extensions_of_command,
 )
 
-#: Command of the core, in the order of the help → its module, loaded when the command is called.
+#: Command of the core program → its module, in the order of the help. The module is imported when
+#: the command is called.
 COMMANDS: dict[str, str] = {
     "init": "init",
     "plan check": "plan",
@@ -154,7 +155,8 @@ SECTIONS: dict[str, dict[str, str]] = {
         "completion": "Print a shell completion script",
     },
 }
-#: Commands with subcommands → the subcommand that runs if none is given. The others list theirs.
+#: Command with subcommands → the subcommand that runs by default. A command with None prints the
+#: list of its subcommands instead.
 GROUPS: dict[str, str | None] = {
     "amend": "list",
     "consent": None,
@@ -172,15 +174,15 @@ HIDDEN = frozenset({"runner serve", "__complete"})
 
 
 def find_top_words() -> list[str]:
-    """Return the commands and groups at the top, without loading an extension."""
+    """Return the names of the top-level commands and groups, without importing extensions."""
     names = [first if (first := name.split()[0]) in GROUPS else name for name in COMMANDS]
     return list(dict.fromkeys([*names, *find_command_words()]))
 
 
 def find_commands(word: str) -> dict[str, str]:
-    """Return the commands that start with a word, each with its module.
+    """Return the commands whose first word is ``word``, each with its module.
 
-    The extensions that add one are loaded.
+    Import the extensions that add such a command.
     """
     found = COMMANDS.copy()
     for name in find_extensions_of_command(word):
@@ -190,7 +192,7 @@ def find_commands(word: str) -> dict[str, str]:
 
 
 def load_commands() -> dict[str, str]:
-    """Load all extensions, and return every command with its module."""
+    """Import all extensions, and return every command with its module."""
     every = COMMANDS.copy()
     for extension in find_extensions():
         every |= extension.commands
@@ -198,7 +200,7 @@ def load_commands() -> dict[str, str]:
 
 
 def load_sections() -> dict[str, dict[str, str]]:
-    """Return the sections of the help with the commands of all extensions, which are loaded."""
+    """Import all extensions, and return the sections of the help with all commands."""
     sections = {title: dict(lines) for title, lines in SECTIONS.items()}
     for extension in find_extensions():
         for title, lines in extension.help_sections.items():
@@ -207,12 +209,12 @@ def load_sections() -> dict[str, dict[str, str]]:
 
 
 def load_help_lines() -> dict[str, str]:
-    """Load all extensions, and return the help line of every top-level command or group."""
+    """Import all extensions, and return the help line of each top-level command or group."""
     return {name: line for lines in load_sections().values() for name, line in lines.items()}
 
 
 def load_groups() -> dict[str, str | None]:
-    """Load all extensions, and return every group with its default subcommand, or None."""
+    """Import all extensions, and return each group with its default subcommand or None."""
     groups = GROUPS.copy()
     for extension in find_extensions():
         groups |= extension.groups
@@ -220,7 +222,10 @@ def load_groups() -> dict[str, str | None]:
 
 
 def find_help_line(word: str) -> str:
-    """Return the help line of a command or group, loading at most the extension that defines it."""
+    """Return the help line of a command or group.
+
+    Import only the extension that defines the command, if any.
+    """
     sections = list(SECTIONS.values())
     for name in find_extensions_of_command(word):
         extension = find_extension(name)
@@ -229,7 +234,10 @@ def find_help_line(word: str) -> str:
 
 
 def find_default_command(group: str) -> str | None:
-    """Return the subcommand that runs if none is given, or None if the group lists its commands."""
+    """Return the subcommand of a group that runs by default.
+
+    Return None if the group prints the list of its commands instead.
+    """
     for name in find_extensions_of_command(group):
         extension = find_extension(name)
         if extension is not None and group in extension.groups:

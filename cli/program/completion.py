@@ -1,4 +1,4 @@
-"""Shell completion: a script for each shell, which asks wfctl for possible words."""
+"""Shell completion: a script for each shell, which asks wfctl for the possible words."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ function __wfctl
 end
 complete -c wfctl -f -k -a '(__wfctl)'""",
 }
-#: Options of every command → their possible values, if known.
+#: Global option → its possible values, if the set of values is fixed.
 _OF_ALL: dict[str, type[Enum]] = {
     "-o": Format,
     "--output": Format,
@@ -76,7 +76,10 @@ def complete(
 
 
 def list_candidates(program: Any, settings: Settings, words: list[str]) -> list[str]:
-    """Return the possible completions of the last word, in the order of the help."""
+    """Return the words that can complete the last word of a command line.
+
+    The order is that of the help.
+    """
     *before, partial = words
     if before and before[-1] in EVERYWHERE:
         return _select_by_prefix(partial, (one.value for one in _OF_ALL.get(before[-1], ())))
@@ -123,7 +126,10 @@ def _of_command(command: Any, rest: list[str], partial: str, settings: Settings)
 
 
 def _list_values(param: Any, settings: Settings) -> Iterator[str]:
-    """Yield the possible values of an argument or option, based on its metavar."""
+    """Yield the possible values of an argument or option.
+
+    The placeholder in its help, such as STAGE, determines the kind of values.
+    """
     metavar = str(param.metavar or "").strip("[].")
     kind = getattr(getattr(param, "type_descriptor", None), "annotation", None)
     if isinstance(kind, type) and issubclass(kind, Enum):
@@ -146,7 +152,11 @@ def _list_topics() -> Iterable[str]:
 
 
 def _of_workflow(kind: str, settings: Settings) -> list[str]:
-    """Return the ids of stages or amendments, waiting ones first, or nothing without a root."""
+    """Return the ids of the stages or amendments of the current workflow.
+
+    Amendments that wait for a decision come first. Return an empty list if no workflow can be
+    opened.
+    """
     try:
         with reading_of(settings) as workflow:
             state = workflow.state()

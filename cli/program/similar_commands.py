@@ -1,4 +1,4 @@
-"""Find the commands that an unknown word may mean. Imported only after such a word."""
+"""Find the command that a user meant by an unknown word. Imported only for such an error."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from typer.exceptions import TyperException
 from cli.program.command_help import path_of, plain_name
 from cli.program.examples import find_command_line
 
-#: Words that users try → the commands for them, likeliest first, with an optional description.
+#: Words that users try → commands that they may mean, most likely first. A description can follow
+#: the command after a colon.
 _MEANT = {
     "resume continue": ("run: goes on", "rehydrate: looks first"),
     "recover": ("rehydrate",),
@@ -62,19 +63,23 @@ _FORMATS = {
     "zip": "archive",
     "ipynb jupyter": "notebook",
 }
-#: Words that users try as the format of an export → the format.
+#: Word that users try as the format of an export → the correct name of the format.
 FORMATS = {word: format_ for words, format_ in _FORMATS.items() for word in words.split()}
-#: Message of the library about a refused value.
+#: Pattern of the library's error message for a value that is not allowed.
 _REFUSED = re.compile(r"'([^']*)' is not one of ")
-#: Maximum number of commands in a message.
+#: Maximum number of suggested commands in an error message.
 _SHOWN = 4
-#: Minimum similarity of a word and a name (1: equal) for the word to be a typing error.
+#: Minimum similarity of a word and a command name for a suggestion. Equal words have the similarity
+#: 1.
 _ALIKE = 0.75
 _EVERYWHERE = ("--help", "-h")
 
 
 def example_after(context: Any, error: TyperException) -> str:
-    """Return a sentence with a command that works, after a refused line of a command."""
+    """Return a sentence with an example of the command, to add to an error message.
+
+    Return an empty string if the command has no example.
+    """
     path, found = path_of(context), _REFUSED.search(error.format_message())
     format_ = FORMATS.get(found[1].lower()) if found and path == "export" else None
     if format_ is not None:
@@ -84,10 +89,10 @@ def example_after(context: Any, error: TyperException) -> str:
 
 
 def no_such_command(context: Any, group: Any, words: list[str]) -> TyperException:
-    """Return the error for words that do not start a command of a group.
+    """Return the error for an unknown command, with suggestions of similar commands.
 
-    A word that means a command has priority over a command elsewhere with that name, and this has
-    priority over similar names.
+    Commands that are known to be meant by the word come first. Next are commands of this name in
+    other groups, and then commands with a similar name.
     """
     root = context.find_root().command
     above = path_of(context) if context.parent is not None else ""
@@ -111,9 +116,9 @@ def no_such_command(context: Any, group: Any, words: list[str]) -> TyperExceptio
 
 
 def _by_meaning(word: str, known: list[str], above: str) -> list[str]:
-    """Return the commands that a word may mean.
+    """Return the commands that a user may mean by a word.
 
-    Within a group, its own commands have priority.
+    If commands of the group ``above`` are among them, return only these.
     """
     return _prefer_group_commands(
         MEANT.get(word, [path for path in known if path.split()[-1] == word]), above
@@ -121,7 +126,7 @@ def _by_meaning(word: str, known: list[str], above: str) -> list[str]:
 
 
 def _prefer_group_commands(found: Iterable[str], above: str) -> list[str]:
-    """Return the commands that belong to the group, or all commands if none does."""
+    """Return the commands that belong to the group, or all commands if none belongs to it."""
     here = [path for path in found if above and path.startswith(f"{above} ")]
     return here or list(found)
 
@@ -137,7 +142,7 @@ def _list_paths(group: Any, above: str = "") -> Iterator[str]:
 
 
 def _can_take(root: Any, meant: str, given: list[str]) -> bool:
-    """Return whether a command accepts the given words."""
+    """Return whether a command accepts the given words as its arguments."""
     given = [word for word in given if word not in _EVERYWHERE]
     return (
         _list_missing_arguments(*_find_command(root, [*meant.partition(": ")[0].split(), *given]))
@@ -146,7 +151,11 @@ def _can_take(root: Any, meant: str, given: list[str]) -> bool:
 
 
 def _format_command(root: Any, meant: str, given: list[str]) -> str:
-    """Return a complete command line: with the given words, if accepted, and missing arguments."""
+    """Return a command line to suggest, in backticks.
+
+    The line contains the words that the user gave, if the command accepts them, and placeholders
+    for missing arguments.
+    """
     path, _, does = meant.partition(": ")
     given = [word for word in given if word not in _EVERYWHERE]
     if len(given) == 1 and " STAGE" in path:

@@ -1,4 +1,4 @@
-"""The tree of commands. Each command is imported when it is called."""
+"""The tree of all commands. The module of a command is imported at its call."""
 
 from __future__ import annotations
 
@@ -38,15 +38,18 @@ try:
 except ImportError:
     RuntimeParam = None  # type: ignore[misc, assignment]
 
-#: Module of pydantic that searches for plugins.
+#: Name of the pydantic module that searches for plugins.
 LOADER = "pydantic.plugin._loader"
 _WHOLE = re.compile(r"(0|[1-9][0-9]{0,17})\Z")
-#: Placeholder for a value that typer must convert.
+#: Placeholder that means: this class cannot convert the value, typer must do it.
 _UNDECIDED = object()
 
 
 class _AsTyped(RuntimeParam or object):  # type: ignore[misc]
-    """Converts a typed value directly if it clearly fits the type, else with typer."""
+    """Converts simple command-line values directly, and all other values with typer.
+
+    The direct conversion avoids the slow import of pydantic.
+    """
 
     def _coerce_value(self, value: Any, param: Any, ctx: Any) -> Any:
         found = self._convert_plain_value(value)
@@ -83,7 +86,10 @@ def _convert_value(kind: Any, value: Any) -> Any:
 
 
 def taken_as_typed(params: list[Any]) -> list[Any]:
-    """Return the parameters of a typer command with direct conversion of simple values."""
+    """Change the parameters of a typer command to convert simple values directly.
+
+    Return the parameters. The direct conversion is faster than that of typer.
+    """
     for param in params if RuntimeParam is not None else ():
         with suppress(AttributeError, TypeError):  # another version of typer uses other names
             kind = param.type_descriptor
@@ -94,7 +100,10 @@ def taken_as_typed(params: list[Any]) -> list[Any]:
 
 
 def search_no_plugins() -> None:
-    """Prevent pydantic from searching for plugins in this process, unless it already has."""
+    """Prevent pydantic from searching for plugins, unless it has already done so.
+
+    The search would slow down the start of each command.
+    """
     if LOADER not in sys.modules:
         loader = ModuleType(LOADER, "Stands for the module that searches.")
         vars(loader).update(get_plugins=lambda: (), __getattr__=_of_the_real_one)
@@ -102,7 +111,11 @@ def search_no_plugins() -> None:
 
 
 def _of_the_real_one(name: str) -> Any:
-    """Load the real module, and return an attribute that another pydantic version needs."""
+    """Import the real plugin module of pydantic, and return the named attribute.
+
+    A placeholder module calls this function if a pydantic version needs an attribute it does not
+    have.
+    """
     if name.startswith("__"):
         raise AttributeError(name)
     del sys.modules[LOADER]
@@ -110,7 +123,7 @@ def _of_the_real_one(name: str) -> Any:
 
 
 class _Loaded(UserDict[str, Any]):
-    """A mapping of names to typer commands, each loaded at its first lookup."""
+    """A dict from names to typer commands, which imports each command at its first lookup."""
 
     def __init__(self, names: Iterable[str], load: Callable[[str], Any]) -> None:
         super().__init__(dict.fromkeys(names))
@@ -123,14 +136,14 @@ class _Loaded(UserDict[str, Any]):
 
 
 class _Helped:
-    """The help that commands and groups share: plain names, an example and an end."""
+    """The help of commands and groups, with plain names and an example at the end."""
 
     def get_params(self, ctx: Any) -> list[Any]:
-        """Return the arguments and options, including the help option."""
+        """Return the arguments and options of the command, including the help option."""
         return taken_as_typed(super().get_params(ctx))  # type: ignore[misc]
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Write arguments and options and, for a group, its commands."""
+        """Write the arguments and options. For a group, also write its commands."""
         from cli.program.command_help import write_options
 
         write_options(self, ctx, formatter)
@@ -138,14 +151,14 @@ class _Helped:
             self.format_commands(ctx, formatter)
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        """Return the words of the usage line."""
+        """Return the words of the usage line in the help."""
         from cli.program.command_help import usage_pieces
 
         pieces: list[str] = super().collect_usage_pieces(ctx)  # type: ignore[misc]
         return usage_pieces(pieces)
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
-        """Write the options of every command, and an example."""
+        """Write the global options and an example at the end of the help."""
         from cli.program.command_help import path_of, write_end
 
         if ctx.parent is not None:
@@ -153,10 +166,10 @@ class _Helped:
 
 
 class PlainCommand(_Helped, TyperCommand):
-    """A command that imports pydantic only for values that need a validator."""
+    """A typer command that imports pydantic only if a value needs it."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the command line. An error gets a sentence with a working example."""
+        """Parse the command line. Add a working example to the message of an error."""
         try:
             return super().parse_args(ctx, args)
         except TyperException as error:
@@ -167,10 +180,16 @@ class PlainCommand(_Helped, TyperCommand):
 
 
 class Group(_Helped, TyperGroup):
-    """A group with plain help text, because importing rich takes longer than running a command."""
+    """A group of commands with plain help text.
+
+    typer's default help imports rich, which takes longer than running a command.
+    """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Run the default command, or print the list of commands, if no command is given."""
+        """Parse the command line. If it names no command, run the default command.
+
+        If the group has no default command, print the list of its commands.
+        """
         if not args and not ctx.resilient_parsing and ctx.parent is not None:
             usual = find_default_command(str(self.name))
             if usual is None:
@@ -180,14 +199,17 @@ class Group(_Helped, TyperGroup):
         return super().parse_args(ctx, args)
 
     def print_list(self, ctx: Any) -> None:
-        """Print the commands of the group."""
+        """Print the list of commands in the group."""
         from cli.program.command_help import format_list, list_lines
         from cli.terminal.output import Output
 
         Output(ctx.obj).result({"commands": list_lines(self)}, lambda: format_list(self, ctx))
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Return the intended command. Some names have two words (`machine task claim`)."""
+        """Return the command that the words name.
+
+        A name can have two words (`machine task claim`).
+        """
         pair = " ".join(args[:2])
         whole = [pair, *args[2:]] if len(args) > 1 and pair in self.commands else args
         if whole[0] not in self.commands and not whole[0].startswith("-"):
@@ -199,11 +221,11 @@ class Group(_Helped, TyperGroup):
         return super().resolve_command(ctx, whole)
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 - required by the base class
-        """Return the names of the commands in their order, without importing any."""
+        """Return the names of the commands in order, without importing any command."""
         return [one for one in self.commands if f"{self.name} {one}" not in HIDDEN]
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 - see above
-        """Write each command with the complete first sentence of its help."""
+        """Write each command of the group with the first sentence of its help."""
         from cli.program.command_help import list_lines
 
         with formatter.section("Commands"):
@@ -211,14 +233,14 @@ class Group(_Helped, TyperGroup):
 
 
 class Commands(Group):
-    """The group of all commands."""
+    """The top-level group, which contains all commands."""
 
     def __init__(self, **given: Any) -> None:
         super().__init__(**given)
         self.commands = _Loaded(find_top_words(), _load_command)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 - see above
-        """Write the commands by task, without importing any command."""
+        """Write all commands by section of the help, without importing any command."""
         for title, lines in load_sections().items():
             with formatter.section(title):
                 formatter.write_dl([*lines.items()])
@@ -252,7 +274,7 @@ def _create_app() -> typer.Typer:
     return typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
-#: Commands that print tables and support CSV.
+#: Commands that print a table, and therefore support CSV output.
 _TABLES = frozenset({"audit", "compare", "tasks", "metrics"})
 
 
@@ -318,7 +340,10 @@ def _everywhere(
 
 @cache  # typer reads the signature of each command again, which is slow
 def build_program() -> Callable[..., Any]:
-    """Return the program: a function of the arguments, which returns an exit code or nothing."""
+    """Return the wfctl program as a function of the command-line arguments.
+
+    The function returns an exit code or None.
+    """
     app = typer.Typer(
         name="wfctl",
         cls=Commands,

@@ -1,4 +1,4 @@
-"""The screen that ``wfctl rehydrate`` prints."""
+"""Format the output of ``wfctl rehydrate`` for a terminal."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     from reconciler.briefing.briefing import BriefCriteria, Briefing, BriefVerdict
     from service.questions.recent_events import PastEvent
 
-#: Maximum lines of the briefing without a budget.
+#: Maximum number of lines of the output if the caller gives no token budget.
 SCREEN = 48
 
 
 def format_briefing(briefing: Briefing, output: Output, dry_run: bool) -> str:
-    """Return the briefing for people."""
+    """Return the briefing (current state and next steps after a lost session) as text."""
     head = [*_format_head(briefing, output)]
-    # The next command comes first: an agent that continues reads no further before it acts.
+    # Put the next command first, because an AI agent may act before it reads further.
     lines = [*head[:1], *_format_section(output, "next", map(str, briefing.actions))]
     waiting = (_format_item(w.kind, w.subjects, w.text) for w in briefing.waiting)
     lines += [*_format_section(output, "waits for a person", waiting), *head[1:]]

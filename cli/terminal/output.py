@@ -1,4 +1,4 @@
-"""Print results as one JSON envelope, bare JSON lines or text; messages go to stderr."""
+"""Print results as JSON, JSON lines or text. Messages for people go to stderr."""
 
 from __future__ import annotations
 
@@ -21,15 +21,18 @@ if TYPE_CHECKING:
     from service.reading.point_in_history import Moment
     from service.root.root import Root
 
-#: Control codes that wfctl itself may print: line ends, tabs and styles.
+#: Pattern of the control codes that wfctl itself prints: styles, line ends and tabs.
 _OURS = re.compile(r"(\x1b\[(?:[012]|(?:1;)?3[1-6])m|[\n\t])")
-#: Maximum number of next actions in a brief answer.
+#: Maximum number of next actions in a shortened answer.
 _FEW = 3
 _EMPTY: tuple[Any, ...] = ("", [], {})
 
 
 class LogStanding(NamedTuple):
-    """The head of a log for ``_meta``; all values are None for an empty log."""
+    """The workflow id, and the version and position of the last event of its log.
+
+    The output field ``_meta`` contains these values. All values are None for an empty log.
+    """
 
     workflow: str | None = None
     version: int | None = None
@@ -37,11 +40,12 @@ class LogStanding(NamedTuple):
 
 
 class Shown(TypedDict, total=False):
-    """Extra information printed with an answer.
+    """Extra information to print with the result of a command.
 
-    ``view`` is the shown moment, if no ``state`` is given; ``position`` is the position of the last
-    event. ``actions`` replace the next actions of the state. ``is_brief`` omits empty values.
-    ``seen`` is the result of a check of the files. ``about`` is added to ``_meta``.
+    ``state`` is the state that the result shows, and ``view`` is the moment if no state is given.
+    ``position`` is the log position of the last event. ``actions`` replaces the next actions that
+    follow from the state. ``is_brief`` omits empty values. ``seen`` is the result of a check of the
+    files. ``about`` is added to the field ``_meta``.
     """
 
     state: Workflow | None
@@ -56,8 +60,9 @@ class Shown(TypedDict, total=False):
 class Output:
     """Prints the result of a command in the requested format.
 
-    ``standing`` finds the head of the log at a moment, and is called only for ``_meta``. ``root``
-    and ``log`` are those of the workflow; its next actions also depend on its files.
+    ``standing`` is a function that returns the last event of the log at a moment. It is called only
+    to fill the output field ``_meta``. ``root`` and ``log`` belong to the workflow. They are needed
+    because the suggested next actions also depend on files.
     """
 
     def __init__(
@@ -75,16 +80,20 @@ class Output:
 
     @property
     def is_text(self) -> bool:
-        """Return whether the output format is text for people."""
+        """Return whether the output format is text, which is meant for people."""
         return self.settings.format is Format.TEXT
 
     def result(self, data: Any, text: Callable[[], str], **shown: Unpack[Shown]) -> None:
-        """Print ``data`` as the envelope or as one line, or ``text()`` for people."""
+        """Print the result of a command.
+
+        In JSON, print ``data`` with metadata and next actions. In JSON lines, print only ``data``.
+        For people, print the string that ``text`` returns.
+        """
         if rendered := self.rendered(data, text, **shown):
             self.print(rendered)
 
     def rendered(self, data: Any, text: Callable[[], str], **shown: Unpack[Shown]) -> str:
-        """Return the output of `result`, without the last newline."""
+        """Return the output of `result` as a string, without a newline at the end."""
         if self.is_text:
             return text()
         is_brief, state = shown.get("is_brief", False), shown.get("state")
@@ -109,7 +118,10 @@ class Output:
         actions: Sequence[NextAction] | None = None,
         position: int | None = None,
     ) -> None:
-        """Print the result of a change, like `result`. For people, the next step follows."""
+        """Print the result of a change, in the same way as `result`.
+
+        In text output, add a line with the next step.
+        """
         seen = None if actions is not None or state is None else self._check_files(state)
 
         def led_on() -> str:
@@ -121,7 +133,10 @@ class Output:
         self.result(data, led_on, state=state, actions=actions, position=position, seen=seen)
 
     def _check_files(self, state: Workflow) -> Seen | None:
-        """Check the files if stale results decide the next action, else return None."""
+        """Check the result files, if outdated results could decide the next action.
+
+        Return None if no check is needed or if the output belongs to no workflow.
+        """
         stops = state.session_config.get("stale") == "stop"
         if not (stops or state.workflow_status == "completed"):
             return None
@@ -132,13 +147,21 @@ class Output:
         return inspect_results(self._root, self._log, state)
 
     def next_actions(self, state: Workflow, seen: Seen | None = None) -> list[NextAction]:
-        """Return the next actions for a state in its current surroundings."""
+        """Return the suggested next actions for a state of the workflow.
+
+        They also depend on the files and on the background runner. ``seen`` is the result of a file
+        check.
+        """
         from projections.screens.next_actions import next_actions
 
         return next_actions(state, self.around(state, seen))
 
     def around(self, state: Workflow, seen: Seen | None = None) -> Surroundings:
-        """Return the surroundings of the workflow. ``seen`` is a check of all its files."""
+        """Return the circumstances outside the log that decide the next actions.
+
+        They include missing files and a background runner that was killed. ``seen`` is the result
+        of a check of all files.
+        """
         from projections.screens.next_actions import Surroundings, built_on
 
         if self._root is None:
@@ -167,7 +190,11 @@ class Output:
         return replace(found, beneath=find_deviations(path, state, only=due))
 
     def _launched_unlike(self, root: Path, state: Workflow) -> dict[str, list[str]]:
-        """Return the stages with outputs to verify whose job was not launched as defined."""
+        """Return the stages whose job was launched with values unlike the plan's.
+
+        Only jobs that another program launched and whose outputs are not verified yet are included.
+        The value for each stage is the list of its differing fields.
+        """
         from lifecycle.state.status import Status
 
         taken_over = [
@@ -185,7 +212,11 @@ class Output:
     def _get_log_standing(
         self, state: Workflow | None, position: int | None, view: Moment | None
     ) -> LogStanding:
-        """Return the given state and position as the log's head, or else the current head."""
+        """Return the id, version and position to print in the output field ``_meta``.
+
+        If the caller gives a position, use it together with the given state. Otherwise, read the
+        log.
+        """
         if self._standing is None or position is not None:
             head = state.head if state is not None else None
             return LogStanding(state.id if state is not None else None, head, position)
@@ -205,7 +236,11 @@ class Output:
         *,
         view: Moment | None = None,
     ) -> None:
-        """Print a sequence: one line per record (text, jsonl), or one envelope with all records."""
+        """Print a sequence of records.
+
+        Text and JSON lines have one line for each record. JSON has a single document with all
+        records.
+        """
         if self.settings.format is Format.JSON:
             self.result(list(records), lambda: "", view=view)
             return
@@ -214,12 +249,18 @@ class Output:
             sys.stdout.flush()
 
     def print(self, text: str) -> None:
-        """Print text without control codes. At a terminal, invisible characters are marked."""
+        """Print text without dangerous control codes.
+
+        At a terminal, mark invisible characters.
+        """
         styled = is_colored(self.settings, self.is_terminal) or self.is_terminal
         print(remove_terminal_codes(text, styled) if self.is_text else escape_json(text))
 
     def style(self, text: str, code: str) -> str:
-        """Return ``text`` in an ANSI style (``1`` bold, ``31`` red …) if colours are used."""
+        """Return ``text`` in an ANSI style such as ``1`` (bold) or ``31`` (red).
+
+        If the output has no colours, return the text unchanged.
+        """
         colored = is_colored(self.settings, self.is_terminal)
         return f"\x1b[{code}m{text}\x1b[0m" if colored else text
 
@@ -230,16 +271,16 @@ class Output:
 
 
 def is_colored(settings: Settings, is_terminal: bool) -> bool:
-    """Return whether the output, to a terminal or elsewhere, has colours."""
+    """Return whether the output has colours, according to the settings and the terminal."""
     if settings.color is not Color.AUTO:
         return settings.color is Color.ALWAYS
     return is_terminal and not os.environ.get("NO_COLOR")
 
 
 def remove_terminal_codes(text: str, is_terminal: bool = True) -> str:
-    """Return the text without codes that could clear a screen or hide other text.
+    """Return text without control codes that could clear a screen or hide other text.
 
-    For a terminal, replace all invisible characters, otherwise only control characters.
+    For a terminal, mark all invisible characters. Otherwise, mark only control characters.
     """
     if text.isprintable() and text.isascii():
         return text
@@ -247,13 +288,13 @@ def remove_terminal_codes(text: str, is_terminal: bool = True) -> str:
 
     if not is_terminal:
         return mark_controls(text)
-    # Every second part is a control code of wfctl.
+    # The elements with an odd index are control codes of wfctl itself. Keep them unchanged.
     parts = _OURS.split(text)
     return "".join(part if own % 2 else mark_unseen(part) for own, part in enumerate(parts))
 
 
 def escape_json(document: str) -> str:
-    """Return JSON of the same value without characters that control a terminal."""
+    """Return an equivalent JSON document without characters that could control a terminal."""
     if document.isascii() and "\x7f" not in document:
         return document
     from projections.words.text import spelled_json
@@ -262,7 +303,10 @@ def escape_json(document: str) -> str:
 
 
 def print_statement(statement: bytes) -> None:
-    """Print the statement to sign, and escape invisible characters if stdout is a terminal."""
+    """Print the statement that a person must sign.
+
+    If stdout is a terminal, escape invisible characters and print a note about them.
+    """
     text = statement.decode()
     at_terminal = sys.stdout.isatty()
     sys.stdout.write(escape_json(text) if at_terminal else text)
@@ -281,20 +325,20 @@ def print_message(text: str) -> None:
 def build_success(
     data: Any, actions: Sequence[dict[str, Any]], meta: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return the envelope of a successful command."""
+    """Return the JSON document for a command that succeeded."""
     return {"success": True, "data": data, "next_actions": list(actions), "_meta": meta}
 
 
 def build_failure(
     code: str, message: str, data: dict[str, Any], actions: Sequence[dict[str, Any]] = ()
 ) -> dict[str, Any]:
-    """Return the envelope of a failed command. ``actions`` are possible next steps."""
+    """Return the JSON document for a failed command. ``actions`` are possible next steps."""
     found = {"success": False, "error": {"code": code, "message": message, "data": data}}
     return {**found, "next_actions": list(actions)} if actions else found
 
 
 def drop_empty_values(value: Any) -> Any:
-    """Return plain JSON values without empty ones: null, ``""``, ``[]``, ``{}``."""
+    """Return JSON values without empty ones: null, ``""``, ``[]``, ``{}``."""
     if isinstance(value, dict):
         kept = {key: drop_empty_values(one) for key, one in value.items()}
         return {key: one for key, one in kept.items() if one is not None and one not in _EMPTY}
@@ -304,19 +348,19 @@ def drop_empty_values(value: Any) -> Any:
 
 
 def as_json(value: Any) -> str:
-    """Return JSON, indented for a person at a terminal, otherwise on one line."""
+    """Return a value as JSON, indented if stdout is a terminal, otherwise on one line."""
     return format_indented_json(value) if sys.stdout.isatty() else format_compact_json(value)
 
 
 def format_indented_json(value: Any) -> str:
-    """Return JSON for people."""
+    """Return a value as indented JSON text."""
     import json
 
     return json.dumps(value, indent=2, ensure_ascii=False, default=str)
 
 
 def format_compact_json(value: Any) -> str:
-    """Return JSON on one line."""
+    """Return a value as JSON text on one line."""
     import json
 
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)

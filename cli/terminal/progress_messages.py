@@ -1,8 +1,8 @@
-"""Progress messages on stderr: structured lines for people and programs.
+"""Print progress messages on stderr, as sentences for people or JSON objects for programs.
 
-On a terminal, a line is a sentence, elsewhere a JSON object. Events that are in progress.log are
-then printed only at level debug. structlog is imported with the first line, so that silent commands
-do not wait for it.
+A message at a terminal is a sentence. Elsewhere it is a JSON object, and events that progress.log
+contains are printed only at the level debug. structlog is imported with the first message, because
+commands without messages should not wait for the import.
 """
 
 from __future__ import annotations
@@ -25,13 +25,14 @@ if TYPE_CHECKING:
     from lifecycle.state.workflow import Workflow
     from reconciler.context import Jobs
 
-#: Event types with a higher level than ordinary progress.
+#: Event types whose messages have a higher level than info.
 _LEVELS = {
     "stage.failed": LogLevel.ERROR,
     "stage.blocked": LogLevel.WARNING,
     "drift.detected": LogLevel.WARNING,
 }
-#: Events between two statuses: the next event reports their result.
+#: Event types between two statuses of a stage. They are not printed at level info, because the next
+#: event reports the result.
 _STEPS = frozenset(
     {
         "attempt.observed",
@@ -45,7 +46,8 @@ _STEPS = frozenset(
         "stage.readied",
     }
 )
-#: ``scheme://user:password@host``, and a secret after its name.
+#: Patterns of passwords in URLs such as ``scheme://user:password@host``, and of secrets that follow
+#: their name.
 _IN_ADDRESS = r"(\w+://[^\s:/@]*):[^\s/@]+@"
 _NAMES = r"pass(?:word|phrase|wd)?|\w*secret|\w*token|api[_-]?key|private[_-]?key"
 _NAMED = rf"\b({_NAMES})(['\"]?\s*[:=]\s*['\"]?)[^\s'\",;]+"
@@ -53,7 +55,7 @@ _HIDDEN = "***"
 
 
 class Talk:
-    """Prints progress messages on stderr, with the workflow and the subject."""
+    """Prints progress messages on stderr. Each message names the workflow and its subject."""
 
     def __init__(self, settings: Settings, workflow: Callable[[], str]) -> None:
         self._settings = settings
@@ -61,14 +63,14 @@ class Talk:
         self._waiting: WaitingLine | None = None
 
     def say(self, text: str, *, level: str = "info", **about: Any) -> None:
-        """Print a sentence. ``about`` names its subject: a stage, an attempt."""
+        """Print a sentence. ``about`` names its subject, such as a stage or an attempt."""
         self._log_line(LogLevel(level), text, about)
 
     def tell(self, outcome: Outcome) -> None:
-        """Print the recorded events to people at a terminal, in the words of the log.
+        """Print a message for each event that a command recorded.
 
-        Elsewhere, progress.log and the answer contain them, so their level is debug. Steps between
-        two statuses always have the level debug.
+        At a terminal, the text is that of progress.log. Elsewhere, the messages have the level
+        debug, because progress.log and the answer of the command already contain the events.
         """
         for event in outcome.events:
             text = format_message(event, outcome.state)
@@ -84,7 +86,7 @@ class Talk:
             self._log_line(level if is_new else LogLevel.DEBUG, text or event.type, about)
 
     def waits(self, jobs: Jobs, state: Workflow, ids: Collection[str]) -> None:
-        """Show the stages that wfctl waits for, unless only warnings are wanted."""
+        """Show the stages that wfctl waits for, if the log level includes info messages."""
         if LogLevel.INFO.number < self._settings.log_level.number:
             return
         from service.root.atomic_files import system_clock
@@ -97,7 +99,7 @@ class Talk:
         self._waiting.show(state, ids, system_clock())
 
     def clear(self) -> None:
-        """Remove the line that shows what wfctl waits for."""
+        """Remove the line with the waiting stages from the terminal."""
         if self._waiting is not None:
             self._waiting.clear()
 
@@ -109,7 +111,11 @@ class Talk:
 
     @property
     def _wants_keys(self) -> bool:
-        """Return whether lines name their subject also as keys, in addition to the sentence."""
+        """Return whether messages contain their subject in separate fields.
+
+        Messages outside a terminal and at the level debug have these fields in addition to the
+        sentence.
+        """
         return not sys.stderr.isatty() or self._settings.log_level is LogLevel.DEBUG
 
     @cached_property
@@ -145,7 +151,7 @@ class Talk:
 
 
 def without_secrets(logger: Any, method: str, line: EventDict) -> EventDict:
-    """Return the log line with values of secrets and passwords in URLs hidden."""
+    """Return the log message with passwords and other secrets replaced by ``***``."""
     return {key: _hide_secrets(key, value) for key, value in line.items()}
 
 

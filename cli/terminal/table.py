@@ -1,4 +1,4 @@
-"""Print records as a table: aligned and cut to width for people, as CSV for programs."""
+"""Print records as an aligned table for people, or as CSV for programs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Record = dict[str, Any]
 
 
 class TableColumn(NamedTuple):
-    """A column: its header, its text for a record, and its maximum width."""
+    """A table column: its header, a function that returns its text, and its maximum width."""
 
     head: str
     text: Callable[[Record], str]
@@ -37,7 +37,10 @@ def print_records(
     names: Sequence[str],
     view: Moment | None,
 ) -> None:
-    """Print records of a moment as a table, JSON, JSON lines or CSV headed by ``names``."""
+    """Print records as a table, JSON, JSON lines or CSV.
+
+    ``names`` are the headers of the CSV columns. ``view`` is the moment that the records show.
+    """
     if output.is_text:
         output.print(format_table(output, records, columns))
     elif output.settings.format is Format.CSV:
@@ -47,10 +50,10 @@ def print_records(
 
 
 def print_csv(records: Sequence[Record], names: Sequence[str], is_terminal: bool) -> None:
-    """Print RFC 4180 with the header ``names``.
+    """Print the records as CSV (RFC 4180) with the header ``names``.
 
-    Values other than strings are JSON, null is empty. Foreign text is escaped so that neither a
-    spreadsheet nor a terminal executes it.
+    Values other than strings are written as JSON, and null as an empty field. Text from other
+    programs is escaped, so that neither a spreadsheet nor a terminal executes it.
     """
     writer = csv.writer(sys.stdout)
 
@@ -62,7 +65,10 @@ def print_csv(records: Sequence[Record], names: Sequence[str], is_terminal: bool
 
 
 def format_table(output: Output, records: Sequence[Record], columns: Sequence[TableColumn]) -> str:
-    """Return the records as an aligned table with a header, or ``(none)`` without records."""
+    """Return the records as an aligned table with a header.
+
+    Return ``(none)`` if there are no records.
+    """
     if not records:
         return "(none)"
     rows = [
@@ -84,7 +90,10 @@ _LESS = {"LESS": "FRX"}
 
 @contextmanager
 def use_pager(output: Output) -> Iterator[None]:
-    """Send the output of the block through ``$PAGER`` (default: less) at a terminal."""
+    """Send the output of the block through the program ``$PAGER`` (default: less).
+
+    Do this only if the output goes to a terminal.
+    """
     command: list[str] = []
     if output.is_text and sys.stdout.isatty() and calling_agent() is None:
         line = os.environ.get("PAGER", "less")

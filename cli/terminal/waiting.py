@@ -1,4 +1,8 @@
-"""Show waiting stages: on a terminal with an updated line, elsewhere at growing intervals."""
+"""Show the stages that wfctl waits for.
+
+On a terminal, one line is updated every second. Elsewhere, a new line is printed at growing
+intervals.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +15,12 @@ from datetime import datetime
 from cli.terminal.output import remove_terminal_codes
 from lifecycle.state.workflow import Stage, Workflow
 
-#: Seconds between two updates of the line on a terminal.
+#: Seconds between two updates of the line at a terminal.
 _LIVE = 1.0
-#: Seconds before the first line without a terminal, and maximum seconds between two lines.
+#: Without a terminal: seconds before the first line, and maximum number of seconds between two
+#: lines.
 _FIRST, _LONGEST = 30.0, 1800.0
-#: Maximum number of stages shown at a time.
+#: Maximum number of waiting stages in the line.
 _SHOWN = 3
 _CLEAR = "\r\x1b[2K"
 
@@ -23,7 +28,7 @@ _CLEAR = "\r\x1b[2K"
 class WaitingLine:
     """Shows the stages that wfctl waits for.
 
-    ``line`` formats one stage; ``say`` prints a permanent line.
+    The function ``line`` formats one stage, and the function ``say`` prints a permanent line.
     """
 
     def __init__(
@@ -37,7 +42,7 @@ class WaitingLine:
         self._is_shown = False
 
     def show(self, state: Workflow, ids: Collection[str], now: datetime) -> None:
-        """Show the stages that wfctl waits for, if the line is due."""
+        """Show the stages that wfctl waits for, if the last line is old enough."""
         going = (stage for stage in state.stages.values() if stage.id in ids)
         stages = [stage for stage in going if stage.open_attempt is not None]
         subjects = tuple(f"{stage.id}/{stage.attempts[-1].id}" for stage in stages)
@@ -54,7 +59,7 @@ class WaitingLine:
         self._print_line(f"waiting: {text}{more}")
 
     def clear(self) -> None:
-        """Remove the waiting line before other output is printed."""
+        """Remove the line with the waiting stages before other output is printed."""
         if self._is_shown:
             sys.stderr.write(_CLEAR)
             sys.stderr.flush()

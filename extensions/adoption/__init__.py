@@ -1,1 +1,1 @@
-"""Import a workflow that was kept by hand."""
+"""Import a workflow whose state and log files were kept by hand."""

@@ -1,4 +1,8 @@
-"""Create a root from a workflow that was kept by hand: events, kept sources, and files."""
+"""Import a workflow whose files were kept by hand.
+
+The import creates a workflow folder with the events, copies of the imported files, and the files
+that wfctl generates.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +66,8 @@ if TYPE_CHECKING:
     from lifecycle.payload.models import Payload
 
 
-#: The fields of a stage before its first run.
+#: Names of the stage fields that have no value before the first run. They are removed from the
+#: first imported state, because the history starts before any run.
 _NOTHING_YET = frozenset(STAGE_FIELDS[STAGE_FIELDS.index("started_at") :])
 
 
@@ -71,9 +76,10 @@ def plan_history(
 ) -> Planned:
     """Return the events of an import, each with its UTC time.
 
-    The first event creates the workflow in its initial state. Each version then adds its new log
-    lines and its state, so that the last event has the state on disk. No time is later than
-    ``now``. ``facts`` are further fields of ``workflow.imported``.
+    The first event creates the workflow in its initial state. For each imported version, the next
+    events add its new log lines and its state. The last event therefore contains the state on disk.
+    No time is later than ``now``. ``facts`` are additional fields of the first event,
+    ``workflow.imported``.
     """
     first, last = sources.versions[0].state.document, sources.last
     created = parse_time(first.get("created") or "", sources.zone)
@@ -116,14 +122,19 @@ def _describe_content(name: str, content: bytes) -> dict[str, Any]:
 def _iterate_version_events(
     sources: Sources, latest: str, now: str
 ) -> Iterator[tuple[Payload, str]]:
-    """Yield the events of each version; ``latest`` is when the workflow started."""
+    """Yield the events of each imported version, with their times.
+
+    ``latest`` is the start time of the workflow. An event whose own time is unknown gets the latest
+    time before it.
+    """
     for version, start, kept in _new_and_kept(sources.versions):
         lasting, gone = version.entries[start:kept], version.entries[max(start, kept) :]
         for entries, in_file in ((lasting, True), (gone, False)):
             for run in join_polls(entries):
                 latest = run[0].time.moment if run[0].time is not None else latest
                 yield _build_line_event(run, version, kept=in_file), min(latest, now)
-        # The state states its own time, but its event must not precede the events that led to it.
+        # The state file contains its own time. The time of its event must still not precede the log
+        # events that led to this state.
         updated = parse_time(version.state.document.get("updated") or "", sources.zone)
         at = max(latest, updated.moment) if updated is not None else latest
         yield _build_state_event(version, sources), min(at, now)
@@ -182,7 +193,7 @@ Change = tuple[str, str, str | None]
 
 
 def _iterate_changes(before: StateFile, now: StateFile) -> Iterator[Change]:
-    """Yield the changes from ``before`` to ``now`` that no amendment explains."""
+    """Yield the changes between two state files that no new amendment explains."""
     known = {record["id"] for record in before.document.get("amendments") or []}
     amended = [r for r in now.document.get("amendments") or [] if r["id"] not in known]
     for field in () if amended else _OF_WORKFLOW:
@@ -251,7 +262,7 @@ _REPORT = re.compile(r"\bReport: (\S+)")
 
 
 def _disk_findings(version: Version, folder: Path) -> Iterator[ImportFinding]:
-    """Yield the named outputs, report and machine files that are missing on disk."""
+    """Yield a finding for each named output, report or machine file missing on disk."""
     state = version.state
     for index, stage in enumerate(state.stages):
         named = stage.get("outputs") or [] if stage.get("status") == "completed" else []
@@ -277,7 +288,7 @@ def _is_there(folder: Path, path: str) -> bool:
 
 
 def collect_findings(sources: Sources) -> list[ImportFinding]:
-    """Return every finding, sorted by importance, then by version and place."""
+    """Return all problems found in the imported files, the most important kind first."""
     versions = sources.versions
     found = list(sources.unreadable)
     for name in dict.fromkeys(version.workflow for version in sources.foreign):
@@ -297,13 +308,19 @@ def collect_findings(sources: Sources) -> list[ImportFinding]:
 
 
 def _find_new_findings(before: Version | None, now: Version) -> list[ImportFinding]:
-    """Return the findings that are new in a version: times and changed definitions."""
+    """Return the findings that appear with a new version of the files.
+
+    They concern the times of new log entries, rewritten log lines, and definitions that changed
+    without an amendment.
+    """
     start = common_start(before.entries, now.entries) if before is not None else 0
     found = list(time_findings(now.entries[start:], now.known_at))
     if before is None:
         return found
     created = [version.state.document.get("created") for version in (before, now)]
-    # The workflow was started again: its log was replaced, or its files were missing for a while.
+    # A new creation time, together with a replaced log or files that were missing for a while,
+    # means that the workflow was started again. Its changes are then not compared with the old
+    # workflow.
     if created[0] != created[1] and (now.after_gap or start == 0):
         evidence = f"created {created[0]}, then {created[1]}; {len(before.entries)} entries before"
         return [*found, ImportFinding("begun_anew", STATE, now.state.line("/created"), evidence)]
@@ -330,7 +347,7 @@ def _sort_findings(found: Sequence[ImportFinding], version: Version) -> list[Imp
 
 @dataclass(frozen=True, slots=True)
 class ImportResult:
-    """What an import found, and what it recorded or would record."""
+    """The result of an import: sources, findings, and recorded or planned events."""
 
     sources: Sources
     findings: tuple[ImportFinding, ...]
@@ -348,10 +365,11 @@ def adopt_workflow(
     rests_of: Callable[[Path, Workflow], Mapping[str, Any]],
     **facts: Any,
 ) -> ImportResult:
-    """Import the sources into ``root``, and complete an interrupted import.
+    """Import the sources into ``root``, or complete an interrupted import.
 
-    ``rests_of`` returns the basis of running attempts, by stage. ``facts`` are further fields of
-    ``workflow.imported``. Raises `RootExists` if ``root`` already has a workflow or files of one.
+    ``rests_of`` returns, for each stage with a running attempt, the digests of its inputs.
+    ``facts`` are additional fields of the event ``workflow.imported``. Raises `RootExists` if
+    ``root`` already has a workflow, or a state or log file other than the imported ones.
     """
     findings = tuple(collect_findings(sources))
     is_here = root.path.resolve() == sources.folder.resolve()
@@ -362,7 +380,8 @@ def adopt_workflow(
     now = utc_text(clock())
     planned = plan_history(sources, findings, now, root=place, **facts)
     if is_here:
-        # If the root is another folder than the imported one, the input files are missing there.
+        # Record input files only if the workflow is imported in place. In any other folder, these
+        # files are missing.
         state = planned_state(planned)
         rests = dict(rests_of(root.path, state))
         planned = (*planned, *files_recorded(root.path, state, now, attempts=rests))
@@ -390,7 +409,10 @@ def adopt_workflow(
 
 
 def _keep_sources(service: Service, sources: Sources) -> None:
-    """Copy the sources unchanged to ``.wfctl/imported/``, and take over their files."""
+    """Copy the imported files unchanged to ``.wfctl/imported/``.
+
+    wfctl then takes over the state file and the log in the folder as its own generated files.
+    """
     root, last = service.root, sources.last
     folder = root.folder / IMPORTED
     folder.mkdir(exist_ok=True)

@@ -1,4 +1,4 @@
-"""``wfctl import``: a workflow kept by hand, or an archive."""
+"""The command ``wfctl import``, which reads a workflow kept by hand, or an archive."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def import_(
 
 
 def _only_of_a_folder(context: typer.Context) -> None:
-    """Raise `InvalidOption` for options that do not apply to an archive."""
+    """Raise `InvalidOption` if an option was typed that does not apply to an archive."""
     names = ("git", "utc_offset", "consent", "signers", "key", "command_id", "expected_version")
     sources = {name: context.get_parameter_source(name) for name in names}
     typed = [name for name, of in sources.items() if of is not None and of.name == "COMMANDLINE"]
@@ -152,7 +152,10 @@ def _print_result(output: Output, adoption: ImportResult, options: WriteOptions)
 
 
 def _software_of(adoption: ImportResult) -> dict[str, Any]:
-    """Return the software described next to the files, with the command to set it."""
+    """Return the software described next to the imported files, and the command to use it.
+
+    Returns an empty dictionary if nothing is described, or if no unfinished stage needs software.
+    """
     found = read_software(adoption.sources.folder)
     stages = stages_without_software(adoption.outcome.state)
     if found is None or not stages:

@@ -1,4 +1,4 @@
-"""What the extension adoption adds to the core of wfctl."""
+"""Register the extension ``adoption`` with the core of wfctl."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from wfctl_eventstore.extension import Extension
 
 
 class AdoptionExtension(Extension):
-    """Import a workflow that was kept by hand."""
+    """Import a workflow whose state and log files were kept by hand."""
 
     commands = {
         "import": "extensions.adoption.command",

@@ -1,4 +1,4 @@
-"""Find problems in a log and a state, in their combination, and in their times."""
+"""Find problems in an imported log and state file, and contradictions between the two."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ Places = Iterator[tuple[str, str, str]]
 
 @dataclass(frozen=True, slots=True)
 class ClaimedStep:
-    """A status that an entry claims for a stage.
+    """A status that a log entry claims for a stage.
 
-    ``before`` is the previously claimed status, None if nothing was claimed. ``retried``: a retry
-    was logged since then. ``others`` are the steps by which every stage got its status at that
+    ``before`` is the status that the log claimed previously, or None. ``retried`` is true if a
+    retry was logged since then. ``others`` maps each stage to the step that set its status at that
     time.
     """
 
@@ -54,7 +54,7 @@ class ClaimedStep:
 
     @property
     def since(self) -> int:
-        """The line that claimed the previous status."""
+        """The number of the log line that claimed the previous status."""
         return self.others[self.stage].entry.line
 
     def is_at_once_with(self, other: ClaimedStep) -> bool:
@@ -64,7 +64,7 @@ class ClaimedStep:
 
 
 def steps_of(entries: Sequence[LogEntry]) -> list[ClaimedStep]:
-    """Return every status that the entries claim, in order."""
+    """Return each status change that the log entries claim, in the order of the log."""
     found: list[ClaimedStep] = []
     last: dict[str, ClaimedStep] = {}
     retried: set[str] = set()
@@ -83,7 +83,7 @@ def steps_of(entries: Sequence[LogEntry]) -> list[ClaimedStep]:
 
 
 def log_findings(version: Version) -> list[ImportFinding]:
-    """Return the problems of the steps in a version's log."""
+    """Return the problems in a version's log, such as illegal status changes."""
     state, entries = version.state, version.entries
     stages = {stage["id"]: stage for stage in state.stages}
     found: list[ImportFinding] = []
@@ -141,7 +141,10 @@ def _is_amended(stage: str, state: StateFile) -> bool:
 
 
 def _check_dependencies(step: ClaimedStep, stage: Fields) -> Steps:
-    """Yield dependencies that were not completed before the stage started."""
+    """Yield a problem for each dependency that was not completed before the stage started.
+
+    An end in the same second as the launch or as the end of a dependency is also a problem.
+    """
     needs = [(need, step.others.get(need)) for need in stage.get("depends_on") or []]
     for need, other in needs:
         found = other.target if other is not None else Status.PENDING
@@ -174,7 +177,7 @@ def _check_sessions(entries: Sequence[LogEntry]) -> Iterator[ImportFinding]:
 
 
 def _check_end(version: Version) -> Iterator[ImportFinding]:
-    """Yield stages that were not finished when the workflow was called completed."""
+    """Yield a finding for each stage that was unfinished when the log reported completion."""
     for index, entry in enumerate(version.entries):
         if entry.workflow_completed:
             last = {step.stage: step.target for step in steps_of(version.entries[:index])}
@@ -195,12 +198,13 @@ def _find_polling(entries: Sequence[LogEntry]) -> Iterator[ImportFinding]:
 def _build_spread_finding(
     kind: str, entries: Sequence[LogEntry], evidence: str, stage: str | None = None
 ) -> ImportFinding:
-    """Return a single finding for all of the entries."""
+    """Return a single finding that covers all given log entries."""
     line, last = entries[0].line, entries[-1].line
     return ImportFinding(kind, LOG, line, evidence, stage, last_line=last, count=len(entries))
 
 
-#: Problem of a time → its test; ``latest`` is the time by which the entry was known.
+#: Kind of problem → test whether a time has it. ``latest`` is the time by which the entry is known
+#: to have existed, so a later typed time must be wrong.
 _LACKS: dict[str, Callable[[TypedTime | None, str], bool]] = {
     "undated": lambda time, _: time is None,
     "no_seconds": lambda time, _: time is not None and not time.has_seconds,
@@ -210,9 +214,10 @@ _LACKS: dict[str, Callable[[TypedTime | None, str], bool]] = {
 
 
 def time_findings(entries: Sequence[LogEntry], latest: str) -> Iterator[ImportFinding]:
-    """Yield the problems of the times of entries, which were known by ``latest``.
+    """Yield the problems with the times of log entries, such as a missing or future time.
 
-    Neighbours with the same problem make a single finding.
+    The entries existed by the time ``latest``. Adjacent entries with the same problem share one
+    finding.
     """
     for kind, lacks in _LACKS.items():
         told = [(lacks(entry.time, latest), entry) for entry in entries]
@@ -234,7 +239,7 @@ def time_findings(entries: Sequence[LogEntry], latest: str) -> Iterator[ImportFi
 
 
 class StateFindings:
-    """The findings on one version's state."""
+    """The problems found in the state file of one imported version."""
 
     def __init__(self, version: Version, zone: tzinfo | None) -> None:
         self.version = version
@@ -243,7 +248,7 @@ class StateFindings:
         self.steps = steps_of(version.entries)
 
     def all(self) -> list[ImportFinding]:
-        """Return the problems of the state, alone and compared with its log."""
+        """Return the problems within the state file, and its contradictions to the log."""
         found = [*self._check_workflow(), *self._find_unknown_fields()]
         for pointer in self.state.named:
             _, _, place, field = pointer.split("/")
@@ -306,7 +311,11 @@ class StateFindings:
                 yield "missing_step", name, f"{status} without {name}"
 
     def _find_logged_status(self, stage: str, last: ClaimedStep | None) -> str:
-        """Return the status that the log leads to, including a final retry."""
+        """Return the final status of a stage according to the log.
+
+        A stage that was retried after its last failure is ``ready``; a stage without entries is
+        ``pending``.
+        """
         if last is None:
             return "pending"
         later = [e for e in self.version.entries if e.line > last.entry.line and e.stage == stage]
@@ -358,7 +367,7 @@ class StateFindings:
             yield "stale_launch", f"{place}/launched_at", f"{launched.text}, {since}"
 
     def _check_order(self, stage: Fields) -> Places:
-        """Yield times in the wrong order, and equal times of things that cannot coincide."""
+        """Yield times in the wrong order, and equal times of events that cannot coincide."""
         launched = (stage.get("running_process") or {}).get("launched_at")
         started, completed = stage.get("started_at"), stage.get("completed_at")
         ordered = [("completed_at", "completed", completed, "started", started)]
@@ -385,7 +394,11 @@ class StateFindings:
     def _iterate_parts(
         self,
     ) -> Iterator[tuple[str, Fields, Sequence[str], Sequence[str], str | None]]:
-        """Yield each object: its pointer, values, permitted fields, time fields and stage."""
+        """Yield each object in the state file, such as a stage, process or amendment.
+
+        Each item has the object's JSON pointer, its values, its permitted fields, its time fields,
+        and the id of its stage, if any.
+        """
         document = self.state.document
         yield "", document, OF_WORKFLOW, ("created", "updated"), None
         config = document.get("session_config") or {}
@@ -419,6 +432,6 @@ class StateFindings:
 
 
 def format_short_json(value: Any) -> str:
-    """Return a value as short JSON."""
+    """Return a value as JSON of at most 120 characters. Longer JSON ends with three dots."""
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= 120 else f"{text[:117]}..."

@@ -1,4 +1,4 @@
-"""The software that a `superscientist.json` next to an imported workflow describes."""
+"""Read a ``superscientist.json``, which describes the software of an imported workflow."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ FILE = "superscientist.json"
 
 @dataclass(frozen=True, slots=True)
 class DescribedSoftware:
-    """An environment by its name, the program that enters it, and commands by their names."""
+    """The software environment that a file describes.
+
+    ``runner`` is the program that enters the environment. ``commands`` maps names to command lines.
+    """
 
     name: str
     runner: str | None
@@ -26,7 +29,10 @@ class DescribedSoftware:
 
 
 def read_software(folder: Path) -> DescribedSoftware | None:
-    """Return the software that a file in ``folder`` describes, None without such a file."""
+    """Return the software that ``superscientist.json`` in ``folder`` describes.
+
+    Returns None if the file is missing or unreadable, or if it does not name a valid environment.
+    """
     document: Any = None
     with suppress(OSError, NotRegular, ValueError, RecursionError):
         document = json.loads(read_regular(folder / FILE))
@@ -50,7 +56,7 @@ def read_software(folder: Path) -> DescribedSoftware | None:
 
 
 def stages_without_software(state: Workflow) -> list[str]:
-    """Return the unfinished stages whose environment nobody set."""
+    """Return the ids of the unfinished stages that have no environment."""
     return [one.id for one in state.stages.values() if _needs_software(one)]
 
 

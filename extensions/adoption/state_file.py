@@ -1,4 +1,4 @@
-"""Read a ``workflow-state.json`` that was written by hand, with line numbers and times."""
+"""Read a hand-written ``workflow-state.json``, with the line numbers of its values."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ _TOKEN = re.compile(r'"(?:\\.|[^"\\])*"|(?P<constant>-?Infinity|NaN)', re.DOTALL
 
 
 def lines_of(text: str) -> dict[str, int]:
-    """Return JSON pointer (RFC 6901) → line, from 1, of every value of a valid JSON text."""
+    """Return the line of each value in a valid JSON text, by JSON pointer (RFC 6901).
+
+    Lines count from 1.
+    """
     line, last, found = 1, 0, {}
     for pointer, position in _locate_values(text, _skip_space(text, 0), "")[1]:
         line += text.count("\n", last, position)
@@ -30,7 +33,10 @@ def lines_of(text: str) -> dict[str, int]:
 
 
 def _locate_values(text: str, start: int, pointer: str) -> tuple[int, list[tuple[str, int]]]:
-    """Return the end of a value, and the positions of all values in it."""
+    """Return the end of a JSON value, and the start positions of all values in it.
+
+    Each start position comes with the JSON pointer of its value.
+    """
     places = [(pointer, start)]
     if text[start] not in "{[":
         _, end = _DECODER.raw_decode(text, start)
@@ -63,7 +69,10 @@ def _find_line_and_column(text: str | bytes, position: int) -> tuple[int, int]:
 
 
 def _measure_depth(text: str) -> int:
-    """Return the maximum nesting depth of objects and arrays; the text may be invalid."""
+    """Return the maximum nesting depth of JSON objects and arrays.
+
+    The text may be invalid JSON.
+    """
     deepest = depth = 0
     for bracket in re.sub(r'"(?:\\.|[^"\\])*"|[^\[\]{}"]+', "", text, flags=re.DOTALL):
         depth += bracket in "[{" or -(bracket in "]}")
@@ -71,37 +80,43 @@ def _measure_depth(text: str) -> int:
     return deepest
 
 
-#: Maximum nesting depth of a document.
+#: Maximum nesting depth of an imported document. Deeper documents are refused, because their
+#: decoding is recursive.
 _DEPTH = 100
 
 
 @dataclass(frozen=True, slots=True)
 class StateFile:
-    """A version of the state: its bytes, its document, and the lines of its values."""
+    """One version of the state file: bytes, JSON document, and lines of all values."""
 
     content: bytes
     document: dict[str, Any]
     lines: dict[str, int]
-    #: Pointers of the paths with names, ``{"film": "stage-1/film.xyz"}``, which are read as a list.
+    #: JSON pointers of the fields in which paths have names, such as ``{"film":
+    #: "stage-1/film.xyz"}``. They are imported as lists of paths.
     named: Sequence[str] = ()
 
     def line(self, pointer: str) -> int:
-        """Return the line of a value, or of its nearest parent."""
+        """Return the line of the value at a JSON pointer.
+
+        If the value does not exist, the line of its nearest existing parent is returned.
+        """
         while pointer not in self.lines:
             pointer = pointer.rpartition("/")[0]
         return self.lines[pointer]
 
     @property
     def stages(self) -> list[dict[str, Any]]:
-        """The stages of the document."""
+        """The stages in the JSON document."""
         found: list[dict[str, Any]] = self.document["stages"]
         return found
 
 
 def read_state(name: str, content: bytes) -> StateFile:
-    """Decode and check a state file; messages call it ``name``.
+    """Decode and check a state file. Error messages call it ``name``.
 
-    Raises `UnreadablePlan` with line and column, or `UnimportableState` with every problem.
+    Raises `UnreadablePlan`, with line and column, if the text is not JSON in UTF-8. Raises
+    `UnimportableState`, with every problem, if the content cannot be imported.
     """
     try:
         text = content.decode("utf-8-sig")
@@ -140,7 +155,7 @@ def _decode_text(name: str, text: str) -> Any:
 
 
 def _find_unportable_values(value: Any, place: str) -> Iterator[tuple[str, str]]:
-    """Yield the values that the log cannot store without changing them."""
+    """Yield each value that the log cannot store exactly: its JSON pointer and the reason."""
     if isinstance(value, dict):
         for key, child in value.items():
             yield from _find_unportable_values(key, place)
@@ -157,7 +172,10 @@ def _find_unportable_values(value: Any, place: str) -> Iterator[tuple[str, str]]
 
 
 def parse_offset(text: str) -> tzinfo | None:
-    """Return the time zone of an offset such as ``+02:00`` or ``Z``, otherwise None."""
+    """Return the time zone of a UTC offset such as ``+02:00`` or ``Z``.
+
+    Returns None if the offset is invalid.
+    """
     found = re.fullmatch(r"([+-])(\d\d):?(\d\d)", "+00:00" if text == "Z" else text, re.ASCII)
     if found is None or int(found[2]) > 14 or int(found[3]) > 59:
         return None

@@ -13,17 +13,18 @@ _FORM = re.compile(
 )
 
 
-#: Earlier years are mistakes, and the log writes years with four digits.
+#: Years before this one are assumed to be mistakes. The log also requires years with four digits.
 _FIRST_YEAR = 1970
 
 
-#: Maximum time between the launch of a job and the log line about the launch.
+#: Maximum time between the launch of a job and the log line about this launch. A larger gap means
+#: that the launch time belongs to an earlier attempt.
 _A_MOMENT = timedelta(seconds=30)
 
 
 @dataclass(frozen=True, slots=True)
 class TypedTime:
-    """A time as it was typed, and the same moment in UTC."""
+    """A time as a person typed it, and the same moment in UTC."""
 
     text: str
     moment: str
@@ -32,24 +33,28 @@ class TypedTime:
     offset: tzinfo | None
 
     def is_before(self, other: TypedTime) -> bool:
-        """Return whether the time is earlier, to the precision that both were typed with."""
+        """Return whether this time is earlier than the other one.
+
+        If either time has no seconds, only the minutes are compared.
+        """
         size = 19 if self.has_seconds and other.has_seconds else 16
         return self.moment[:size] < other.moment[:size]
 
     def is_long_before(self, other: TypedTime) -> bool:
-        """Return whether the time is earlier by more than a launch can take."""
+        """Return whether this time precedes the other by more than a job launch can take."""
         gap = datetime.fromisoformat(other.moment) - datetime.fromisoformat(self.moment)
         return self.is_before(other) and gap > _A_MOMENT
 
     def is_same_second(self, other: TypedTime) -> bool:
-        """Return whether both times have seconds and are equal."""
+        """Return whether both times were typed with seconds and are equal."""
         return self.has_seconds and other.has_seconds and self.moment == other.moment
 
 
 def parse_time(text: str, zone: tzinfo | None) -> TypedTime | None:
-    """Return the time in ``text``, None if it is not a time.
+    """Return the time that ``text`` contains, or None if ``text`` is not a time.
 
-    ``zone`` is used for a time without UTC offset; None means local time.
+    ``zone`` is the time zone of a time without UTC offset. If ``zone`` is None, local time is
+    assumed.
     """
     found = _FORM.fullmatch(text.strip())
     if found is None:

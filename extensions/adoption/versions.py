@@ -1,4 +1,7 @@
-"""The versions of a document in an import, the entries of its log, and the findings."""
+"""The versions of the state and log files that an import reads, with their log entries.
+
+The module also defines the kinds of problems that an import reports.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +21,13 @@ from service.root.atomic_files import content_within, utc_text
 from service.root.git import run_git
 
 _BRACKET = re.compile(r"\[([^\]]*)\] ?(.*)", re.DOTALL)
-#: Published forms of a stage in a log line: `stage-1 (Name)` and `Stage 1 (Name):`.
+#: Accepted forms of a stage at the start of a log line: `stage-1 (Name)` and `Stage 1 (Name):`.
 _STAGE = re.compile(r"stage-([1-9][0-9]*)\b(?: \(.*?\))?:?(.*)", re.ASCII | re.DOTALL)
 _SPACED_STAGE = re.compile(
     r"[Ss]tage ([1-9][0-9]*)(?: \(.*?\))?(?::|(?= retry #))(.*)", re.ASCII | re.DOTALL
 )
-#: The text after the name of a stage; otherwise the line only starts with the same words.
+#: The text after the name of a stage must match this pattern. Otherwise, the line only happens to
+#: start with the same words.
 _BEHIND = re.compile(r"(?: \(.*?\))?(?::|(?= retry #))(.*)", re.ASCII | re.DOTALL)
 _STATUS = re.compile(r"\bstatus\s*(?:->|→|=>)\s*([A-Za-z_]+)")
 _RETRY = re.compile(r" retry #(\d{1,4})\b", re.ASCII)
@@ -33,10 +37,10 @@ _WORDS = frozenset(Status)
 
 @dataclass(frozen=True, slots=True)
 class LogEntry:
-    """A log entry: its line, its bytes, its time, and its content.
+    """A log entry: its line number, its bytes, its time, and its content.
 
-    ``line`` counts from 1. ``raw`` are the lines without their newlines; a blank line belongs to
-    the entry before it. ``unknown`` are words in the place of a status.
+    ``line`` counts from 1. ``raw`` contains the lines without newlines. A blank line belongs to the
+    entry before it. ``unknown`` contains unknown words that were written where a status belongs.
     """
 
     line: int
@@ -53,16 +57,17 @@ class LogEntry:
 
     @property
     def is_polling(self) -> bool:
-        """Return whether the entry only reports a check."""
+        """Return whether the entry only reports that the status of a stage was checked."""
         return self.stage is not None and re.search(r": polling\b", self.text) is not None
 
 
 def read_entries(
     content: bytes, zone: tzinfo | None, stages: Sequence[dict[str, Any]] = ()
 ) -> list[LogEntry]:
-    """Return the entries of a log; ``zone`` is used for times without offset (None: local).
+    """Return the entries of a hand-written log.
 
-    ``stages`` are the stages of the state: a line may start with the id or name of a stage.
+    ``zone`` is the time zone of times without UTC offset; None means local time. ``stages`` are the
+    stages of the state file. A log line may start with the id or the name of a stage.
     """
     names = [str(stage.get("name") or "") for stage in stages]
     alone = {n: str(s["id"]) for n, s in zip(names, stages, strict=True) if names.count(n) == 1}
@@ -108,7 +113,10 @@ def _parse_entry(
 
 
 def _of_stage(text: str, known: Mapping[str, str]) -> tuple[str | None, str]:
-    """Return the stage of a line, and the rest of the line; None without a stage."""
+    """Return the stage that a log line names, and the text after the stage.
+
+    Returns None and an empty string if the line does not name a stage.
+    """
     numbered = _STAGE.match(text)
     if numbered is not None and (f"stage-{numbered[1]}" in known or not known):
         return f"stage-{numbered[1]}", numbered[2]
@@ -121,7 +129,11 @@ def _of_stage(text: str, known: Mapping[str, str]) -> tuple[str | None, str]:
 
 
 def join_polls(entries: Sequence[LogEntry]) -> list[list[LogEntry]]:
-    """Return the entries in groups; repeated polls next to each other share a group."""
+    """Return the log entries in groups.
+
+    Identical, consecutive entries that only report a status check share a group. Any other entry is
+    a group of its own.
+    """
     found: list[list[LogEntry]] = []
     for entry in entries:
         last = found[-1][-1] if found else None
@@ -133,11 +145,11 @@ def join_polls(entries: Sequence[LogEntry]) -> list[list[LogEntry]]:
 
 
 def common_start(before: Sequence[LogEntry], now: Sequence[LogEntry]) -> int:
-    """Return the number of equal entries at the start of two versions of a log."""
+    """Return the number of entries at the start that two versions of a log have in common."""
     return start_of([one.raw for one in before], [one.raw for one in now])
 
 
-#: Kind of finding → its meaning. Findings are listed in this order, the most important first.
+#: Kind of problem → its meaning. Findings are listed in this order, the most important kind first.
 KINDS = {
     "other_workflow": "earlier versions of another workflow, which are not imported",
     "unreadable_version": "a committed version that cannot be read",
@@ -174,9 +186,10 @@ KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class ImportFinding:
-    """One finding: its kind, its place (file, lines from 1, commit), the evidence.
+    """A problem in the imported files: its kind, its place, and the evidence for it.
 
-    ``count`` is how many lines or fields it stands for, the last one on ``last_line``.
+    The place is a file, a line that counts from 1, and a commit. ``count`` is the number of lines
+    or fields that have the problem; ``last_line`` is the last of these lines.
     """
 
     kind: str
@@ -189,7 +202,7 @@ class ImportFinding:
     count: int = 1
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values."""
+        """Return the finding as a dictionary of plain JSON values."""
         order = ("kind", "file", "line", "last_line", "count", "stage", "commit", "evidence")
         known = {**asdict(self), "last_line": self.last_line or self.line}
         return {name: known[name] for name in order}
@@ -201,9 +214,10 @@ LOG = "progress.log"
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """State and log at one time; ``commit`` is None for the files on disk.
+    """The state file and the log at one time.
 
-    ``known_at`` is the UTC time by which a commit proves that the files existed.
+    ``commit`` is the Git commit of the files, or None for the files on disk. ``known_at`` is the
+    UTC time by which the files existed, as proven by the commit.
     """
 
     state: StateFile
@@ -223,9 +237,10 @@ class Version:
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """The versions to import, oldest first, and the time zone for times without an offset.
+    """The versions of the files to import, oldest first.
 
-    ``foreign`` are versions of another workflow in the same folder, which are not imported.
+    ``zone`` is the time zone of times without UTC offset. ``foreign`` contains versions of another
+    workflow in the same folder, which are not imported.
     """
 
     folder: Path
@@ -236,16 +251,19 @@ class Sources:
 
     @property
     def last(self) -> Version:
-        """The version on disk."""
+        """The newest version: the files on disk."""
         return self.versions[-1]
 
 
 def read_sources(folder: Path, *, now: str, git: bool, zone: tzinfo | None) -> Sources:
-    """Read the files in ``folder``; with ``git``, also every version in its history.
+    """Read the state file and the log in ``folder``.
 
-    ``zone`` applies to times without an offset. If ``zone`` is None, the offset of ``created``
-    applies if its clock matches the first log entry, otherwise local time. ``now`` is the current
-    UTC time. Raises `NotFound`, `UnreadablePlan`, `UnimportableState`.
+    With ``git``, all committed versions of both files are read too.
+
+    ``zone`` is the time zone of times without UTC offset. If ``zone`` is None, the UTC offset of
+    the field ``created`` is used, if the first log entry shows the same clock time. Otherwise,
+    local time is assumed. ``now`` is the current UTC time. Raises `NotFound`, `UnreadablePlan` or
+    `UnimportableState`.
     """
     content, log = content_within(folder, STATE), content_within(folder, LOG)
     if content is None:
@@ -284,7 +302,10 @@ def _build_version(
 
 
 def _guess_zone(state: StateFile, log: bytes) -> tzinfo | None:
-    """Return the time zone of ``created`` if the first log entry shows the same clock."""
+    """Return the time zone of the field ``created``, or None.
+
+    The zone is returned only if the first log entry shows the same clock time.
+    """
     first = next((e.time for e in read_entries(log, UTC) if e.time is not None), None)
     created = parse_time(state.document.get("created") or "", None)
     if first is None or created is None:
@@ -294,9 +315,10 @@ def _guess_zone(state: StateFile, log: bytes) -> tzinfo | None:
 
 
 def _iterate_commits(folder: Path) -> Iterator[tuple[str, str, bytes, bytes | None, bool]]:
-    """Yield the commits that touched the files, oldest first: hash, time, state and log, after gap.
+    """Yield the commits that changed the state or log file, oldest first.
 
-    A commit without a state is a gap.
+    Each item has the commit hash, the time, the contents of both files, and whether the state file
+    was missing in the previous commit. Commits without a state file are left out.
     """
     how = ("--no-ext-diff", "--no-textconv", "--reverse", "--format=%H %ct")
     gone = False

@@ -1,1 +1,1 @@
-"""Serve AI agents: the MCP server and the plugins of their clients."""
+"""Serve AI agents through an MCP server (Model Context Protocol) and client plugins."""

@@ -1,6 +1,7 @@
-"""The settings of an agent's client: texts for the user to paste, and the client's own commands.
+"""Check and change the settings of an AI agent's client program.
 
-No function of this module writes a file. The program of the client may write its own settings.
+The module provides text for the user to paste, and runs the client's own commands. No function of
+this module writes a settings file; only the client program does.
 """
 
 from __future__ import annotations
@@ -15,23 +16,29 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-#: Maximum number of seconds that the program of a client may run.
+#: Maximum number of seconds that a command of the client program may run.
 _SECONDS = 60
 
 
 class SettingsPiece(NamedTuple):
-    """A text to paste into a settings file of the user. wfctl never pastes it itself."""
+    """A text for the user to paste into a settings file.
+
+    wfctl never pastes the text automatically.
+    """
 
     path: Path
     text: str
 
     def is_pasted(self) -> bool:
-        """Return whether the file has each line of the text, ignoring indents and final commas."""
+        """Return whether the settings file contains each line of the text.
+
+        Indentation and final commas are ignored.
+        """
         found = set(map(_strip_line, read_settings(self.path).splitlines()))
         return found.issuperset(map(_strip_line, self.text.splitlines()))
 
     def is_mentioned(self) -> bool:
-        """Return whether the file mentions wfctl at all."""
+        """Return whether the settings file contains the word ``wfctl``."""
         return "wfctl" in read_settings(self.path)
 
 
@@ -40,7 +47,7 @@ def _strip_line(line: str) -> str:
 
 
 def read_settings(path: Path) -> str:
-    """Return the text of a file of the user; the empty string if the file is missing."""
+    """Return the text of a settings file, or an empty string if the file is missing."""
     return (content_of(path.resolve()) or b"").decode(errors="replace")
 
 
@@ -52,12 +59,16 @@ class ServerCommands(NamedTuple):
     folder: Path
 
     def is_supported(self) -> bool:
-        """Return whether the program of the client is installed and knows ``mcp add``."""
-        # An older program that does not know the subcommand prints its general help instead.
+        """Return whether the client program is installed and supports ``mcp add``."""
+        # Search the help text, because an older program exits successfully and prints its general
+        # help for an unknown subcommand.
         return "mcp add" in (self.run((self.add[0], "mcp", "add", "--help")) or "")
 
     def run(self, command: Sequence[str]) -> str | None:
-        """Run a command in the folder; return its output, or None if it fails or is missing."""
+        """Run a command of the client program in the folder and return its output.
+
+        Returns None if the program is missing, fails, or does not end in time.
+        """
         with suppress(OSError, subprocess.TimeoutExpired):
             done = subprocess.run(
                 command,

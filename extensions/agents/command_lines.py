@@ -1,4 +1,4 @@
-"""Convert a tool call to a command line, and a suggested command line to a tool call."""
+"""Convert MCP tool calls to wfctl command lines, and suggested commands to tool calls."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _PYTHON_TYPES = {"integer": int, "boolean": bool, "array": list, "object": dict}
 
 
 def read_arguments(tool: Tool, given: Arguments) -> dict[str, Any]:
-    """Return the arguments without those that are null, with JSON text as the value it encodes.
+    """Return the arguments of a tool call without nulls, and with JSON strings decoded.
 
-    Text is read only for an argument of another type than string, and kept if it is not JSON of
-    that type.
+    Some clients encode numbers, lists or objects as JSON strings. Such a string is decoded only if
+    the tool expects another type than a string, and the decoded value has that type.
     """
     properties = tool.schema["properties"]
     known = {name: value for name, value in given.items() if value is not None}
@@ -42,11 +42,14 @@ def _read_value(schema: Schema, value: Any) -> Any:
 
 
 def line_of(tool: Tool, given: Arguments, once: str | None = None) -> list[str]:
-    """Return the command line of a call, without the options that every command has.
+    """Return the wfctl command line of a tool call.
 
-    ``once`` is the client's own id of the call, for a write without a ``request_id``. A value is
-    never read as an option: positional values follow ``--``, and named values share a word with
-    their option. Raises `WrongArguments`, `NotOffered`.
+    Options that all commands share are not included.
+
+    ``once`` is the client's own id of the call. It is used for a write without a ``request_id``.
+    Values cannot be mistaken for options: positional values follow ``--``, and other values are
+    attached to their option. Raises `WrongArguments` if the arguments fit no command, and
+    `NotOffered` if only a person may run the command.
     """
     route = _route_of(tool, given)
     if command := find_withheld_command(route, given):
@@ -63,12 +66,13 @@ def line_of(tool: Tool, given: Arguments, once: str | None = None) -> list[str]:
     return [*words, "--", *places] if places else words
 
 
-#: Arguments that every route takes if the schema of its tool has them.
+#: Arguments that all tool calls accept if the schema of the tool includes them.
 _OF_EVERY_ROUTE = {"action", "root", "request_id"}
 
 
 def _route_of(tool: Tool, given: Arguments) -> Route:
-    # A route that only reads may be repeated, so it needs no request id.
+    # Ignore the request id here. A call that only reads does not need it, because it may be
+    # repeated.
     names = {name for name, value in given.items() if value is not None} - _OF_EVERY_ROUTE
     routes = tool.routes[given.get("action")]
     for route in routes:
@@ -110,7 +114,7 @@ def _list_words(value: Any) -> list[str]:
     return [json.dumps(value)]
 
 
-#: Commands without a tool, and the call to use instead.
+#: Commands that no tool offers directly, and the tool call to use instead.
 _INSTEAD: dict[str, dict[str, Any]] = {
     "wfctl reconcile": {"tool": "recover", "arguments": {}},
     "wfctl run": {"tool": "stage", "arguments": {"action": "dispatch"}, "needs": ["stage"]},
@@ -119,10 +123,11 @@ _INSTEAD: dict[str, dict[str, Any]] = {
 
 
 def call_of(command: str, needs: Sequence[str] = ()) -> dict[str, Any] | None:
-    """Return the tool call for a command line, None if no tool offers the command.
+    """Return the tool call for a wfctl command line, or None if no tool offers it.
 
-    ``needs`` are the words of the line to replace, or conditions to meet `before`. The call leaves
-    out the arguments to replace, and lists their names.
+    ``needs`` contains placeholder words in the command line, and conditions to meet before the
+    call. Arguments with placeholders are left out of the call. Their names are listed in its field
+    ``needs``, and the conditions in its field ``before``.
     """
     if command in _INSTEAD:
         return _INSTEAD[command]
@@ -145,7 +150,10 @@ def call_of(command: str, needs: Sequence[str] = ()) -> dict[str, Any] | None:
 def _drop_placeholders(
     tool: Tool, arguments: dict[str, Any], command: str, needs: Sequence[str]
 ) -> dict[str, Any]:
-    """Return the call without the arguments that contain a word to replace."""
+    """Return the tool call without the arguments that contain a placeholder.
+
+    The call lists the names of these arguments.
+    """
     words = {need for need in needs if need in command}
     open_ = {name: value for name, value in arguments.items() if words & set(_iterate_texts(value))}
     given = {name: value for name, value in arguments.items() if name not in open_}
@@ -156,7 +164,10 @@ def _drop_placeholders(
 
 
 def _name_placeholders(name: str, value: Any, words: set[str]) -> list[str]:
-    """Return the name of an argument, with the path if only one value is missing."""
+    """Return the name of an argument that contains placeholders.
+
+    If the argument is a mapping, the paths of the missing values are returned instead.
+    """
     if not isinstance(value, Mapping):
         return [name]
     paths = [path for path, one in value.items() if f"{path}={one}" not in words]
@@ -174,7 +185,10 @@ def _iterate_texts(value: Any) -> Iterator[str]:
 
 
 def _read_fields(tool: Tool, route: Route, words: list[str]) -> dict[str, Any] | None:
-    """Return the fields in a command line of this route, None for a line of another route."""
+    """Return the tool arguments that a command line contains.
+
+    Returns None if the command line does not belong to this route, or if only a person may run it.
+    """
     count = len(route.words)
     if tuple(words[:count]) != route.words:
         return None
@@ -194,7 +208,8 @@ def _read_fields(tool: Tool, route: Route, words: list[str]) -> dict[str, Any] |
             return None
         else:
             found.setdefault(names[option], []).append(value if equals else rest.pop(0))
-    # A call waits for one stage; its answer names the others.
+    # A tool call can wait for only one stage. Its answer names the other stages that are still
+    # running.
     by_place = by_place[:1] if route.words == ("wait",) else by_place
     if len(by_place) != len(route.places):
         return None

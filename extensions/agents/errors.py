@@ -13,30 +13,33 @@ from wording import Coded
 
 
 class ToolCallError(Coded):
-    """A call that no command is made of; ``code`` is stable."""
+    """A tool call that was refused before any command ran; ``code`` is stable."""
 
     code = "tool_call"
 
 
 class WrongArguments(ToolCallError):
-    """Fields that do not go together, or are not there."""
+    """A tool call with arguments that cannot be combined, or without a required argument."""
 
     code = "wrong_arguments"
 
 
 class UnfitArguments(ToolCallError):
-    """Arguments that the tool's schema does not allow."""
+    """A tool call with arguments that do not match the tool's schema."""
 
     code = "unfit_arguments"
 
 
 class NotOffered(ToolCallError):
-    """A call that no tool offers; ``next_actions`` names the command of a person."""
+    """A tool call for an action that only a person may perform.
+
+    ``next_actions`` contains the command for the person.
+    """
 
     code = "not_offered"
 
 
 class OutsideFolder(ToolCallError):
-    """A root that lies outside of the folder that the server was started for."""
+    """A workflow folder outside the folder that the server serves."""
 
     code = "outside_folder"

@@ -1,4 +1,4 @@
-"""What the extension agents adds to the core of wfctl."""
+"""Register the extension ``agents`` with the core of wfctl."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from wfctl_eventstore.extension import Extension
 
 
 class AgentsExtension(Extension):
-    """Serve AI agents: the MCP server and the plugins of their clients."""
+    """Serve AI agents through an MCP server (Model Context Protocol) and client plugins."""
 
     commands = {
         "mcp": "extensions.agents.mcp_command",

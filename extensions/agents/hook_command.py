@@ -23,20 +23,20 @@ if TYPE_CHECKING:
     from projections.screens.inbox import Unfinished
 from extensions.agents.plugin_command import _BYTES, _TOKENS
 
-#: Maximum number of machines in full; the list has one line for each other machine.
+#: Maximum number of machines that a briefing describes in full. Each other machine gets one line.
 _FULL = 2
 
 
-#: Number of recent events that are searched for a note.
+#: Number of recent events in which to search for a note.
 _EVENTS = 200
 
 
-#: Maximum number of characters of the summary of current work.
+#: Maximum number of characters of the summary of the work in progress.
 _LETTERS = 600
 
 
 class HookTurn(StrEnum):
-    """The moment at which a client calls the hook."""
+    """The moment in an agent's session at which the client calls the hook."""
 
     SESSION_START = "session-start"
     BEFORE_COMPACT = "before-compact"
@@ -113,7 +113,7 @@ def _print_brief(root: str, state: Workflow | None, live: list[Machine]) -> None
 
 
 def _hand_off(root: str, unfinished: list[Unfinished], live: list[Machine], trigger: str) -> None:
-    """Record a summary of the work in progress, as the agent whose context is compacted."""
+    """Record a summary of the work in progress before the agent's context is compacted."""
     by_id = {machine.id: machine for machine in live}
     stages = [one for one in unfinished if one.subject not in by_id]
     if stages:
@@ -135,7 +135,10 @@ def _hand_off(root: str, unfinished: list[Unfinished], live: list[Machine], trig
 
 
 def _ask_once(unfinished: list[Unfinished], given: dict[str, Any], root: str) -> None:
-    """Ask the client once to continue if work in progress has no summary."""
+    """Ask the agent not to stop yet if work in progress has no summary.
+
+    The question is asked once for each session and state of the work.
+    """
     from service.root.trust import was_asked_before
 
     if not unfinished or given.get("stop_hook_active"):

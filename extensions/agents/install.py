@@ -1,7 +1,8 @@
-"""Install the plugin's own files for an agent's client, and remove them.
+"""Install and remove the wfctl plugin for the client program of an AI agent.
 
-The files come from ``plugin/``. A record of the files keeps files of others from being changed or
-deleted. What belongs into the settings of the client is described, not written.
+The files come from the folder ``plugin/``. A record lists the installed files, so that wfctl never
+changes or deletes a file of somebody else. Entries for the client's settings are shown to the user,
+not written.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from service.errors import AlreadyThere
 from service.root.atomic_files import content_of, write_whole
 from service.root.trust import roots_folder
 
-#: The folder of the plugin, in a checkout and in an installed wheel.
+#: Folder of the plugin files. The path is valid in a checkout and in an installed wheel.
 SOURCE = Path(__file__).resolve().parents[2] / "plugin"
 _SKILLS = ("wfctl-stages", "wfctl-machines", "wfctl-history")
 _SERVER = {"command": "wfctl", "args": ["mcp"]}
@@ -28,9 +29,9 @@ _SERVER = {"command": "wfctl", "args": ["mcp"]}
 
 @dataclass(slots=True)
 class InstallRecord:
-    """The files that wfctl wrote, with their SHA-256, and the folders that it created.
+    """The installed files with their SHA-256, and the folders that were created.
 
-    ``has_server`` is True if a command of the client added the MCP server to its settings.
+    ``has_server`` is true if a command of the client added the MCP server to its settings.
     """
 
     files: dict[str, str] = field(default_factory=dict)
@@ -39,13 +40,17 @@ class InstallRecord:
 
 
 def record_path(client: str, project: Path | None) -> Path:
-    """Return the file of the record for a client in a project, or for this user account."""
+    """Return the path of the installation record of a client.
+
+    There is one record for each project. If ``project`` is None, it is the record of the user
+    account.
+    """
     where = sha256(os.fsencode(project or "")).hexdigest()[:32]
     return roots_folder().with_name("installed") / f"{client}-{where}.json"
 
 
 def load_record(path: Path) -> InstallRecord | None:
-    """Return a record; None if there is no file."""
+    """Return the installation record at ``path``, or None if the file does not exist."""
     content = content_of(path)
     if content is None:
         return None
@@ -54,16 +59,17 @@ def load_record(path: Path) -> InstallRecord | None:
 
 
 def save_record(path: Path, record: InstallRecord) -> None:
-    """Write a record."""
+    """Write the installation record to ``path``, creating its folder if needed."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     write_whole(path, json.dumps(asdict(record)).encode())
 
 
 class Kit(NamedTuple):
-    """What a client needs: the plugin's own files, and texts for the files of the user.
+    """The plugin files of a client, and texts for the user to paste into settings.
 
-    ``server`` is the text for the MCP server; ``commands`` can add the server instead. Without
-    ``server``, a file of the plugin names the server.
+    ``server`` is the settings text for the MCP server. If ``commands`` is not None, these commands
+    of the client can add the server instead. If ``server`` is None, a plugin file configures the
+    server.
     """
 
     files: dict[Path, bytes]
@@ -72,22 +78,25 @@ class Kit(NamedTuple):
     commands: ServerCommands | None = None
 
     def all_pieces(self) -> tuple[SettingsPiece, ...]:
-        """Return the text for the server, if there is one, and the other texts."""
+        """Return all settings texts, that for the MCP server first."""
         return (*([self.server] if self.server else []), *self.pieces)
 
 
 class Places(NamedTuple):
-    """The folders of a client, for a project or (``project`` is None) for this user account."""
+    """The folders in which a client looks for its files.
+
+    If ``project`` is None, they belong to the user account instead of a project.
+    """
 
     home: Path
     project: Path | None
     environ: Mapping[str, str] = {}
 
     def find_folder(self, project: str, account: str, variable: str = "") -> Path:
-        """Return the folder of a client in the project or of the user account.
+        """Return a folder of the client, in the project or in the user account.
 
-        An environment variable may name the folder of the user account; by default, the folder is
-        below the home folder.
+        The folder in the user account is below the home folder. The environment variable named
+        ``variable`` may give another folder.
         """
         if self.project is not None:
             return self.project / project
@@ -96,7 +105,7 @@ class Places(NamedTuple):
 
 
 def kit_of(client: str, places: Places) -> Kit:
-    """Return the files, commands and texts that the plugin needs for a client."""
+    """Return the plugin files, commands and settings texts for a client."""
     return _KITS[client](places)
 
 
@@ -115,7 +124,8 @@ def _build_codex_kit(places: Places) -> Kit:
     base = places.find_folder(".codex", ".codex", "CODEX_HOME")
     skills = places.find_folder(".agents/skills", ".agents/skills")
     config, script = base / "config.toml", base / "wfctl/hooks/hook.sh"
-    # `codex mcp` changes only the settings of the user account.
+    # `codex mcp` can change only the settings of the user account. In a project, the user has to
+    # paste the text.
     commands = _server_commands("codex", (), ("--", "wfctl", "mcp"), places.home)
     hooks = [
         f'[[hooks.{name}]]\n\n[[hooks.{name}.hooks]]\ntype = "command"\n'
@@ -189,7 +199,7 @@ def _json_piece(path: Path, value: Mapping[str, object]) -> SettingsPiece:
 
 
 def _hook_commands(script: Path, client: str, names: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield the client's name of each hook, and the command that the hook runs."""
+    """Yield the client's name for each hook, and the command line that the hook runs."""
     turns = ("session-start", "before-compact", "before-stop")
     for name, turn in zip(names, turns, strict=True):
         yield name, f'sh "{script}" {turn} {client}'
@@ -204,7 +214,11 @@ def _server_commands(
 
 @dataclass(slots=True)
 class InstallPlan:
-    """The files to write (None: to remove), their new record, and why other files stay."""
+    """The planned file changes of an installation or removal.
+
+    ``writes`` maps paths to their content, or to None for files to remove. ``record`` is the
+    installation record afterwards. ``left`` maps the files that stay to the reason.
+    """
 
     writes: dict[Path, bytes | None] = field(default_factory=dict)
     record: InstallRecord = field(default_factory=InstallRecord)
@@ -212,9 +226,10 @@ class InstallPlan:
 
 
 def plan_install(kit: Kit, before: InstallRecord) -> InstallPlan:
-    """Plan to write the files of a kit, and to remove other files of an earlier version.
+    """Plan to install the files of a kit, and to remove files of an earlier version.
 
-    Raises `AlreadyThere` for a file of somebody else at the path of a file of the kit.
+    ``before`` is the current installation record. Raises `AlreadyThere` if a path is taken by a
+    different file that wfctl did not install.
     """
     stale = {name: sha for name, sha in before.files.items() if Path(name) not in kit.files}
     plan = plan_removal(kit, InstallRecord(stale))
@@ -238,9 +253,10 @@ def plan_install(kit: Kit, before: InstallRecord) -> InstallPlan:
 
 
 def plan_removal(kit: Kit, record: InstallRecord) -> InstallPlan:
-    """Plan to remove the files of a record, except edited files and files that settings name.
+    """Plan to remove the files of an installation record.
 
-    A hook whose script is missing could stop the client at each step.
+    Files that the user edited stay. Files that the client's settings still name stay too, because a
+    hook whose script is missing could stop the client at each step.
     """
     plan = InstallPlan()
     texts = {piece.path: read_settings(piece.path) for piece in kit.all_pieces()}
@@ -265,7 +281,10 @@ def _compute_digest(content: bytes) -> str:
 
 
 def carry_out(plan: InstallPlan) -> None:
-    """Write and remove the files of a plan."""
+    """Write and remove files as planned.
+
+    Files that already have the planned content are not written again.
+    """
     for path, content in plan.writes.items():
         if content is None:
             path.unlink(missing_ok=True)
@@ -275,7 +294,7 @@ def carry_out(plan: InstallPlan) -> None:
 
 
 def clear_folders(folders: Iterable[str]) -> None:
-    """Remove the empty ones of the folders that wfctl created, the innermost first."""
+    """Remove the folders that wfctl created if they are empty, the innermost first."""
     for name in sorted(folders, key=len, reverse=True):
         with suppress(OSError):
             Path(name).rmdir()

@@ -1,4 +1,4 @@
-"""``wfctl mcp``: the commands of wfctl as tools of the Model Context Protocol."""
+"""The command ``wfctl mcp``, which offers wfctl commands as tools over MCP."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from service.errors import InvalidOption
 from wfctl_eventstore.extension import is_installed
 
 TOKEN = "WFCTL_MCP_TOKEN"  # noqa: S105 - the name of a variable
-#: Modules that the commands behind the tools need, by package; imported before the first call.
+#: Package → names of its modules that the tool commands need. They are imported in advance, so that
+#: the first call is not slow.
 _COMMANDS = {
     "cli.commands": "amend append compare dispatch drift events init stage status tasks why",
     "cli.frame": "writes",
@@ -74,7 +75,8 @@ def mcp(
     actor = named if named is not None and named.startswith("agent:") else None
     _check_options(port, host, allow, socket)
     folder = settings.start.resolve()
-    # Fork now, because this process has one thread and has loaded little.
+    # Fork the process for commands now. Forking is safe and fast while this process has only one
+    # thread and few loaded modules.
     from extensions.agents.warm_process import Warm
 
     with closing(Warm(_carried_out, _import_commands)) as warm:
@@ -131,7 +133,7 @@ def _check_options(
         )
 
 
-#: Maximum length of a Unix socket path in bytes on Linux: see `man 7 unix`.
+#: Maximum length in bytes of a Unix socket path on Linux; see `man 7 unix`.
 _LONGEST = 107
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 

@@ -1,7 +1,7 @@
-"""``wfctl agent …``: the plugin of an agent's client, and the answers to its hooks.
+"""The command ``wfctl agent``, which installs a client's plugin and answers its hooks.
 
-The answers have the format of Claude Code, Codex and Gemini, and other commands provide their
-content.
+The answers have the format that Claude Code, Codex and Gemini expect. Other wfctl commands produce
+their content.
 """
 
 from __future__ import annotations
@@ -25,12 +25,13 @@ if TYPE_CHECKING:
     from extensions.agents.client_settings import SettingsPiece
     from extensions.agents.install import InstallPlan, Kit
 
-#: Maximum size of the workflow's brief in tokens, and of the briefs of all machines in bytes.
+#: Maximum size of the briefing about the workflow in tokens, and of the briefings about all
+#: machines in bytes.
 _TOKENS, _BYTES = 1200, 2400
 
 
 class Client(StrEnum):
-    """The known clients; ``other`` reads AGENTS.md."""
+    """The supported client programs. ``other`` is any client that reads AGENTS.md."""
 
     CLAUDE = "claude"
     CODEX = "codex"
@@ -69,7 +70,8 @@ def install(
     kit, place = _prepare_kit(context, client, project)
     plan = plan_install(kit, load_record(place) or InstallRecord())
     if not dry_run:
-        # Saved before the first write, so that `uninstall` finds the files after a crash.
+        # Save the record before the first file is written, so that `uninstall` finds the files even
+        # after a crash.
         save_record(place, plan.record)
         carry_out(plan)
     command = _add_server(kit, dry_run)
@@ -132,7 +134,7 @@ def uninstall(
 
 
 def _prepare_kit(context: typer.Context, client: Client, in_project: bool) -> tuple[Kit, Path]:
-    """Return the kit of the client, and the file of its record."""
+    """Return the plugin files for the client, and the path of the installation record."""
     from extensions.agents.install import Places, kit_of, record_path
 
     if client is Client.OTHER and not in_project:
@@ -146,9 +148,10 @@ def _prepare_kit(context: typer.Context, client: Client, in_project: bool) -> tu
 
 
 def _add_server(kit: Kit, dry_run: bool) -> tuple[str, ...]:
-    """Let the client add the MCP server to its settings; return the command, () if none worked.
+    """Add the MCP server to the client's settings with the client's own command.
 
-    Settings that mention wfctl stay as they are, because the user may have changed the entry.
+    Returns the command, or an empty tuple if no command was run successfully. Settings that already
+    mention wfctl are not changed, because the user may have edited the entry.
     """
     commands = kit.commands
     if commands is None or kit.server is None or kit.server.is_mentioned():

@@ -1,9 +1,10 @@
-"""The MCP server, which lists tools, resources and prompts, and answers calls.
+"""The MCP server, which lists tools, resources and prompts, and answers tool calls.
 
-The server uses the protocol's low-level API, so that the schemas of the tools stay short. A call
-becomes a command line of the table of tools. The command runs in a process forked from the warm
-process, or in a reader. Each command opens the log again, so the next call notices a moved,
-restored or upgraded log.
+The server uses the low-level API of the protocol's library, so that the tool schemas stay short.
+Each tool call is converted to a wfctl command line. The command runs in a process that is forked
+from a warm process (a process that has imported everything), or in a reader (a process that runs
+several reads in turn). Each command opens the log again, so that it notices a log that was moved,
+restored or upgraded.
 """
 
 from __future__ import annotations
@@ -34,12 +35,13 @@ from extensions.agents.warm_process import CommandEnd, Running, Warm
 Call = ServerRequestContext[Any, Any]
 Ended = CommandEnd | None
 T = TypeVar("T")
-#: Number of readers, which run reads in parallel.
+#: Number of readers, which are processes that run reading commands in parallel.
 READERS = 2
-#: Seconds to wait for a free reader, and seconds after which a slow read gives up its reader's
-#: place.
+#: Seconds to wait for a free reader, and seconds after which a slow command no longer counts as
+#: using a reader.
 _PATIENCE, _SLOW = 0.1, 2.0
-#: Field in which a client identifies a call; a repeated call has the same value.
+#: Metadata field in which a client identifies a call. A repeated call has the same value, so that
+#: it is not executed twice.
 CALL_ID = "claudecode/toolUseId"
 INSTRUCTIONS = (
     "wfctl keeps the state of a scientific workflow (stages) and of phase machines in an event "
@@ -55,11 +57,12 @@ INSTRUCTIONS = (
 
 
 class Face:
-    """The state that the handlers share: the warm process, its readers, the folder, and the actor.
+    """The state that all handlers share: command processes, served folder, and actor.
 
-    Each reader runs one read at a time. A slow read keeps its reader, and a new reader takes the
-    free place. If all readers are busy, a read gets its own process, like a write. ``actor`` is the
-    fixed actor; with None, the actor is the client's name, as an agent.
+    Each reader process runs one reading command at a time. If a command is slow, a new reader takes
+    the place of its reader. If all readers are busy, a reading command gets its own process, like a
+    writing command. If ``actor`` is None, each command is recorded under the name of the client, as
+    an agent.
     """
 
     def __init__(self, warm: Warm, folder: Path, actor: str | None) -> None:
@@ -70,7 +73,7 @@ class Face:
         self._actor = actor
 
     def _find_actor(self, context: Call) -> str:
-        """Return the actor of a call: the fixed one, or the client as an agent."""
+        """Return the actor of a call: the fixed actor, or the client's name as an agent."""
         if self._actor is not None:
             return self._actor
         params = context.session.client_params
@@ -78,7 +81,10 @@ class Face:
         return f"agent:{re.sub(r'[^A-Za-z0-9._-]+', '-', name).strip('-')[:64] or 'mcp'}"
 
     def root(self, named: str | None) -> Path:
-        """Return the folder of a call. Raise `OutsideFolder` if this server does not serve it."""
+        """Return the workflow folder of a call.
+
+        Raises `OutsideFolder` if the folder does not exist below the served folder.
+        """
         root = (self.folder / (named or ".")).resolve()
         if not root.is_relative_to(self.folder) or not root.is_dir():
             raise OutsideFolder(
@@ -91,12 +97,16 @@ class Face:
         return root
 
     async def run(self, line: list[str], context: Call, root: Path, *, writes: bool) -> CommandEnd:
-        """Run a command line, and stop the command if the call is cancelled.
+        """Run a command line and return its result.
 
-        If the reader of a read dies, the read runs again in its own process.
+        If the call is cancelled, the command is stopped.
+
+        Reading commands run in a reader process if possible. If the reader dies or all readers are
+        busy, the command runs in its own process.
         """
         words = ["--output=json", "--log-level=error", *line]
-        # The option `--actor` would also filter the listed events.
+        # Use the environment variable. In some commands, the option `--actor` would also filter the
+        # listed events.
         environ = {"WFCTL_ACTOR": self._find_actor(context)}
         async with _report_progress(context):
             if not writes and (ended := await self._read(words, root, environ)):
@@ -105,7 +115,10 @@ class Face:
                 return await _end_of(running)
 
     async def _read(self, words: list[str], root: Path, environ: dict[str, str]) -> Ended:
-        """Run a read in a reader; return None if all readers are busy or the reader died."""
+        """Run a reading command in a reader process.
+
+        Returns None if all readers are busy, or if the reader died.
+        """
         with anyio.move_on_after(_PATIENCE) as waited:
             await self._free.acquire()
         if waited.cancelled_caught:
@@ -114,7 +127,7 @@ class Face:
         is_lent = True
 
         def give_back(stays: bool = False) -> None:
-            """Free the reader for the next read, or replace a reader that cannot be reused."""
+            """Free the reader for the next command, or replace it if it cannot be reused."""
             nonlocal is_lent
             if is_lent:
                 is_lent = False
@@ -136,7 +149,7 @@ class Face:
 
 @asynccontextmanager
 async def _report_progress(context: Call) -> AsyncIterator[None]:
-    """Report the duration of the call each second to a client that asked for progress."""
+    """Report the duration of a call to the client each second while the block runs."""
 
     async def beat() -> None:
         for seconds in count(1.0):
@@ -152,7 +165,10 @@ async def _report_progress(context: Call) -> AsyncIterator[None]:
 
 
 async def _end_of(running: Running, is_slow: Callable[[], None] = lambda: None) -> CommandEnd:
-    """Wait for the end of a command, stop it if the call is cancelled, and report if it is slow."""
+    """Wait for a command and return its result.
+
+    If the call is cancelled, the command is stopped. If the command is slow, ``is_slow`` is called.
+    """
     try:
         while True:
             with anyio.move_on_after(_SLOW) as in_time:
@@ -167,7 +183,7 @@ async def _end_of(running: Running, is_slow: Callable[[], None] = lambda: None) 
 
 
 def build_server(face: Face, version: str) -> Server[Any]:
-    """Return the MCP server."""
+    """Return the MCP server with its tools, resources and prompts."""
     tools = [describe_tool(tool) for tool in TOOLS.values()]
     return Server(
         "wfctl",
@@ -195,7 +211,10 @@ def _answer_always(result: T) -> Callable[[Call, Any], Awaitable[T]]:
 async def _call_tool(
     face: Face, context: Call, params: types.CallToolRequestParams
 ) -> types.CallToolResult:
-    """Run a tool call; a refusal by the command is an answer that says so."""
+    """Run a tool call and return its answer.
+
+    If the command refuses, the answer is an error.
+    """
     answer = await _answer_call(face, context, params)
     content: list[types.ContentBlock] = [types.TextContent(type="text", text=answer.text)]
     return types.CallToolResult(content=content, is_error=answer.is_error)
@@ -276,7 +295,7 @@ def _build_invalid_error(message: str) -> MCPError:
 
 
 def describe_tool(tool: Tool) -> types.Tool:
-    """Return a tool in the form that the protocol lists."""
+    """Return the description of a tool in the form that MCP clients receive."""
     hints = types.ToolAnnotations(
         read_only_hint=True if not tool.writes else None,
         destructive_hint=tool.destroys if tool.writes else None,
@@ -288,7 +307,7 @@ def describe_tool(tool: Tool) -> types.Tool:
     )
 
 
-#: Prompts and resources that clients can list and read.
+#: Texts of the prompts that clients can list and read.
 _RESUME = (
     "Call `recover`, then `brief`. Summarize in two sentences the state of the work and what "
     "waits for a person. Then make the calls in `next`, one at a time, until only a person or a "
@@ -305,7 +324,7 @@ _REVIEW = (
     "its output files and how to check them (`parameters.verify`)? Does it state units and random "
     "seeds? Is each dependency correct? Before `begin`, list your questions to the scientist."
 )
-#: Name → description, optional argument, and text of a prompt.
+#: Name of a prompt → its description, its optional argument, and its text.
 _PROMPTS = {
     "resume": ("Continue the work after a lost session", "", _RESUME),
     "checkpoint": (
@@ -325,7 +344,8 @@ PROMPTS = [
 ]
 
 
-#: Name, address, description and command line of a resource; ``{}`` is a value in the address.
+#: Resources: name, address, description and command line. ``{}`` stands for the value in the
+#: address.
 _LINES = (
     (
         "brief",

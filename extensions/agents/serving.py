@@ -1,4 +1,4 @@
-"""The transports of the server: stdin and stdout, a local port, or a Unix socket."""
+"""Serve MCP clients over stdin and stdout, over a local port, or over a Unix socket."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 
 
 def over_stdio(server: Server[Any]) -> None:
-    """Serve one client over stdin and stdout, until it leaves."""
+    """Serve one client over stdin and stdout until the client disconnects."""
 
     async def serve() -> None:
         writer, messages = anyio.create_memory_object_stream[SessionMessage | Exception](0)
@@ -50,7 +50,7 @@ async def _forward_messages(
     writer: MemoryObjectSendStream[SessionMessage | Exception],
     answer: Callable[[SessionMessage], Awaitable[None]],
 ) -> None:
-    """Pass messages on to the server, and answer lines that are no messages."""
+    """Pass protocol messages to the server, and reply with an error to invalid lines."""
     async with writer:
         async for message in received:
             if not isinstance(message, Exception):
@@ -59,12 +59,15 @@ async def _forward_messages(
                 await answer(SessionMessage(refusal))
 
 
-#: A string, a bracket, or an id with its value.
+#: Matches a JSON string, a bracket, or the key ``id`` with its value.
 _TOKEN = re.compile(r'"id"\s*:\s*(?P<id>"(?:[^"\\]|\\.)*"|-?\d+)|"(?:[^"\\]|\\.)*"|[][{}]')
 
 
 def _refuse_line(error: Exception) -> JSONRPCError | None:
-    """Return the reply to a line that is not a protocol message; None for a blank line."""
+    """Return the error reply to a line that is not a protocol message.
+
+    Returns None for a blank line.
+    """
     code, reason, id_ = INVALID_REQUEST, "expected a message of JSON-RPC 2.0", None
     for problem in error.errors() if isinstance(error, ValidationError) else ():
         found = problem["input"]
@@ -78,7 +81,7 @@ def _refuse_line(error: Exception) -> JSONRPCError | None:
 
 
 def find_request_id(line: str) -> int | str | None:
-    """Return the id of an invalid request, None without an id."""
+    """Return the request id in a line of invalid JSON, or None if no id is found."""
     depth = 0
     for token in _TOKEN.finditer(line):
         depth += {"{": 1, "[": 1, "}": -1, "]": -1}.get(token[0], 0)
@@ -93,7 +96,7 @@ def find_request_id(line: str) -> int | str | None:
 def over_http(
     server: Server[Any], token: str, *, host: str, port: int, allowed: Iterable[str] = ()
 ) -> None:
-    """Serve clients that know the token, on a local address."""
+    """Serve clients over HTTP on a local address. Each request must contain the token."""
     names = [*LOOPBACK, *allowed]
     security = TransportSecuritySettings(
         enable_dns_rebinding_protection=True,
@@ -105,26 +108,27 @@ def over_http(
 
 
 class OwnClients(H11Protocol):
-    """Closes a connection of another user before any of its data is read."""
+    """HTTP protocol that closes connections of other users before any data is read."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """See `asyncio.Protocol`."""
+        """Accept the connection of an own client, and abort any other connection."""
         if peer_is_own(transport.get_extra_info("socket")):
             super().connection_made(transport)
         else:
             transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """See `asyncio.Protocol`; ignore a connection that was closed immediately."""
+        """Handle the end of a connection, unless it was aborted immediately."""
         if self.transport is not None:
             super().connection_lost(exc)
 
 
 def over_socket(server: Server[Any], path: Path) -> None:
-    """Serve clients of this user and of root over a Unix socket, whatever its mode.
+    """Serve clients of this user account and of root over a Unix socket.
 
-    Replaces the leftover socket of another server. Browsers cannot open Unix sockets, so the host
-    name of a request is not checked.
+    The user account of each client is checked, regardless of the socket's permissions. A leftover
+    socket of a stopped server is replaced. The host name of a request is not checked, because
+    browsers cannot open Unix sockets.
     """
     security = TransportSecuritySettings(enable_dns_rebinding_protection=False)
     app = server.streamable_http_app(transport_security=security)
@@ -132,13 +136,15 @@ def over_socket(server: Server[Any], path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as listening:
         if is_left_behind(path):
             path.unlink()
-        # The server itself would create a socket that is open to every user.
+        # Create the socket here with a strict umask. Uvicorn would create a socket that every user
+        # can open.
         before = os.umask(0o177)
         try:
             listening.bind(str(path))
         finally:
             os.umask(before)
-        # After its shutdown, the server raises the signal again that stopped it.
+        # Uvicorn raises the signal again after its shutdown. This handler turns the signal into a
+        # normal exit, so that the socket is removed.
         signal.signal(signal.SIGTERM, _exit_on_signal)
         try:
             uvicorn.Server(config).run(sockets=[listening])
@@ -147,7 +153,7 @@ def over_socket(server: Server[Any], path: Path) -> None:
 
 
 def is_left_behind(path: Path) -> bool:
-    """Return whether the path is a Unix socket without a listener."""
+    """Return whether the path is a leftover Unix socket on which no process listens."""
     if not path.is_socket():
         return False
     with socket.socket(socket.AF_UNIX) as tried:
@@ -159,20 +165,20 @@ def _exit_on_signal(number: int, _frame: object) -> None:
 
 
 def free_port(host: str) -> int:
-    """Return a free port of the address."""
+    """Return a free TCP port on the host address."""
     with socket.create_server((host, 0)) as found:
         return int(found.getsockname()[1])
 
 
 class WithToken:
-    """Refuses each request without the token."""
+    """ASGI middleware that refuses each request without the token."""
 
     def __init__(self, app: ASGIApp, token: str) -> None:
         self._app = app
         self._expected = f"Bearer {token}".encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, or 401."""
+        """Pass a request with the token to the application; answer others with 401."""
         if scope["type"] != "http" or self._has_token(scope):
             await self._app(scope, receive, send)
             return

@@ -1,4 +1,7 @@
-"""Turn the output of a command into the answer of a tool call, within a size limit."""
+"""Convert the output of a wfctl command to the answer of an MCP tool call.
+
+Answers have a size limit.
+"""
 
 from __future__ import annotations
 
@@ -10,19 +13,23 @@ from extensions.agents.command_lines import call_of
 
 #: Maximum size of an answer in bytes.
 BOUND = 6000
-#: Parts shorter than this number of bytes are never cut.
+#: Strings and lists shorter than this number of bytes are not cut if anything longer can be cut.
 _SHORT = 200
-#: A container in the answer, with a key or index in that container.
+#: A value in the answer: the dictionary or list that contains the value, and its key or index.
 Place = tuple[Any, Any]
 _EMPTY: tuple[Any, ...] = (None, "", [], {})
-#: The fields of an event in the answer to a write; the caller sent all other fields.
+#: Fields of an event that the answer to a write includes. All other fields are left out, because
+#: the caller sent them.
 _OF_EVENT = ("version", "type")
-#: Maximum size of the data shown with a refusal.
+#: Maximum size in bytes of the data in the answer of a failed call.
 _ENOUGH = 2000
 
 
 class ToolAnswer(NamedTuple):
-    """A text of at most `BOUND` bytes, and whether the call failed."""
+    """The answer of a tool call: its text, and whether the call failed.
+
+    The text has at most `BOUND` bytes.
+    """
 
     text: str
     is_error: bool
@@ -33,8 +40,9 @@ def answer_of(
 ) -> ToolAnswer:
     """Return the answer of a command that exited with ``code`` and printed JSON.
 
-    ``writes``: events are shortened to what the caller did not send. ``person``: the command with
-    which a person decides.
+    With ``writes``, recorded events are shortened, because the caller sent most of their content.
+    ``person`` is the command with which a person decides, if a decision is pending. Output without
+    valid JSON results in a failure.
     """
     try:
         envelope = json.loads(out)
@@ -69,7 +77,7 @@ def build_failure(
     exit_code: int | None = None,
     actions: Any = None,
 ) -> ToolAnswer:
-    """Return the answer of a failed call; ``actions`` are the alternatives."""
+    """Return the answer of a failed tool call. ``actions`` are the suggested next actions."""
     known = dict(data or {})
     actions = suggest_calls(known.pop("next_actions", None) or actions)
     error = {"code": code, "message": message, "exit_code": exit_code}
@@ -82,9 +90,13 @@ def build_failure(
 
 
 def suggest_calls(actions: Any) -> list[Any]:
-    """Return next actions as tool calls, or as commands for a person if no tool fits."""
+    """Return the suggested next actions as tool calls.
+
+    An action without a suitable tool is returned as a command for a person.
+    """
     known = [_suggest_call(action) for action in actions or [] if isinstance(action, dict)]
-    # "Continue" says less than the calls that it stands for.
+    # A call that applies to any stage is less helpful than a call that already names its stage.
+    # Leave out the general calls if there are specific ones.
     told = [one for one in known if one.get("tool") and "stage" not in one.get("needs", ())]
     return [one for one in known if one in told or one.get("needs") != ["stage"] or not told]
 
@@ -99,7 +111,7 @@ def _suggest_call(action: dict[str, Any]) -> dict[str, Any]:
 
 
 def drop_empty(value: Any) -> Any:
-    """Return JSON values without empty ones."""
+    """Return JSON values without nulls, empty strings, empty lists and empty objects."""
     if isinstance(value, dict):
         kept = {key: drop_empty(one) for key, one in value.items()}
         return {key: one for key, one in kept.items() if one not in _EMPTY}
@@ -109,9 +121,9 @@ def drop_empty(value: Any) -> Any:
 
 
 def shorten_answer(data: Any) -> Any:
-    """Return the data of a command without empty values, but with its empty top-level lists.
+    """Return the data of a command without empty values, except top-level lists.
 
-    Without such a list, "nothing differs" could not be distinguished from "not checked".
+    Without an empty list, the reader could not distinguish "nothing differs" from "not checked".
     """
     if not isinstance(data, dict):
         return drop_empty(data)
@@ -120,7 +132,11 @@ def shorten_answer(data: Any) -> Any:
 
 
 def fit_to_bound(value: Any, bound: int = BOUND) -> str:
-    """Return compact JSON of at most ``bound`` bytes; ``left_out`` counts the parts cut."""
+    """Return a value as compact JSON of at most ``bound`` bytes.
+
+    The largest parts are cut as often as necessary. The field ``left_out`` then contains the number
+    of characters and entries that were removed.
+    """
     text, left = _dump_compact(value), 0
     value = json.loads(text)  # Parse a copy, because parts of the copy are removed.
     while len(text.encode()) > bound:
@@ -134,8 +150,9 @@ def fit_to_bound(value: Any, bound: int = BOUND) -> str:
 
 
 def _find_heaviest(value: dict[str, Any]) -> Place:
-    """Return the place of the largest text or list, or of the largest object if all are short.
+    """Return the place of the part of an answer to cut next.
 
+    This is the largest string or list, or the largest object if all strings and lists are short.
     The top-level object keeps all of its fields. If one entry makes up most of a list or object,
     that entry is cut and the others stay.
     """
@@ -162,7 +179,7 @@ def _measure_place(place: Place) -> int:
 
 
 def _iterate_places(value: Any) -> Iterator[Place]:
-    """Yield the place of each text, list and object that is not empty."""
+    """Yield the place of each string, list and object that is not empty."""
     for key, one in value.items() if isinstance(value, dict) else enumerate(value):
         if isinstance(one, (str, list, dict)) and one:
             yield value, key

@@ -1,7 +1,8 @@
-"""The tools: their fields, and the command lines that they stand for.
+"""The MCP tools: their fields, and the wfctl command lines that their calls run.
 
-The table lists everything that agents can do. It omits approvals, the choice of the actor, keys and
-consent, permanent cancellation, adopting or undoing manual edits, and databases.
+These tools cover everything that an agent may do. They deliberately exclude approvals, the choice
+of the actor, keys and consent, permanent cancellation, the adoption or removal of manual edits, and
+databases.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from extensions.machines.rules.definition import CANCELLED
 
 Schema = dict[str, Any]
 
-#: Mark after the name of a field → schema of the field.
+#: Mark after the name of a field → JSON Schema of the field.
 _KINDS: dict[str, Schema] = {
     "": {"type": "string"},
     "#": {"type": "integer"},
@@ -25,7 +26,11 @@ _KINDS: dict[str, Schema] = {
 
 
 def _build_fields(words: str, **said: str) -> dict[str, Schema]:
-    """Return the schemas of fields in order, with descriptions; ``n#100`` has a maximum of 100."""
+    """Return the JSON Schemas of the named fields, with their descriptions.
+
+    A mark after a name gives the type: none for a string, ``#`` for an integer, ``?`` for a
+    boolean, ``*`` for a list, ``.`` for an object. In ``n#100``, the maximum is 100.
+    """
     found: dict[str, Schema] = {}
     for name, mark, most in re.findall(r"(\w+)([#?*.]?)(\d*)", words):
         more: Schema = {"maximum": int(most)} if most else {}
@@ -34,7 +39,7 @@ def _build_fields(words: str, **said: str) -> dict[str, Schema]:
     return found
 
 
-#: Fields that several tools share.
+#: Fields that several tools have in common.
 FIELDS = _build_fields(
     "root stage machine request_id expected_version# at reason limit# tokens#1500",
     request_id="Your unique id; a repeated call runs once",
@@ -43,11 +48,11 @@ FIELDS = _build_fields(
 
 
 class Route(NamedTuple):
-    """A command line that a tool stands for.
+    """A command line to which calls of a tool are converted.
 
-    ``words`` name the command, ``places`` its positional arguments in order. ``options`` maps
-    fields to options. The route applies only if all fields in ``needs`` are given. ``fixed`` are
-    words that the command line always has.
+    ``words`` name the command. ``places`` are the fields with its positional arguments, in order.
+    ``options`` maps fields to options. The route applies only if the call has all fields in
+    ``needs``. ``fixed`` are words that the command line always contains.
     """
 
     words: tuple[str, ...]
@@ -58,14 +63,14 @@ class Route(NamedTuple):
 
     @property
     def fields(self) -> frozenset[str]:
-        """The fields that the route accepts."""
+        """The fields that a call of this route may have."""
         return frozenset((*self.places, *self.options))
 
 
 def find_withheld_command(route: Route, given: Mapping[str, Any]) -> str | None:
-    """Return the command of a person for a call that no tool offers, otherwise None.
+    """Return the command for a person if no tool may run this call, or None if a tool may.
 
-    A transition to the phase `cancelled` is a cancellation by another name.
+    A transition to the phase `cancelled` is withheld, because it is a cancellation.
     """
     if route.words == ("machine", "transition") and given.get("phase") == CANCELLED:
         return f"wfctl machine cancel {given['machine']}"
@@ -73,11 +78,12 @@ def find_withheld_command(route: Route, given: Mapping[str, Any]) -> str | None:
 
 
 class Tool(NamedTuple):
-    """A tool: its own fields, and for each ``action`` its routes; None if it has no actions.
+    """An MCP tool: its name, description, own fields, and routes by ``action``.
 
-    ``decided_by`` is the command with which a person decides about the shown ``amendment``.
-    ``destroys`` is true if a call may end or replace existing things; ``reaches_out`` is true if a
-    call contacts schedulers.
+    A route is a command line to which calls are converted. A tool without actions has its routes
+    under None. ``decided_by`` is the command with which a person decides about the ``amendment``
+    (plan change) that a call shows. ``destroys`` is true if a call may end or replace existing
+    things. ``reaches_out`` is true if a call contacts schedulers.
     """
 
     name: str
@@ -92,12 +98,12 @@ class Tool(NamedTuple):
 
     @property
     def flags(self) -> frozenset[str]:
-        """The fields that are either true or missing."""
+        """The boolean fields of the tool. They are either true or missing."""
         return frozenset(name for name, said in self.own.items() if said["type"] == "boolean")
 
     @property
     def schema(self) -> Schema:
-        """The JSON Schema of the arguments."""
+        """The JSON Schema of the arguments of a call."""
         taken: set[str] = set().union(*(r.fields for some in self.routes.values() for r in some))
         actions = [action for action in self.routes if action is not None]
         properties: dict[str, Schema] = {"action": {**_KINDS[""], "enum": actions}}
@@ -111,14 +117,15 @@ class Tool(NamedTuple):
         return {"type": "object", "properties": properties, **needs}
 
 
-#: Options of commands that write.
+#: Abbreviations in the route texts → the options of writing commands for which they stand.
 _SHORT = {"WRITE": "ONCE expected_version", "ONCE": "request_id=--command-id"}
 
 
 def _parse_route(line: str) -> Route:
-    """Return a route: ``command {place} --fixed | field other=--option``; ``!``: required.
+    """Return the route that a text describes.
 
-    ``WRITE`` and ``ONCE`` stand for the options of writes.
+    The text has the form ``command {place} --fixed | field other=--option``. A field with a final
+    ``!`` is required. ``WRITE`` and ``ONCE`` stand for the options of writing commands.
     """
     for short, whole in _SHORT.items():
         line = line.replace(short, whole)
@@ -141,7 +148,11 @@ def _parse_route(line: str) -> Route:
 def _build_tool(
     name: str, says: str, lines: str | Mapping[str, str], own: Mapping[str, Schema], **more: Any
 ) -> Tool:
-    """Return a tool; ``lines`` are its routes, or routes by action, separated by ``;``."""
+    """Return an MCP tool.
+
+    ``lines`` contains the texts of its routes, separated by ``;``, or maps each action to such
+    texts.
+    """
     by_action: Mapping[Any, str] = {None: lines} if isinstance(lines, str) else lines
     routes = {
         action: tuple(map(_parse_route, some.split(";"))) for action, some in by_action.items()
@@ -230,7 +241,7 @@ READING = (
 )
 
 _PATHS = "Dot path → value"
-#: Statuses of the shipped types; a user-defined type has its own statuses.
+#: Statuses of the built-in machine types. A user-defined type has its own statuses.
 STATUSES = (
     "pending, in_progress, complete, failed; dotagent: pending, running, pre_complete, "
     "blocked, verified, failed; `describe` lists those of other types"

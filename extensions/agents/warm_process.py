@@ -1,10 +1,10 @@
-"""Fork commands from a warm process, so that a call does not wait for imports.
+"""Fork commands from a warm process, so that a tool call does not wait for imports.
 
-Each command has its own folder, streams and exit code. A command opens the log again, and can be
-stopped without harm to other commands. The warm process is forked early, while this process has one
-thread, so later forks are safe. Ready processes wait for a command on one socket; a process that
-takes a command is replaced. A reader runs one read after another, because a new fork is slower than
-a read.
+The warm process has imported all modules. Each command has its own folder, streams and exit code.
+It opens the log again, and can be stopped without harm to other commands. The warm process is
+forked early, while this process has only one thread, so that later forks are safe. Some forked
+processes wait for commands on one socket; after a process has taken a command, another one is
+forked. A reader process runs several reads in turn, because a new fork takes longer than a read.
 """
 
 from __future__ import annotations
@@ -25,16 +25,17 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple, NoReturn, Self
 
-#: Number of processes that wait for a command.
+#: Number of forked processes that wait for a command.
 READY = 2
-#: Number of files that are passed with a command: request, output, errors and news.
+#: Number of file descriptors that are passed with a command: request, output, errors and messages.
 _PASSED = 4
-#: Messages of a command: its process id at the start; at the end its exit code and
-#: whether its process accepts another command.
+#: Formats of the messages that a command sends. At the start, it sends its process id. At the end,
+#: it sends its exit code and whether its process accepts another command.
 _BEGUN = struct.Struct("=i")
 _ENDED = struct.Struct("=i?")
 _TOLD = struct.Struct("=ii?")
-#: Maximum number of reads of one reader, and its maximum growth in kB, which limit leaks.
+#: Maximum number of commands that one reader process runs, and its maximum growth in kB. Both limit
+#: the effect of memory leaks.
 _MOST_READS = 1000
 _MOST_GROWN = 64 << 10
 
@@ -42,7 +43,7 @@ Run = Callable[[list[str]], int]
 
 
 class CommandEnd(NamedTuple):
-    """The end of a command: its exit code (-1 if it was killed) and its output."""
+    """The result of a command: its exit code (-1 if it was killed), output and errors."""
 
     code: int
     out: str
@@ -50,10 +51,10 @@ class CommandEnd(NamedTuple):
 
 
 class Running:
-    """A running command.
+    """A command that runs in another process.
 
-    ``news`` is a file descriptor that is readable when `hear` has something to return. ``stays`` is
-    true if the command has ended and its process accepts another command.
+    ``news`` is a file descriptor that becomes readable when `hear` has a message to process.
+    ``stays`` is true if the command has ended and its process accepts another command.
     """
 
     def __init__(self, request: bytes, to: socket.socket) -> None:
@@ -69,7 +70,10 @@ class Running:
             os.close(telling)
 
     def hear(self) -> CommandEnd | None:
-        """Wait for news, and return how the command ended, None if the command just started."""
+        """Wait for the next message of the command.
+
+        Returns the result if the command has ended, or None if it has just started.
+        """
         told = os.read(self.news, _TOLD.size)
         self._heard += told
         is_whole = len(self._heard) == _TOLD.size
@@ -79,7 +83,7 @@ class Running:
         return CommandEnd(code, _read_text(self._out), _read_text(self._err))
 
     def stop(self) -> None:
-        """Stop the command and the other processes of its session, if it has started."""
+        """Stop the command and its child processes. Do nothing if it has not started."""
         if self._heard:
             with suppress(ProcessLookupError):
                 os.killpg(_BEGUN.unpack_from(self._heard)[0], signal.SIGTERM)
@@ -93,10 +97,10 @@ class Running:
 
 
 class Warm:
-    """The process that commands are forked from; it ends with this process.
+    """A process with all imported modules, from which commands are forked.
 
-    ``run`` runs one command line and returns its exit code; ``prepare`` imports the modules that
-    commands need.
+    It ends together with this process. ``run`` executes one command line and returns its exit code.
+    ``prepare`` imports the modules that commands need.
     """
 
     def __init__(self, run: Run, prepare: Callable[[], None]) -> None:
@@ -110,7 +114,10 @@ class Warm:
         asked.close()
 
     def reader(self) -> socket.socket:
-        """Return a socket with commands for a new reader; closing the socket ends the reader."""
+        """Start a reader process, and return the socket that sends commands to it.
+
+        Closing the socket ends the reader.
+        """
         own, other = _create_socket_pair()
         with other:
             socket.send_fds(self._asks, [b"?"], [other.fileno()])
@@ -125,14 +132,15 @@ class Warm:
     ) -> Running:
         """Start a command in a folder, with additional environment variables.
 
-        The command runs in its own process, or in a ``reader`` that runs nothing else meanwhile. At
-        the end of the block, the command is released but not stopped.
+        The command runs in its own process, or in the process behind the socket ``reader``, which
+        must be idle. Leaving the `with` block closes the files of the command, but does not stop
+        it.
         """
         request = json.dumps([list(arguments), str(folder), dict(environ)]).encode()
         return Running(request, reader or self._own)
 
     def close(self) -> None:
-        """Stop the warm process; running commands continue."""
+        """Stop the warm process. Commands that are running continue."""
         self._own.close()
         self._asks.close()
 
@@ -155,7 +163,7 @@ def _read_text(file: int) -> str:
 
 
 class _Keeper:
-    """Keeps processes that wait for commands, until the one that asks for them is gone."""
+    """The warm process, which forks processes for commands until its parent has ended."""
 
     def __init__(self, run: Run, commands: socket.socket, asked: socket.socket) -> None:
         self._run = run
@@ -164,11 +172,11 @@ class _Keeper:
         self._taken, self._taking = os.pipe()
 
     def keep(self, prepare: Callable[[], None]) -> NoReturn:
-        """Fork processes as they are needed."""
+        """Fork processes for commands until the parent has ended, then exit."""
         code = 1
         try:
-            # While this process holds these files, the client would never see the end of its
-            # streams.
+            # Replace stdin and stdout. Otherwise, the client would not see the end of these streams
+            # while this process exists.
             _attach_file(os.open(os.devnull, os.O_RDWR), 0, 1)
             signal.signal(signal.SIGCHLD, signal.SIG_IGN)
             signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -185,7 +193,10 @@ class _Keeper:
             os._exit(code)
 
     def _serve_requests(self) -> bool:
-        """Wait for a request and serve it; return whether the requester still exists."""
+        """Wait for a request and fork the required process.
+
+        Returns whether the requesting process still exists.
+        """
         asked = self._asked.fileno()
         ready = select.select([self._taken, asked], [], [])[0]
         if self._taken in ready:
@@ -216,7 +227,7 @@ class _Keeper:
         os._exit(0)
 
     def _read_on(self, file: int) -> NoReturn:
-        """Run reads one after another, each in the environment of the first one."""
+        """Run reading commands one after another, each with the initial environment."""
         os.close(self._taking)
         self._commands.close()
         commands = socket.socket(fileno=file)
@@ -235,7 +246,8 @@ class _Keeper:
             os.environ.clear()
             os.environ.update(known)
             os.umask(mask)
-            # A folder that is the working directory of a process cannot be unmounted.
+            # Leave the folder of the command. A folder that is the working directory of a process
+            # cannot be unmounted.
             os.chdir("/")
             if not stays():
                 break

@@ -1,1 +1,1 @@
-"""Run a small example that is killed and recovered."""
+"""Run a small example workflow that is killed and recovered."""

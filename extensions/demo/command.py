@@ -1,6 +1,7 @@
-"""``wfctl demo``: the size of a self-avoiding walk, with a crash half-way.
+"""The command ``wfctl demo``, which computes the size of a self-avoiding walk.
 
-Everything goes through the command line, as a person or an agent would do it.
+The demo kills its processes half-way and recovers. It only runs wfctl commands, as a person or an
+agent would do.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from cli.terminal.output import print_message
 from service.errors import InvalidOption
 
 _HERE = Path(__file__).parent
-#: Seconds after the start of the first stage at which all processes are killed.
+#: Seconds after the start of the first stage at which the demo kills all processes.
 _KILL_AFTER = 4.0
 _PATIENCE = 60.0
 
@@ -68,7 +69,7 @@ def demo(
 
 
 def _wfctl(folder: Path, line: str) -> None:
-    """Run a command as a user would; a failure ends the demo."""
+    """Run a wfctl command as a user would. Exit with code 1 if the command fails."""
     print(f"\n$ wfctl {line}", flush=True)
     done = subprocess.run(_command(folder, line), cwd=folder, check=False)
     if done.returncode != 0:
@@ -84,7 +85,7 @@ def _command(folder: Path, line: str) -> list[str]:
 
 
 def _crash_half_way(folder: Path) -> None:
-    """Start the loop, then kill it and the monitor of its job, with no chance to tidy up."""
+    """Start the workflow, then kill its processes without a chance to clean up."""
     print("\n$ wfctl run &", flush=True)
     loop = subprocess.Popen(_command(folder, "run"), cwd=folder, start_new_session=True)
     attempts = folder / "stage-1/.attempts"

@@ -1,4 +1,4 @@
-"""What the extension demo adds to the core of wfctl."""
+"""Register the extension ``demo`` with the core of wfctl."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from wfctl_eventstore.extension import Extension
 
 
 class DemoExtension(Extension):
-    """Run a small example that is killed and recovered."""
+    """Run a small example workflow that is killed and recovered."""
 
     commands = {
         "demo": "extensions.demo.command",

@@ -1,13 +1,13 @@
-"""The size of a self-avoiding walk, from samples to the exponent: the demo's science.
+"""Compute the exponent of the size of a self-avoiding walk, as the example of the demo.
 
-A self-avoiding walk of N steps on the simple cubic lattice is the textbook model of a polymer
-in a good solvent. Its size grows as R ~ N^nu; the best known value is nu = 0.587597(7)
-(N. Clisby, Phys. Rev. Lett. 104, 055702 (2010)).
+A self-avoiding walk of N steps on the simple cubic lattice is the textbook model of a polymer in a
+good solvent. Its size grows as R ~ N^nu; the best known value is nu = 0.587597(7) (N. Clisby, Phys.
+Rev. Lett. 104, 055702 (2010)).
 
-``sample`` draws walks with the pivot algorithm (N. Madras and A. D. Sokal, J. Stat. Phys. 50,
-109 (1988)), ``measure`` averages their squared sizes, ``fit`` finds nu, and ``check`` says
-whether a file of any of the three is fit to go on with. Lengths are in lattice spacings. Only
-the standard library is used, since each stage runs this file as a program of its own.
+The command ``sample`` draws walks with the pivot algorithm (N. Madras and A. D. Sokal, J. Stat.
+Phys. 50, 109 (1988)). ``measure`` averages their squared sizes, and ``fit`` computes nu. ``check``
+tests whether the file of one of these steps is valid for the next step. Lengths are in lattice
+spacings. Only the standard library is used, because each stage runs this file as a program.
 """
 
 from __future__ import annotations
@@ -23,16 +23,18 @@ from itertools import accumulate, permutations, product
 from pathlib import Path
 from typing import Any, NamedTuple
 
-#: A step is a letter: an axis, in lower case forwards and in upper case backwards.
+#: Each step of a walk is a letter that names its axis: lower case for forwards, upper case for
+#: backwards.
 STEPS = b"xXyYzZ"
 _VECTORS = ((1, 0, 0), (-1, 0, 0), (0, 1, 0), (0, -1, 0), (0, 0, 1), (0, 0, -1))
 _COMPONENTS = tuple({s: v[a] for s, v in zip(STEPS, _VECTORS, strict=True)} for a in range(3))
-#: The base for writing a site as one integer; walks must be shorter than half of this number.
+#: Base for the encoding of a lattice site as one integer. The encoding is unique if walks are
+#: shorter than half of this number.
 _RADIX = 1 << 20
 _DISPLACEMENTS = {
     s: x + _RADIX * (y + _RADIX * z) for s, (x, y, z) in zip(STEPS, _VECTORS, strict=True)
 }
-#: Sokal's automatic window: the sum over lags stops at this many autocorrelation times.
+#: Sokal's automatic window: the sum over lags ends at this many autocorrelation times.
 _WINDOW = 6.0
 _REPORTS = 4
 
@@ -40,7 +42,8 @@ _REPORTS = 4
 def symmetries() -> list[bytes]:
     """Return the 47 symmetries of the cubic lattice other than the identity.
 
-    Each is a table for `bytes.translate` from the letters of a walk to their images.
+    Each symmetry is a table for `bytes.translate`, which maps the letters of a walk to their
+    images.
     """
     pairs = [STEPS[i : i + 2] for i in (0, 2, 4)]
     images = [
@@ -52,22 +55,25 @@ def symmetries() -> list[bytes]:
 
 
 def is_self_avoiding(walk: bytes) -> bool:
-    """Return whether no site is visited twice."""
+    """Return whether the walk visits no lattice site twice."""
     sites = accumulate(map(_DISPLACEMENTS.__getitem__, walk), initial=0)
     return len(set(sites)) == len(walk) + 1
 
 
 def pivot(walk: bytes, site: int, symmetry: bytes) -> bytes:
-    """Apply the symmetry to the part after ``site``, unless the walk would cross itself."""
+    """Apply the symmetry to the part of a walk after ``site``.
+
+    Return the walk unchanged if the result would cross itself.
+    """
     candidate = walk[:site] + walk[site:].translate(symmetry)
     return candidate if is_self_avoiding(candidate) else walk
 
 
 def chain(length: int, rng: random.Random) -> Iterator[bytes]:
-    """Yield the endless Markov chain of the pivot algorithm from a straight rod.
+    """Yield the endless Markov chain of the pivot algorithm, starting from a straight rod.
 
-    ``rng.random`` alone is used: its sequence is the same in every version of Python, so a
-    seed gives the same walks everywhere.
+    Only ``rng.random`` is used, because its sequence is the same in every version of Python. A seed
+    therefore gives the same walks everywhere.
     """
     moves = symmetries()
     walk = STEPS[:1] * length
@@ -78,7 +84,10 @@ def chain(length: int, rng: random.Random) -> Iterator[bytes]:
 
 
 def sample(length: int, *, samples: int, interval: int, discard: int, seed: int) -> Iterator[bytes]:
-    """Yield ``samples`` walks, one every ``interval`` pivots after ``discard`` of them."""
+    """Yield ``samples`` walks, one after every ``interval`` pivots.
+
+    The first ``discard`` pivots are not sampled.
+    """
     walks = chain(length, random.Random(f"{seed}/{length}"))
     for _ in range(discard):
         next(walks)
@@ -89,7 +98,7 @@ def sample(length: int, *, samples: int, interval: int, discard: int, seed: int)
 
 
 def squared_sizes(walk: bytes) -> tuple[float, float]:
-    """Return the squared end-to-end distance and the squared radius of gyration."""
+    """Return the squared end-to-end distance and the squared radius of gyration of a walk."""
     end, spread = 0.0, 0.0
     for component in _COMPONENTS:
         places = list(accumulate(map(component.__getitem__, walk), initial=0))
@@ -153,11 +162,12 @@ class FittedLine(NamedTuple):
 
 
 def weighted_line(xs: Sequence[float], ys: Sequence[float], sigmas: Sequence[float]) -> FittedLine:
-    """Return the least-squares line with weights 1/sigma^2.
+    """Return the least-squares line through points with weights 1/sigma^2.
 
-    The slope's standard error is that of the weights, times the root of chi^2 per degree of
-    freedom where that is above one: points that scatter more than they say are not trusted
-    more. Raises `ValueError` for fewer than three points or an error that is not positive.
+    The standard error of the slope follows from the weights. If chi^2 per degree of freedom is
+    above one, the error is multiplied by its square root, because the points scatter more than
+    their errors allow. Raises `ValueError` for fewer than three points, or for an error that is not
+    positive.
     """
     if len(xs) < 3 or not all(sigma > 0 for sigma in sigmas):
         raise ValueError(
@@ -181,9 +191,9 @@ def _weighted_mean(weights: Sequence[float], values: Sequence[float]) -> float:
 
 
 def exponent(rows: Sequence[dict[str, Any]], size: str) -> FittedLine:
-    """Return the line through ln N and ln R, where R is the root of the mean square ``size``.
+    """Return the line fitted through ln N and ln R, where R^2 is the mean of ``size``.
 
-    Each row holds ``length`` and, under ``size``, ``mean`` and ``error`` of R^2.
+    Each row has the ``length`` N and, under the key ``size``, the ``mean`` and ``error`` of R^2.
     """
     xs = [math.log(row["length"]) for row in rows]
     ys = [0.5 * math.log(row[size]["mean"]) for row in rows]
@@ -192,7 +202,7 @@ def exponent(rows: Sequence[dict[str, Any]], size: str) -> FittedLine:
 
 
 def run_sample(options: argparse.Namespace) -> None:
-    """Write the walks of every length, and print the progress."""
+    """Write the walks of every length to a file, and print the progress."""
     series = []
     for length in options.lengths:
         walks: list[str] = []
@@ -214,7 +224,7 @@ def run_sample(options: argparse.Namespace) -> None:
 
 
 def run_measure(options: argparse.Namespace) -> None:
-    """Write the mean squared sizes of every length, with their standard errors."""
+    """Write the mean squared sizes for every length, with their standard errors."""
     rows = []
     for series in _read_json(options.walks)["series"]:
         sizes = [squared_sizes(walk.encode("ascii")) for walk in series["walks"]]
@@ -230,7 +240,7 @@ def run_measure(options: argparse.Namespace) -> None:
 
 
 def run_fit(options: argparse.Namespace) -> None:
-    """Write the exponent from the end-to-end distance and the one from the gyration radius."""
+    """Write the exponents from the end-to-end distance and from the gyration radius."""
     rows = _read_json(options.sizes)["rows"]
     end, gyration = exponent(rows, "end_to_end"), exponent(rows, "gyration")
     fit = {"kind": "fit", "nu": end.slope, "nu_error": end.error, "r_squared": end.r_squared}
@@ -254,7 +264,7 @@ def run_fit(options: argparse.Namespace) -> None:
 
 
 def run_check(options: argparse.Namespace) -> None:
-    """Exit with code 1 and the reasons, unless the file is valid for the next step."""
+    """Print the reasons and exit with code 1 if the file is invalid for the next step."""
     content = _read_json(options.file)
     problems, summary = _CHECKS[content["kind"]](content, options)
     if problems:
@@ -263,7 +273,10 @@ def run_check(options: argparse.Namespace) -> None:
 
 
 def _check_walks(content: dict[str, Any], _: argparse.Namespace) -> tuple[list[str], str]:
-    """Return problems with the lengths and numbers of walks, and walks that cross themselves."""
+    """Return the problems with a file of walks, and a summary.
+
+    Problems are wrong lengths or numbers of walks, and walks that cross themselves.
+    """
     problems = []
     lengths, samples = content["lengths"], content["samples"]
     found = [series["length"] for series in content["series"]]
@@ -280,7 +293,7 @@ def _check_walks(content: dict[str, Any], _: argparse.Namespace) -> tuple[list[s
 
 
 def _check_sizes(content: dict[str, Any], options: argparse.Namespace) -> tuple[list[str], str]:
-    """Return the sizes whose relative error is larger than requested."""
+    """Return a problem for each size whose relative error is too large, and a summary."""
     problems, worst = [], 0.0
     for row in content["rows"]:
         for size in ("end_to_end", "gyration"):
@@ -294,7 +307,7 @@ def _check_sizes(content: dict[str, Any], options: argparse.Namespace) -> tuple[
 
 
 def _check_fit(content: dict[str, Any], options: argparse.Namespace) -> tuple[list[str], str]:
-    """Return the reasons why the exponent does not agree with the literature."""
+    """Return the reasons why the exponent disagrees with the literature, and a summary."""
     (low, high), nu, r_squared = options.nu, content["nu"], content["r_squared"]
     problems = [] if low <= nu <= high else [f"expected nu in [{low}, {high}], found {nu}"]
     if not r_squared > options.r_squared:
@@ -314,14 +327,14 @@ def _write_json(path: Path, content: dict[str, Any]) -> None:
 
 
 def _write(path: Path, text: str) -> None:
-    """Write the complete file or nothing, because a job may be killed at any moment."""
+    """Write the complete file or nothing, because the job may be killed at any moment."""
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     temporary.write_text(text, encoding="utf-8")
     temporary.replace(path)
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the command line."""
+    """Return the parser of the command line."""
     top = argparse.ArgumentParser(prog="saw.py", description="The size of a self-avoiding walk.")
     commands = top.add_subparsers(required=True, metavar="COMMAND")
     draw = commands.add_parser("sample", help="draw walks with the pivot algorithm")
@@ -362,7 +375,7 @@ def _lengths(text: str) -> list[int]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run one subcommand; exit code 1 and one line on stderr when a file cannot be used."""
+    """Run one subcommand. Print one line and exit with code 1 if a file cannot be used."""
     options = parser().parse_args(arguments)
     try:
         options.run(options)

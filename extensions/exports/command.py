@@ -1,4 +1,4 @@
-"""``wfctl export``: the workflow in formats that other people and tools read."""
+"""The command ``wfctl export``, which writes the workflow in formats of other tools."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from service.reading.stream_log import StreamLog
 
 
-#: Suffixes of a file with only the metadata of an RO-Crate.
+#: File suffixes for which only the metadata of an RO-Crate is written, without its files.
 _METADATA = (".json", ".jsonld")
 
 
@@ -95,9 +95,10 @@ def _of_machine(
     when: Moment | None,
     given: list[str],
 ) -> None:
-    """Write a diagram of a machine that marks its current phase, or a report about the machine.
+    """Write a diagram or a report of a phase machine. The diagram marks the current phase.
 
-    Raises `StateNotFound`.
+    Raises `InvalidOption` for any other format or option, and `StateNotFound` if there is no such
+    machine.
     """
     from cli.commands.events import of_machine
 
@@ -122,9 +123,11 @@ def _of_machine(
 
 
 def _source_of(workflow: Reading, when: Moment | None, format_: ExportFormat) -> ExportSource:
-    """Return the source of an export. Raise `InvalidOption` if a time cuts a chained format.
+    """Return the events and the state to export, up to the moment ``when``.
 
-    The export ends at the current end of the log. Later events are not included.
+    By default, the export ends at the current end of the log; later events are not included. Raises
+    `InvalidOption` if ``when`` is a time, but the format includes the hash chain and needs a
+    version.
     """
     log = workflow.log
     upto = log.resolved(when)
@@ -199,7 +202,7 @@ def _export_archive(
 def _export_crate(
     workflow: Reading, file: Path, when: Moment | None, license_: str | None, with_: str | None
 ) -> None:
-    """Write a complete RO-Crate: a zip file if the suffix says so, otherwise a folder."""
+    """Write a complete RO-Crate: a zip file if the suffix is ``.zip``, otherwise a folder."""
     from extensions.exports import ro_crate
     from extensions.handover.archive_files import read_chunks
     from extensions.handover.crate import write_folder, write_zip
@@ -229,7 +232,7 @@ def _export_crate(
 
 
 def _require_sound(workflow: Reading, machines: Iterable[str]) -> None:
-    """Raise `UnsoundLog` if a log that the export vouches for is damaged."""
+    """Raise `UnsoundLog` if the log of the workflow or of a machine is damaged."""
     from service.questions.audit import require_sound
 
     logs: list[StreamLog[Any]] = [workflow.log, *map(workflow.machine, machines)]
@@ -240,7 +243,10 @@ def _require_sound(workflow: Reading, machines: Iterable[str]) -> None:
 def _choose_files(
     workflow: Reading, state: Workflow | None, machines: Iterable[Machine], with_: str | None
 ) -> Choice:
-    """Choose the files to include. Raise `InvalidOption` for an unknown kind of files."""
+    """Choose the files to include.
+
+    Raises `InvalidOption` if ``with_`` names an unknown kind of files.
+    """
     from extensions.handover.archive_files import KINDS, MOST_BYTES, Choice, choose_files
 
     if with_ == "none":
@@ -266,7 +272,10 @@ def _compute_digest(root: Path, path: str) -> str | None:
 
 
 def _list_log_makers(workflow: Reading, head: int, license_: str | None) -> Shown:
-    """Return the files that describe the log, by name, with a signed checkpoint if possible."""
+    """Return the descriptions of the log to include, by file name.
+
+    A signed checkpoint is included if possible.
+    """
     from extensions.exports import ro_crate
     from extensions.proofs.check_checkpoints import signed_now
     from extensions.proofs.errors import CheckpointDenied
@@ -299,7 +308,10 @@ def _encode_chunks(chunks: Iterable[str]) -> Iterator[bytes]:
 
 
 def _resolve_target(file: Path) -> Path:
-    """Return the file to replace, following links. Raise `InvalidOption` for a device."""
+    """Return the file to replace, after following symbolic links.
+
+    Raises `InvalidOption` if the path is a device.
+    """
     if file.exists() and not file.is_file():
         raise InvalidOption(
             f"the path {file} is not a regular file, so wfctl cannot write to it. Name a file, or "

@@ -1,4 +1,4 @@
-"""What the extension exports adds to the core of wfctl."""
+"""Register the extension ``exports`` with the core of wfctl."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""The source of an export, and all formats; the module of a format is loaded on demand.
+"""The data source of an export, and the list of all export formats.
 
-This module makes ``events``, ``state`` and ``log``, which wfctl itself writes.
+The module of a format is imported only when the format is used. This module contains the formats
+``events``, ``state`` and ``log``.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from lifecycle.state.workflow import Amendment, Workflow
 from projections.files import progress_log, state_document
 from projections.words.text import without_controls
 
-#: Events that may change the status of stages without naming them.
+#: Types of events that may change the status of many stages without naming them.
 _OF_ALL = frozenset({"workflow.created", "workflow.imported", "state.imported"})
 
 Steps = Iterator[tuple[RecordedEvent, Workflow]]
@@ -30,12 +31,12 @@ Steps = Iterator[tuple[RecordedEvent, Workflow]]
 
 @dataclass(frozen=True, slots=True)
 class ExportSource:
-    """One stream up to a moment. Each call reads again from the first event.
+    """The events and the state of a workflow up to a moment, for an export.
 
-    ``raw`` yields the events as they were hashed; ``state`` is the state at the end. ``license`` is
-    the licence of the data, a URI or text. ``content`` returns the bytes of a recorded file, None
-    if the file is missing or changed. ``carried`` maps the files in the same crate to their
-    SHA-256.
+    Each call of ``steps`` or ``raw`` starts again at the first event. ``raw`` yields the events as
+    they were hashed. ``state`` returns the state at the end. ``license`` is the licence of the
+    data, a URI or text. ``content`` returns the bytes of a recorded file, or None if the file is
+    missing or changed. ``carried`` maps the files in the same RO-Crate to their SHA-256.
     """
 
     steps: Callable[[], Steps]
@@ -47,7 +48,7 @@ class ExportSource:
 
 
 def list_touched_stages(event: RecordedEvent, state: Workflow) -> list[str]:
-    """Return the stages whose status the event may have changed."""
+    """Return the ids of the stages whose status the event may have changed."""
     if event.type in _OF_ALL:
         return list(state.stages)
     named = event.data.get("stage")
@@ -55,7 +56,10 @@ def list_touched_stages(event: RecordedEvent, state: Workflow) -> list[str]:
 
 
 def amended_by(event: RecordedEvent, state: Workflow) -> tuple[Amendment, bool] | None:
-    """Return the amendment that an event proposes (with True) or decides (with False), or None."""
+    """Return the amendment (plan change) that an event proposes or decides, or None.
+
+    The second value is true if the event proposes the amendment, false if it decides.
+    """
     proposed = find_proposed_id(event)
     amendment = state.amendments.get(proposed or str(event.data.get("amendment")))
     decides = event.type in ("amendment.approved", "amendment.rejected")
@@ -65,23 +69,27 @@ def amended_by(event: RecordedEvent, state: Workflow) -> tuple[Amendment, bool] 
 
 
 def export_events(source: ExportSource) -> Iterator[str]:
-    """Yield the recorded events, one JSON line each, as they were hashed.
+    """Yield the recorded events in the form that was hashed, one JSON line for each event.
 
-    Anyone can check the chain (docs/trust/verify-without-wfctl.md).
+    Anyone can check the hash chain: see docs/trust/verify-without-wfctl.md.
     """
     return (export_line(raw) + "\n" for raw in source.raw())
 
 
 def export_state(source: ExportSource) -> Iterator[str]:
-    """Yield ``workflow-state.json``."""
+    """Yield the content of ``workflow-state.json``."""
     yield state_document.render_state(source.state()).decode()
 
 
 def export_log(source: ExportSource) -> Iterator[str]:
-    """Yield ``progress.log`` in parts; bytes that are not UTF-8 become lone surrogates."""
+    """Yield the content of ``progress.log`` in parts.
+
+    Bytes that are not UTF-8 are returned as lone surrogates.
+    """
     steps = (progress_log.build_piece(*step) for step in source.steps())
     in_order = (part for part in steps if part is not None and part.version == part.recorded)
-    # Foreign lines with an earlier position are read twice, to keep few lines in memory.
+    # Lines that other programs wrote may belong before events that were recorded earlier. Collect
+    # them in a separate pass, so that few lines are in memory.
     displaced = []
     for event, after in source.steps():
         if event.type == "note.logged" and event.data.get("after") is not None:
@@ -94,7 +102,10 @@ def export_log(source: ExportSource) -> Iterator[str]:
 
 
 class ExportFormat(StrEnum):
-    """The names of the formats. An archive is a zip file of several formats, without a maker."""
+    """The names of the export formats.
+
+    An archive has no entry in `FORMATS`, because it is a zip file that combines several formats.
+    """
 
     STATE = "state"
     LOG = "log"
@@ -110,9 +121,10 @@ class ExportFormat(StrEnum):
 
 
 class Maker(NamedTuple):
-    """The function that makes a format: ``module:function``, from a source to chunks of text.
+    """The function that writes a format (``module:function``), and its file suffix.
 
-    ``chained``: the events contain the hash chain, so the export can end only at a version.
+    ``chained`` is true if the format includes the hash chain. Such an export can end at a version
+    of the workflow, but not at a time.
     """
 
     place: str
@@ -120,7 +132,10 @@ class Maker(NamedTuple):
     chained: bool = False
 
     def chunks(self, source: ExportSource) -> Iterator[str]:
-        """Yield the text of the export; bytes that are not UTF-8 become lone surrogates."""
+        """Yield the text of the export in parts.
+
+        Bytes that are not UTF-8 are returned as lone surrogates.
+        """
         module, _, function = self.place.partition(":")
         made = getattr(import_module(f"extensions.exports.{module}"), function)
         chunks = cast("Iterator[str]", made(source))

@@ -1,4 +1,4 @@
-"""``svg`` and ``mermaid``: the graph of the stages, coloured by status."""
+"""Draw the dependency graph of the stages, coloured by status, as ``svg`` or ``mermaid``."""
 
 from __future__ import annotations
 
@@ -25,15 +25,18 @@ from projections.words.text import on_one_line
 _WIDTH, _HEIGHT = 224, 78
 _ACROSS, _DOWN = 24, 44
 _MARGIN = 12
-#: Maximum number of similar stages drawn as separate cards; more share one card.
+#: Maximum number of similar stages that are drawn as separate cards. If there are more, they share
+#: one card.
 _MOST = 12
-#: Maximum number of refinement rounds.
+#: Maximum number of rounds in which groups of similar stages are refined.
 _ROUNDS = 50
-#: Statuses in the order in which they colour a card of many stages, most urgent first.
+#: Statuses in the order of urgency. The first status that occurs gives the colour of a card for
+#: many stages.
 _URGENT = (Status.FAILED, Status.RUNNING, Status.POST_PROCESSING, Status.PREPARING,
            Status.INVALIDATED, Status.READY, Status.PENDING, Status.SKIPPED,
            Status.COMPLETED)  # fmt: skip
-#: Maximum number of characters of a name on a card, in the widest common font.
+#: Maximum number of characters of a name on a card. The name then fits even in the widest common
+#: font.
 _NAME = 22
 
 _STYLE = (
@@ -48,14 +51,15 @@ _STYLE = (
 
 
 def export_graph(source: ExportSource) -> Iterator[str]:
-    """Yield the picture of the state at the end of the source."""
+    """Yield the graph of the stages at the end of the source as an SVG file."""
     return svg.file_of(draw_graph(source.state()))
 
 
 def draw_graph(state: Workflow, places_of: Callable[[str], str] | None = None) -> str:
-    """Return the ``svg`` element of a state; similar stages of a wide fan share one card.
+    """Return an ``svg`` element with the dependency graph of the stages.
 
-    ``places_of`` returns the address that the card of a stage links to.
+    If many stages are similar, they share one card. ``places_of`` returns the address to which the
+    card of a stage links.
     """
     fans = _group_fans(state)
     first_of = {stage.id: fan[0].id for fan in fans for stage in fan}
@@ -83,10 +87,10 @@ def draw_graph(state: Workflow, places_of: Callable[[str], str] | None = None) -
 
 
 def _group_fans(state: Workflow) -> list[list[Stage]]:
-    """Return the stages of each card: one stage, or many stages with the same neighbours.
+    """Return the stages of each card in the graph.
 
-    Stages stand alike if their neighbours do: a fan, and the first and the second stages of many
-    chains side by side.
+    A card shows one stage, or many similar stages whose neighbours are similar too. Examples are
+    the tasks of a fan-out, or the first stages of many parallel chains.
     """
     alike: dict[int, list[Stage]] = {}
     kinds = _number_alike_stages(state)
@@ -100,10 +104,11 @@ def _group_fans(state: Workflow) -> list[list[Stage]]:
 
 
 def _number_alike_stages(state: Workflow) -> dict[str, int]:
-    """Return a number for each stage; similar stages have the same number.
+    """Return a group number for each stage. Similar stages have the same number.
 
-    The first numbers come from the longest paths to roots and sinks. The numbers of the neighbours
-    then refine them until nothing changes. Small groups are split into single stages.
+    The initial groups have the same longest paths to the start and to the end of the graph. The
+    groups of the neighbours then refine them until nothing changes. Small groups are split into
+    single stages.
     """
     needs = {
         id_: [one for one in stage.depends_on if one in state.stages]
@@ -133,13 +138,13 @@ def _number_alike_stages(state: Workflow) -> dict[str, int]:
 
 
 def _number_keys(keys: Mapping[str, Hashable]) -> dict[str, int]:
-    """Return a number for each id; equal keys have equal numbers."""
+    """Return a number for each id. Ids with equal keys have equal numbers."""
     numbers: dict[Hashable, int] = {}
     return {id_: numbers.setdefault(key, len(numbers)) for id_, key in keys.items()}
 
 
 def _draw_fan(fan: list[Stage], corner: Point) -> str:
-    """Return one card for many stages, with the count of each status as text and as a bar."""
+    """Return a card for many stages, with the count of each status as text and as a bar."""
     x, y = corner
     counts = Counter(stage.status for stage in fan)
     told = [(status, counts[status]) for status in _URGENT if counts[status]]
@@ -175,7 +180,7 @@ def _draw_rectangle(x: float, y: float, stroke: str, dashes: str | None = None) 
 
 
 def _draw_card(stage: Stage, corner: Point) -> str:
-    """Return the card of one stage: its name in one or two lines, then its id and status."""
+    """Return the card of one stage, with its name, id and status."""
     x, y = corner
     status, color = stage.status.value, f"var(--{stage.status.value})"
     lines = wrap_text(stage.name, _NAME)
@@ -196,7 +201,7 @@ def _draw_card(stage: Stage, corner: Point) -> str:
 
 
 def _draw_edge(points: Sequence[Point]) -> str:
-    """Return a curve from the bottom of a card to the top of another."""
+    """Return a curve from the bottom of one card to the top of another card."""
     across, down = _WIDTH + _ACROSS, _HEIGHT + _DOWN
     begin = _MARGIN + _WIDTH / 2, _MARGIN + _HEIGHT / 2
     (x, y), *rest = [(begin[0] + x * across, begin[1] + y * down) for x, y in points]
@@ -216,12 +221,12 @@ def _draw_edge(points: Sequence[Point]) -> str:
     )
 
 
-#: Entities for the characters that are syntax in a quoted Mermaid label.
+#: Entities for characters that have a meaning in a quoted Mermaid label and must be escaped.
 _ENTITIES = {ord(letter): f"#{ord(letter)};" for letter in '#;"<>&`\\{}[]|'}
 
 
 def export_mermaid(source: ExportSource) -> Iterator[str]:
-    """Yield the flowchart of the state at the end of the source, line by line."""
+    """Yield a Mermaid flowchart of the stages at the end of the source, line by line."""
     state = source.state()
     yield "flowchart TD\n"
     for stage in state.stages.values():
@@ -236,7 +241,10 @@ def export_mermaid(source: ExportSource) -> Iterator[str]:
 
 
 def _node_name(stage: str) -> str:
-    """Return the stage's name in Mermaid, which has reserved words and forbids hyphens."""
+    """Return a name for the stage that Mermaid accepts.
+
+    Mermaid has reserved words and does not allow hyphens in names.
+    """
     if stage_number(stage) is not None:
         return stage.replace("-", "_")
     plain = re.sub(r"[^A-Za-wyz0-9-]", lambda found: f"x{ord(found[0]):x}", stage)

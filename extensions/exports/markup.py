@@ -1,4 +1,7 @@
-"""Convert values to HTML: foreign text is escaped, and invisible characters are made visible."""
+"""Convert values to safe HTML.
+
+Text from outside wfctl is escaped, and invisible characters are made visible.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from projections.words.text import in_lines, name_approver, utc_seconds, waiting
 
 
 def build_environment(loader: BaseLoader) -> Environment:
-    """Return the template environment of the exports and the pages."""
+    """Return the Jinja environment for the templates of exports and web pages."""
     made = Environment(
         loader=loader,
         autoescape=True,
@@ -31,7 +34,7 @@ def build_environment(loader: BaseLoader) -> Environment:
 
 
 def show_controls(value: Any) -> Any:
-    """Return the value for a page, with control and invisible characters made visible.
+    """Return a value for an HTML page, with invisible and control characters made visible.
 
     Markup that wfctl generated stays unchanged.
     """
@@ -41,12 +44,12 @@ def show_controls(value: Any) -> Any:
 
 
 def format_words(value: str) -> str:
-    """Return an identifier as words."""
+    """Return an identifier as words separated by spaces."""
     return value.replace("_", " ").replace("post processing", "post-processing")
 
 
 def format_flat(value: Any) -> str:
-    """Return a value on one line: strings unchanged, other values as JSON."""
+    """Return a value on one line. Strings stay unchanged, and other values become JSON."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 

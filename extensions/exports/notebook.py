@@ -1,7 +1,7 @@
-"""``notebook``: a Jupyter notebook with one cell for each table of the workflow.
+"""The export format ``notebook``: a Jupyter notebook with a cell for each table.
 
 The format is nbformat 4.5 (https://nbformat.readthedocs.io/en/latest/format_description.html). The
-notebook contains no numbers: each cell runs `wfctl_eventstore`, which reads the current workflow.
+notebook contains no numbers: its cells use `wfctl_eventstore` to read the current workflow.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from lifecycle.words.metrics import metrics_of
 
 
 def export_notebook(source: ExportSource) -> Iterator[str]:
-    """Yield the notebook as JSON."""
+    """Yield the Jupyter notebook as JSON."""
     cells = [
         _build_cell(f"cell-{number}", *one)
         for number, one in enumerate(_iterate_cells(source.state()), 1)
@@ -34,7 +34,7 @@ def export_notebook(source: ExportSource) -> Iterator[str]:
 
 
 def _iterate_cells(state: Workflow) -> Iterator[tuple[str, str]]:
-    """Yield the kind and the text of each cell."""
+    """Yield the kind and the text of each notebook cell."""
     about = f"{state.purpose}\n\n" if state.purpose else ""
     needs = "Run it in the folder of the workflow, where wfctl and pandas are installed."
     yield "markdown", f"# {state.id}\n\n{about}{needs} It writes nothing there."

@@ -1,6 +1,6 @@
-"""The runs, rounds and plan changes that ``ro-crate`` describes.
+"""Extract the runs, rounds and plan changes that the format ``ro-crate`` describes.
 
-Values that the log does not contain are None or empty, and the crate leaves them out.
+Values that the log does not contain are None or empty. The crate leaves them out.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from projections.words.amendments import describe_amendment
 
 
 class File(NamedTuple):
-    """A file at a moment: its path in the root, its size in bytes, and its SHA-256 in hex."""
+    """A file at a moment: its path in the workflow folder, its size, and its SHA-256."""
 
     path: str
     size: int
@@ -27,7 +27,10 @@ class File(NamedTuple):
 
 
 def times_in_order(start: str | None, end: str | None) -> tuple[str | None, str | None]:
-    """Return the start and the end; omit an end before the start, which another clock gave."""
+    """Return the start time and the end time, or None for an end before the start.
+
+    Such an end was recorded by a different clock.
+    """
     if start and end and datetime.fromisoformat(end) < datetime.fromisoformat(start):
         return start, None
     return start, end
@@ -35,10 +38,10 @@ def times_in_order(start: str | None, end: str | None) -> tuple[str | None, str 
 
 @dataclass(slots=True)
 class Run:
-    """One attempt of a stage; ``attempt`` is None if only an imported state mentions the run.
+    """One attempt of a stage.
 
-    ``start`` and ``end`` are ISO 8601 times with an offset. ``plan`` is the version of the
-    workflow's plan at the start.
+    ``attempt`` is None if the run is known only from an imported state file. ``start`` and ``end``
+    are ISO 8601 times with an offset. ``plan`` is the version of the workflow at the start.
     """
 
     stage: str
@@ -52,25 +55,25 @@ class Run:
     inputs: list[File] = field(default_factory=list)
     outputs: list[File] = field(default_factory=list)
     parameters: dict[str, Any] = field(default_factory=dict)
-    #: The loop of the stage, and the round of the attempt.
+    #: The optimisation loop of the stage, and the round in which the attempt ran.
     loop: str | None = None
     round: int | None = None
-    #: The commit of the code that the attempt ran, as in `CodeVersion`.
+    #: The commit of the code with which the attempt ran, in the form of `CodeVersion`.
     code: dict[str, Any] | None = None
-    #: Numbers read from the outputs, as in `MeasuredNumber`.
+    #: Numbers that were read from the outputs, in the form of `MeasuredNumber`.
     metrics: list[dict[str, Any]] = field(default_factory=list)
     completed: bool | None = None
     error: str | None = None
 
     @property
     def id(self) -> str:
-        """The name of the run in its workflow."""
+        """A name for the run that is unique in its workflow."""
         return f"{self.stage}.{self.attempt}" if self.attempt is not None else self.stage
 
 
 @dataclass(slots=True)
 class PlanChange:
-    """An amendment with its status: proposed, approved or rejected."""
+    """An amendment (plan change) and its status: proposed, approved or rejected."""
 
     id: str
     kind: str
@@ -85,10 +88,10 @@ class PlanChange:
 
 
 class LoopRound(NamedTuple):
-    """A round of a loop: the source of its points, and its attempts.
+    """One round of an optimisation loop: the origin of its points, and its attempts.
 
     ``files`` are the files with the points of the round. ``asked`` is the stage that chose the
-    points; ``proposer`` is the actor who chose them.
+    points, if a stage did. ``proposer`` is the person or program that chose them, if no stage did.
     """
 
     loop: str
@@ -101,17 +104,20 @@ class LoopRound(NamedTuple):
 
     @property
     def counting(self) -> list[Run]:
-        """The attempts with the numbers of the round: the last completed one of each stage."""
+        """The attempts that gave the round's results: the last completed one per stage."""
         return list({run.stage: run for run in self.runs if run.completed}.values())
 
     @property
     def start(self) -> str | None:
-        """The time when the points were chosen; the plan has the points of the first round."""
+        """The time when the points were chosen.
+
+        The first round has its points from the plan, so it starts with its first attempt.
+        """
         return self.told.began_at or (self.runs[0].start if self.runs else None)
 
 
 class Beginning(NamedTuple):
-    """The workflow's first event."""
+    """The time and the actor of the workflow's first event."""
 
     at: str
     actor: Actor
@@ -121,7 +127,11 @@ Told = Beginning | Run | PlanChange | LoopRound
 
 
 def iterate_provenance(steps: Steps) -> Iterator[Told]:
-    """Yield the first event, ended runs and changes, open runs and changes, and the rounds."""
+    """Yield everything that a crate describes, from the events of a workflow.
+
+    The order is: the first event, finished runs and decided plan changes, unfinished runs and
+    undecided changes, and the rounds of loops.
+    """
     runs: dict[str, Run] = {}
     changes: dict[str, PlanChange] = {}
     looped: list[Run] = []
@@ -144,7 +154,7 @@ def iterate_provenance(steps: Steps) -> Iterator[Told]:
 
 
 def _told_by_files(state: Workflow) -> Iterator[Run]:
-    """Yield the runs that only an imported file mentions, with their times if known."""
+    """Yield the runs that are known only from an imported file, with their times if known."""
     for stage in state.stages.values():
         if stage.status is Status.COMPLETED and not stage.attempts:
             start, end = _parse_instant(stage.started_at), _parse_instant(stage.completed_at)
@@ -152,7 +162,7 @@ def _told_by_files(state: Workflow) -> Iterator[Run]:
 
 
 def _iterate_rounds(state: Workflow, runs: list[Run]) -> Iterator[LoopRound]:
-    """Yield the rounds of each loop that have started."""
+    """Yield the started rounds of each optimisation loop."""
     made = {(one.path, one.sha256): one for run in runs for one in run.outputs}
     of_rounds: dict[tuple[str | None, int | None], list[Run]] = {}
     for run in runs:
@@ -174,7 +184,7 @@ def _iterate_rounds(state: Workflow, runs: list[Run]) -> Iterator[LoopRound]:
 def _take_in_run_event(
     runs: dict[str, Run], event: RecordedEvent, state: Workflow
 ) -> Iterator[Run]:
-    """Process an event of a stage; yield the run that the event ends."""
+    """Process an event of a stage, and yield the run that the event ends, if any."""
     stage = event.data["stage"]
     run, error = runs.get(stage), None
     if event.type == "attempt.started":
@@ -236,7 +246,10 @@ def _start_run(event: RecordedEvent, state: Workflow) -> Run:
 
 
 def _points_of_round(state: Workflow, stage: str) -> list[File]:
-    """Return the file with the points of the round that a sweep computes."""
+    """Return the file with the points of the current round, if the stage computes them.
+
+    The result is an empty list for any other stage.
+    """
     name = state.loop_of(stage)
     if name is None or state.loop(name).points != stage:
         return []
@@ -249,7 +262,7 @@ def _list_files(digests: list[dict[str, Any]] | None) -> list[File]:
 
 
 def _parse_instant(moment: str | None) -> str | None:
-    """Return a time that has a UTC offset, None for a time without an offset."""
+    """Return the time in ISO 8601 form, or None if it is invalid or has no UTC offset."""
     try:
         found = datetime.fromisoformat(moment or "")
     except ValueError:

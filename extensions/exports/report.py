@@ -1,4 +1,7 @@
-"""``report``: one HTML page about a workflow or machine, without network access or scripts."""
+"""The export format ``report``: one HTML page about a workflow or a phase machine.
+
+The page works without network access and contains no scripts.
+"""
 
 from __future__ import annotations
 
@@ -30,12 +33,12 @@ from projections.words.result_origin import describe_agreement
 from projections.words.rounds import LoopTold, RoundRow, loops_told, round_rows
 from projections.words.text import format_duration, name_approver
 
-#: Maximum size in bytes of one figure in a report, and of all figures.
+#: Maximum size in bytes of one figure in a report, and of all figures together.
 _FIGURE, _ALL_FIGURES = 2 << 20, 8 << 20
 
 
 def export_report(source: ExportSource) -> Iterator[str]:
-    """Yield the page about everything up to the end of the source."""
+    """Yield the HTML report about the workflow up to the end of the source."""
     facts, spans = WorkflowFacts(source.state()), SpanFold()
     for event, state in source.steps():
         facts.add(event, state)
@@ -59,12 +62,12 @@ def export_report(source: ExportSource) -> Iterator[str]:
 
 
 def loops_shown(state: Workflow) -> list[tuple[LoopTold, list[RoundRow], list[str]]]:
-    """Return each loop with a row for each of its rounds, and with its plots."""
+    """Return each optimisation loop, with a table row for each round, and its plots."""
     return [
         (
             one,
             round_rows(state, one.loop.name),
-            # The plots escape their own text.
+            # It is safe to mark the plots as markup, because they escape their own text.
             [
                 Markup(show_controls(plots.draw_plot(plot)))
                 for plot in plots.plots_of_rounds(state, one.loop.name)
@@ -81,7 +84,10 @@ def _render_page(name: str, **told: Any) -> Iterator[str]:
 
 
 def _embed_figures(source: ExportSource, summary: Summary) -> dict[str, str]:
-    """Return the recorded figures as ``data:`` URLs, by path."""
+    """Return the figures among the recorded outputs as ``data:`` URLs, by path.
+
+    Figures that are missing, changed or too large are left out.
+    """
     found: dict[str, str] = {}
     room = _ALL_FIGURES
     for one in summary.outcomes:
@@ -98,14 +104,14 @@ def _embed_figures(source: ExportSource, summary: Summary) -> dict[str, str]:
 
 
 def count_by_status(state: Workflow) -> list[tuple[str, int]]:
-    """Return the number of stages for each status, in the order of the protocol."""
+    """Return the number of stages in each status, in the order of a stage's life."""
     statuses = [stage.status for stage in state.stages.values()]
     return [(s.value, statuses.count(s)) for s in Status if s in statuses]
 
 
 @dataclass(slots=True)
 class _MachineFacts:
-    """The events of a machine as text, in the order in which they were recorded."""
+    """The events of a phase machine as text, in the order of recording."""
 
     approvals: list[dict[str, Any]] = field(default_factory=list)
     log: list[tuple[str, str]] = field(default_factory=list)
@@ -126,7 +132,7 @@ class _MachineFacts:
 
 
 def machine_page(steps: Iterable[tuple[Any, Machine]]) -> Iterator[str]:
-    """Yield the page of a machine after its steps; yield nothing without steps."""
+    """Yield the HTML report about a phase machine. Yield nothing if there are no events."""
     told, state = _MachineFacts(), None
     for event, state in steps:
         told.take(event, state)
@@ -140,7 +146,7 @@ def machine_page(steps: Iterable[tuple[Any, Machine]]) -> Iterator[str]:
 
 
 def _iterate_stays(state: Machine) -> Iterator[dict[str, Any]]:
-    """Yield each stay in a phase: its start, its end, and the reason of the change."""
+    """Yield each period in a phase: start, end, and reason of the phase change."""
     phase = state.moves[0].source if state.moves else state.phase
     begun = state.created
     for move in state.moves:

@@ -1,10 +1,10 @@
-"""``ro-crate``: ``ro-crate-metadata.json`` of a Provenance Run Crate 0.6 (RO-Crate 1.3).
+"""The format ``ro-crate``: metadata of a Provenance Run Crate 0.6 (RO-Crate 1.3).
 
-The folder of the crate contains ``workflow-state.json``, its main workflow. Each attempt is an
-action, and so is each round of a loop, whose object has the numbers of the previous round. An
-amendment is an action with the person who decided as its agent. A stage that never ran is neither a
-tool nor a step. A file in the crate is named by its path, any other file by path and content.
-Values that the log does not contain are left out.
+The main workflow of the crate is ``workflow-state.json`` in its folder. Each attempt of a stage is
+an action. Each round of an optimisation loop is an action too; its object is the results of the
+previous round. An amendment (plan change) is an action whose agent is the person who decided.
+Stages that never ran are left out, and so are values that the log does not contain. A file in the
+crate is identified by its path, any other file by its path and its digest.
 """
 
 from __future__ import annotations
@@ -45,26 +45,29 @@ _PROFILES = {
 _ENGINE, _RUN, _LANGUAGE = "urn:wfctl:engine", "#workflow-run", "urn:wfctl:staged-workflow"
 _COMPLETED = "http://schema.org/CompletedActionStatus"
 _FAILED = "http://schema.org/FailedActionStatus"
-#: Status of a decision → type and status of its action.
+#: Status of an amendment → type and status of its action in the crate.
 _CHANGES = {
     "approved": ("UpdateAction", _COMPLETED),
     "rejected": ("RejectAction", _COMPLETED),
     "proposed": ("SuggestAction", None),
 }
-#: The version of a program that the log does not state.
+#: Stands for the version of a program that the log does not contain, because the profile requires a
+#: version.
 _UNKNOWN = "unknown"
 _NO_LICENSE = "No licence was stated; ask the authors."
 
-#: Use only Python's own table, so that a file has the same media type on every machine.
+#: Do not read the media types of the operating system, so that a file has the same type on every
+#: machine.
 _MEDIA = MimeTypes()
 
 Entity = dict[str, Any]
 
 
 def export_crate(source: ExportSource) -> Iterator[str]:
-    """Yield the metadata of the crate entity by entity, the root entity last.
+    """Yield the crate's metadata as JSON, entity by entity, the root entity last.
 
-    Follows RO-Crate: unknown values are left out, and a list of one item becomes the item.
+    As RO-Crate requires, unknown values are left out, and a list with one item is replaced by the
+    item.
     """
     before = "["
     yield f'{{"@context": {json.dumps(_CONTEXT)}, "@graph": '
@@ -77,7 +80,7 @@ def export_crate(source: ExportSource) -> Iterator[str]:
 
 
 class _Crate:
-    """Describes each thing once, and collects the names for the lists in the last entities."""
+    """Describes each thing once, and collects the ids for the lists in the last entities."""
 
     def __init__(self, source: ExportSource) -> None:
         self._source = source
@@ -90,7 +93,7 @@ class _Crate:
         self._began = ""
 
     def entities(self) -> Iterator[Entity]:
-        """Yield all entities."""
+        """Yield all entities of the crate."""
         conforms = ["https://w3id.org/ro/crate/1.3", list(_PROFILES)[-1]]
         about = {
             "about": _build_reference("./"),
@@ -111,7 +114,10 @@ class _Crate:
         yield from self._describe_root()
 
     def _is_new(self, id_: str, *lists: str) -> bool:
-        """Return whether a thing was not described before; mark and list the thing as described."""
+        """Return whether an id is new in the crate, and remember it.
+
+        A new id is also added to the given lists.
+        """
         if id_ in self._known:
             return False
         self._known.add(id_)
@@ -170,7 +176,7 @@ class _Crate:
         yield _build_entity(control, "ControlAction", f"orchestration of {run.id}", **by, **of)
 
     def _describe_round(self, one: LoopRound) -> Iterator[Entity]:
-        """Yield a round: the source of its points, its result, and its attempts."""
+        """Yield the entities of a loop's round: its points, its results and its attempts."""
         number, tool = one.told.number, f"{workflow_uri(self._state.id)}:rounds:{one.loop}"
         name, place = f"round {number} of {one.loop}", f"{percent_encode(one.loop)}-{number}"
         yield from self._describe_loop(one.loop, tool)
@@ -215,7 +221,7 @@ class _Crate:
             yield _build_entity(control, "OrganizeAction", f"orchestration of {name}", **of)
 
     def _describe_loop(self, name: str, tool: str) -> Iterator[Entity]:
-        """Yield a loop as the tools of its stages."""
+        """Yield the entity of an optimisation loop, which contains its stages' tools."""
         if self._is_new(tool, "tools"):
             loop = self._state.loop(name)
             ends = [*map(str, loop.until), f"at most {loop.at_most} rounds"]
@@ -224,7 +230,7 @@ class _Crate:
             yield {**_build_software(tool, f"loop {name}", str(self._state.version)), **of}
 
     def _describe_tool(self, run: Run) -> Iterator[Entity]:
-        """Yield the tool of a stage: its command line, with the name of the stage."""
+        """Yield the tool and the step of a stage, described by its command line."""
         tool, step = self._tool_id(run.stage), f"#step-{run.stage}"
         if self._is_new(tool, "tools"):
             self._is_new(step, "steps")
@@ -249,7 +255,10 @@ class _Crate:
             yield _build_entity(id_, types, file.path, **about)
 
     def _content_reference(self, file: File) -> dict[str, str]:
-        """Return the reference of a file: its path if included, otherwise path and digest."""
+        """Return the reference to a file.
+
+        A file in the crate is identified by its path, any other file by its path and digest.
+        """
         if self._source.carried.get(file.path) == file.sha256:
             return _build_reference(quote(file.path))
         return _build_reference(f"#file-{percent_encode(file.path)}-{file.sha256[:16]}")
@@ -273,7 +282,7 @@ class _Crate:
         )
 
     def _describe_agent(self, actor: Actor | None) -> Iterator[Entity]:
-        """Yield the actor, unless the crate describes the actor already."""
+        """Yield the entity of an actor, unless the crate already contains it."""
         if actor is not None and self._is_new(_agent_id(actor)):
             id_ = _agent_id(actor)
             if actor.kind == "user":
@@ -283,7 +292,7 @@ class _Crate:
                 yield _build_software(id_, str(actor), _UNKNOWN, url=url)
 
     def _describe_workflow(self) -> Iterator[Entity]:
-        """Yield the workflow, its run, and the part of wfctl if any stage ran."""
+        """Yield the workflow, its run and, if a stage ran, its orchestration by wfctl."""
         state, controls = self._state, self._listed["controls"]
         yield _build_software(_ENGINE, "wfctl", _UNKNOWN)
         yield _build_software(_LANGUAGE, "staged workflow", "1", type_="ComputerLanguage")
@@ -295,7 +304,7 @@ class _Crate:
             encodingFormat="application/json",
             programmingLanguage=_build_reference(_LANGUAGE),
             version=str(state.version),
-            # If no stage has run, wfctl is the only tool.
+            # The profile requires at least one tool. If no stage has run, wfctl is the only tool.
             hasPart=self._listed["tools"] or [_build_reference(_ENGINE)],
             step=self._listed["steps"],
         )
@@ -320,7 +329,7 @@ class _Crate:
             yield _build_entity("#orchestration", "OrganizeAction", name, **of)
 
     def _describe_root(self) -> Iterator[Entity]:
-        """Yield the licence and the profiles, and last the root entity, which lists all others."""
+        """Yield the licence, the profiles, and finally the root entity."""
         state, stated = self._state, self._source.license
         license_ = stated if stated is not None and "://" in stated else "#license"
         yield _build_entity(license_, "CreativeWork", stated or _NO_LICENSE)
@@ -348,12 +357,15 @@ def _build_entity(id_: str, type_: str | list[str], name: str, **more: Any) -> E
 def _build_software(
     id_: str, name: str, version: str, *, type_: str = "SoftwareApplication", **more: Any
 ) -> Entity:
-    """Return the entity of a program or a language; both require a URL and a version."""
+    """Return the entity of a program or language, which must have a URL and a version."""
     return _build_entity(id_, type_, name, **{"url": id_, "version": version, **more})
 
 
 def _format_times(start: str | None, end: str | None) -> Entity:
-    """Return times with milliseconds and a numeric UTC offset, as the profiles require."""
+    """Return the start and end times in the form that the RO-Crate profiles require.
+
+    They have milliseconds and a numeric UTC offset. Unknown times are left out.
+    """
     both = dict(zip(("startTime", "endTime"), times_in_order(start, end), strict=True))
     return {
         name: datetime.fromisoformat(moment).isoformat(timespec="milliseconds")
@@ -363,7 +375,7 @@ def _format_times(start: str | None, end: str | None) -> Entity:
 
 
 def _describe_parameters(run: Run) -> Iterator[Entity]:
-    """Yield the parameter values of the stage at the start of the attempt."""
+    """Yield the parameter values that the stage had at the start of the attempt."""
     for name, value in run.parameters.items():
         shown = value if isinstance(value, str | int | float) else json.dumps(value, sort_keys=True)
         id_ = f"#parameter-{percent_encode(run.id)}-{percent_encode(name)}"
@@ -371,7 +383,7 @@ def _describe_parameters(run: Run) -> Iterator[Entity]:
 
 
 def _describe_number(run: Run, one: Mapping[str, Any]) -> list[Entity]:
-    """Return a recorded number, then its error and its reference value, if known."""
+    """Return the entities of a recorded number, its error and its reference value."""
     metric = metrics_of(run.parameters).get(one["name"])
     reference = (metric.reference if metric is not None else None) or {}
     source = reference.get("source") or ""
@@ -415,7 +427,10 @@ def _agent_id(actor: Actor) -> str:
 
 
 def _describe_actor_role(actor: Actor | None) -> Entity:
-    """Return the role of the actor: a person is the agent, a program a participant."""
+    """Return the role of an actor in an action.
+
+    A person is its agent, a program its participant.
+    """
     if actor is None:
         return {}
     return {"agent" if actor.kind == "user" else "participant": _build_reference(_agent_id(actor))}

@@ -1,6 +1,6 @@
-"""``table``: a row for each attempt, for a notebook or a spreadsheet.
+"""The export format ``table``: a CSV file with a row for each attempt of a stage.
 
-The first columns are those of `HEAD`. Then follow a column for each parameter of an attempt
+The first columns are listed in `HEAD`. Then follow a column for each parameter
 (``parameters.NAME``), each number (``metrics.NAME``, ``metrics.NAME.error``) and each used resource
 (``resources.NAME``). Times are UTC. ``seconds`` is the duration of the attempt. ``verified`` is
 true if the attempt completed its stage.
@@ -25,7 +25,7 @@ Row = dict[str, Any]
 
 
 def export_table(source: ExportSource) -> Iterator[str]:
-    """Yield the table as CSV, with empty cells for unknown values and line feeds."""
+    """Yield the table of attempts as CSV with line feeds. Unknown values are empty cells."""
     rows = _collect_rows(source)
     names = [*HEAD, *sorted({name for row in rows for name in row} - set(HEAD))]
     yield _format_line(names)
@@ -42,7 +42,7 @@ def _format_line(cells: list[str]) -> str:
 
 
 def _collect_rows(source: ExportSource) -> list[Row]:
-    """Return the rows in the order in which the attempts started."""
+    """Return a row for each attempt, in the order in which the attempts started."""
     found: dict[tuple[str, str], Row] = {}
     for event, state in source.steps():
         stage = state.stages.get(str(event.data.get("stage")))

@@ -1,7 +1,7 @@
-"""``timeline``: a Gantt chart with the phases of each stage, and marked moments.
+"""The export format ``timeline``: a Gantt chart of the stages, with marks for events.
 
-Times are ``occurred_at``. In an imported history with unordered times, a phase starts no earlier
-than the previous phase.
+The times in the chart are the times at which events occurred. If an imported history has unordered
+times, a phase is drawn to start no earlier than the end of the previous phase.
 """
 
 from __future__ import annotations
@@ -20,20 +20,23 @@ from projections.drawing import svg
 from projections.drawing.svg import format_element, format_text, format_title, shorten_text
 from projections.words.amendments import describe_amendment
 
-#: Status → phase of the chart; other statuses are not drawn.
+#: Status of a stage → phase in the chart. Other statuses are not drawn.
 _PHASE_OF = {
     Status.READY: "queue",
     Status.PREPARING: "compute",
     Status.RUNNING: "compute",
     Status.POST_PROCESSING: "verify",
 }
-#: Events that may add or rename stages.
+#: Prefixes of the event types that may add or rename stages.
 _DEFINING = ("workflow.", "state.", "amendment.")
 
 
 @dataclass(slots=True)
 class Span:
-    """A phase: queue, compute, verify or person. ``end`` is None while it lasts."""
+    """A period of a stage in the chart: queue, compute, verify or person.
+
+    ``end`` is None while the period lasts.
+    """
 
     stage: str | None
     phase: str
@@ -42,7 +45,7 @@ class Span:
 
 
 class SpanMark(NamedTuple):
-    """A moment: failed, completed, proposed, approved or rejected."""
+    """A marked moment in the chart: failed, completed, proposed, approved or rejected."""
 
     stage: str | None
     kind: str
@@ -52,7 +55,7 @@ class SpanMark(NamedTuple):
 
 @dataclass(slots=True)
 class Spans:
-    """All phases and marks of a workflow, from ``first`` to ``last``."""
+    """All periods and marked moments of a workflow, from the time ``first`` to ``last``."""
 
     first: str = ""
     last: str = ""
@@ -62,7 +65,7 @@ class Spans:
 
 
 class SpanFold:
-    """Computes the phases of the stages from the events, one event at a time."""
+    """Computes the periods of the stages from the events, one event at a time."""
 
     def __init__(self) -> None:
         self.found = Spans()
@@ -71,7 +74,7 @@ class SpanFold:
         self._status: dict[str, Status] = {}
 
     def add(self, event: RecordedEvent, state: Workflow) -> None:
-        """Process an event and the state after it."""
+        """Process an event. ``state`` is the state after this event."""
         found, at = self.found, event.occurred_at
         found.first = min(found.first or at, at)
         found.last = max(found.last, at)
@@ -93,7 +96,10 @@ class SpanFold:
             found.names = {stage.id: stage.name for stage in state.stages.values()}
 
     def _change_phase(self, id_: str, phase: str | None, at: str) -> None:
-        """End the phase of a stage and start another one, unless the phase stays the same."""
+        """End the current phase of a stage and start another one.
+
+        Nothing changes if the stage is in this phase already. None as ``phase`` starts no phase.
+        """
         now = self._open.get(id_)
         if now is not None and now.phase == phase:
             return
@@ -106,7 +112,10 @@ class SpanFold:
             self.found.spans.append(self._open[id_])
 
     def _take_in_observation(self, event: RecordedEvent, at: str) -> None:
-        """Set the phase of a stage from its jobs: held jobs are queued, others compute."""
+        """Set the phase of a stage from its scheduler jobs.
+
+        The stage is in the queue until one of its jobs has started.
+        """
         jobs = find_observed_jobs(event)
         now = self._open.get(event.data["stage"])
         if now is None or now.phase == "verify" or not all("started" in job for job in jobs):
@@ -133,12 +142,15 @@ class SpanFold:
         self.found.marks.append(SpanMark(stage, kind, at, " ".join(label.split())[:200]))
 
 
-#: Maximum number of attempts of all stages, and of amendments.
+#: Maximum number of attempts of all stages, and of amendments, in the timeline of a web page.
 _ATTEMPTS, _AMENDMENTS = 600, 200
 
 
 def state_spans(state: Workflow) -> Spans:
-    """Return phases and marks, without the times that somebody typed in an imported file."""
+    """Return the periods and marks that a workflow's state contains.
+
+    Times that a person typed in an imported file are left out.
+    """
     found = Spans(first=state.created, last=state.updated)
     found.names = {stage.id: stage.name for stage in state.stages.values()}
     most = max(_ATTEMPTS // max(len(state.stages), 1), 2)
@@ -159,7 +171,7 @@ _NEVER = "1970-01-01T00:00:00.000000Z"
 
 
 def _is_time(text: str | None) -> bool:
-    """Return whether the string is a time in the log's form, which sorts as text."""
+    """Return whether the text is None, or a time in the log's form, which sorts as text."""
     return text is None or (len(text) == len(_NEVER) and text.endswith("Z"))
 
 
@@ -181,9 +193,9 @@ def _add_attempts(found: Spans, stage: Stage, most: int) -> None:
 
 _WIDTH, _LEFT, _ROW, _TOP, _FOOT = 960, 190, 34, 34, 40
 _AXIS = _WIDTH - _LEFT - 16
-#: Minimum width of a phase in px, so that a short phase stays visible.
+#: Minimum width of a period in pixels, so that a short period stays visible.
 _LEAST = 2.0
-#: Maximum number of spans of one kind in a row; the longest spans are drawn.
+#: Maximum number of periods of one kind in a row. If there are more, only the longest are drawn.
 _MOST = 400
 
 _PHASES = {
@@ -199,7 +211,7 @@ _MARKS = {
     "approved": ("completed", "M0 -5L5 0L0 5L-5 0Z"),
     "rejected": ("failed", "M0 -5L5 0L0 5L-5 0Z"),
 }
-#: Possible distances between two ticks of the axis, in seconds.
+#: Possible distances in seconds between two ticks of the time axis.
 _TICKS = (1, 5, 15, 60, 300, 900, 3600, 3 * 3600, 6 * 3600, 86400, 7 * 86400, 30 * 86400)
 
 _STYLE = (
@@ -213,7 +225,7 @@ _STYLE = (
 
 
 def export_timeline(source: ExportSource) -> Iterator[str]:
-    """Yield the chart of everything up to the end of the source."""
+    """Yield the Gantt chart of the workflow up to the end of the source as an SVG file."""
     fold = SpanFold()
     for step in source.steps():
         fold.add(*step)
@@ -221,7 +233,7 @@ def export_timeline(source: ExportSource) -> Iterator[str]:
 
 
 def draw_timeline(found: Spans) -> str:
-    """Return the ``svg`` element of the chart; times are UTC."""
+    """Return an ``svg`` element with the Gantt chart. Its times are in UTC."""
     chart = _Chart(found)
     height = _TOP + len(chart.rows) * _ROW + _FOOT
     parts = [
@@ -236,7 +248,10 @@ def draw_timeline(found: Spans) -> str:
 
 
 def _select_spans(all_: list[Span], chart: _Chart) -> Iterator[Span]:
-    """Yield the spans of each row and phase, only the longest if there are too many."""
+    """Yield the periods to draw.
+
+    If a row has too many periods of one phase, only the longest are drawn.
+    """
     rows: dict[tuple[str | None, str], list[Span]] = {}
     for span in all_:
         rows.setdefault((span.stage, span.phase), []).append(span)
@@ -245,14 +260,18 @@ def _select_spans(all_: list[Span], chart: _Chart) -> Iterator[Span]:
 
 
 def _find_end(found: Spans) -> str:
-    """Return the time of the last span or mark, so that a late event does not shrink the chart."""
+    """Return the time at which the chart ends.
+
+    This is the time of the last period or mark. Later events, such as notes, would only make the
+    drawn periods smaller.
+    """
     ends = [span.end for span in found.spans]
     times = [*(end for end in ends if end is not None), *(mark.at for mark in found.marks)]
     return found.last if None in ends or not times else max(times)
 
 
 class _Chart:
-    """Converts times and stages to positions."""
+    """Converts times and stages to positions in the chart."""
 
     def __init__(self, found: Spans) -> None:
         self.found = found
@@ -264,21 +283,24 @@ class _Chart:
         self.seconds = max((end - self.begin).total_seconds(), 1.0)
 
     def x(self, moment: str) -> float:
-        """Return the horizontal position of a time of the log."""
+        """Return the horizontal position of a time."""
         passed = (datetime.fromisoformat(moment) - self.begin).total_seconds()
         return _LEFT + _AXIS * min(max(passed / self.seconds, 0.0), 1.0)
 
     def y(self, stage: str | None) -> float:
-        """Return the top of a stage's row; removed stages share the last row."""
+        """Return the vertical position of a stage's row.
+
+        Removed stages share the last row.
+        """
         place = self.rows.index(stage) if stage in self.rows else len(self.rows)
         return float(_TOP + place * _ROW)
 
     def length(self, span: Span) -> float:
-        """Return the length of a span in pixels."""
+        """Return the drawn length of a period in pixels."""
         return self.x(span.end or self.found.last) - self.x(span.start)
 
     def axis(self) -> Iterator[str]:
-        """Yield the ticks, each with its time."""
+        """Yield the vertical grid lines, with the time of each line."""
         step = next((tick for tick in _TICKS if self.seconds / tick <= 6), _TICKS[-1])
         step = max(step, int(self.seconds / 8 / step) * step)
         bottom = _TOP + len(self.rows) * _ROW
@@ -291,7 +313,7 @@ class _Chart:
                 yield format_text(shown, x=x + 3, y=_TOP - 10, class_="soft")
 
     def labels(self) -> Iterator[str]:
-        """Yield the names of the rows and the lines between them."""
+        """Yield the names of the rows, and the lines between the rows."""
         for stage in self.rows:
             y = self.y(stage)
             name = self.found.names.get(stage or "", "Whole workflow")
@@ -302,7 +324,7 @@ class _Chart:
             yield format_text(stage or "", x=8, y=y + 29, class_="soft") if stage else ""
 
     def bar(self, span: Span) -> str:
-        """Return the bar of a phase, labelled with its kind and duration."""
+        """Return the bar of a period, with its kind and times as a tooltip."""
         color, meaning = _PHASES[span.phase]
         below, height = (24, 5) if span.phase == "person" else (8, 14)
         size = {"width": max(self.length(span), _LEAST), "height": height, "rx": 2}
@@ -312,7 +334,7 @@ class _Chart:
         return format_element("rect", format_title(label), x=x, y=y, **size, **look)
 
     def mark(self, mark: SpanMark) -> str:
-        """Return the sign of a moment."""
+        """Return the symbol of a marked moment, with a tooltip."""
         place = f"translate({self.x(mark.at):.2f} {self.y(mark.stage) + 15:g})"
         return _draw_sign(
             mark.kind, format_title(f"{mark.at} {mark.label}"), f"mark {mark.kind}", place

@@ -1,1 +1,1 @@
-"""Pass a workflow on: archives, backups and copies of the database."""
+"""Pass a workflow on: archives, backups, and copies of the database."""

@@ -1,4 +1,7 @@
-"""Write an archive: the log, its rendered files, and the digests of all content."""
+"""Write archives and backups of a log.
+
+An archive contains the log, the files that wfctl generates from it, and the digests of all content.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,7 @@ from service.root.atomic_files import open_replacement
 from service.root.root import MACHINE, WORKFLOW, Root
 
 _MODE = 0o644 << 16
-#: The first year that a zip file can represent.
+#: The earliest year that a zip file can represent.
 _FIRST_YEAR = 1980
 
 Shown = Mapping[str, Callable[[], Iterable[bytes]]]
@@ -46,12 +49,13 @@ Shown = Mapping[str, Callable[[], Iterable[bytes]]]
 def write_archive(
     path: Path, root: Root, log: WorkflowLog, shown: Shown, upto: int, taken: Choice | None = None
 ) -> Manifest:
-    """Write the complete archive of a root to ``path`` and return its manifest.
+    """Write the complete archive of a workflow folder to ``path`` and return its manifest.
 
-    ``upto`` is the version of the workflow in ``shown``, 0 without a workflow. Every stream ends at
-    its version when the export started. ``taken`` are the files to include. The same log and files
-    give the same bytes. Raises `NoWorkflow` without workflow and machines, `UnsoundLog` if a stream
-    was altered.
+    ``shown`` contains the generated files to include; ``upto`` is the version of the workflow that
+    they show, or 0 without a workflow. Each event stream ends at its version when the export
+    started. ``taken`` are the workflow's own files to include. The same log and files give the same
+    bytes. Raises `NoWorkflow` if the folder has neither a workflow nor machines, and `UnsoundLog`
+    if a stream was altered.
     """
     store = log.store
     machines = ((id_, store.head(f"{MACHINE}{id_}")) for id_ in list_machines(root, store))
@@ -82,7 +86,8 @@ def write_archive(
         for kept in sorted(root.drift.glob("*")) if root.drift.is_dir() else ():
             writer.file(f"{DRIFT}{kept.name}", [read_regular(kept)])
         for name in taken.files:
-            # Do not compress: an import refuses an archive that is far smaller than its files.
+            # Do not compress the workflow's own files. An import refuses an archive that is much
+            # smaller than its unpacked files.
             mode = _MODE | ((root.path / name).stat().st_mode & 0o100) << 16
             writer.file(f"{FILES}{name}", content_of(root.path, name), ZIP_STORED, mode=mode)
         writer.file(NAME, [manifest.to_bytes()])
@@ -99,7 +104,7 @@ def _read_last_event(store: EventStore, stream: str, version: int) -> Raw:
 
 
 class _Writer:
-    """Writes files to the archive, and their digests to the manifest."""
+    """Writes files to an archive, and records their digests in its manifest."""
 
     def __init__(self, archive: ZipFile, manifest: Manifest) -> None:
         self._archive, self._manifest = archive, manifest
@@ -110,7 +115,7 @@ class _Writer:
     def file(
         self, name: str, content: Iterable[bytes], how: int = ZIP_DEFLATED, *, mode: int = _MODE
     ) -> None:
-        """Write a file in chunks."""
+        """Write a file to the archive in chunks."""
         info = ZipInfo(name, self._date)
         info.compress_type, info.external_attr = how, mode
         digest, size = sha256(), 0
@@ -124,7 +129,10 @@ class _Writer:
 
 
 def _iterate_claims(store: EventStore, ends: Iterable[Stream]) -> Iterator[bytes]:
-    """Yield each command id with its digest, so that a repeated command is recognised."""
+    """Yield each command id with its digest, as lines of JSON.
+
+    With them, the imported log recognises a command that is repeated.
+    """
     for end in ends:
         last = None
         for raw in store.raw(end.name, upto=end.version):
@@ -136,24 +144,30 @@ def _iterate_claims(store: EventStore, ends: Iterable[Stream]) -> Iterator[bytes
 
 
 def require_stream(source: CopySource, only: str | None) -> None:
-    """Raise `NotFound` for a missing stream, because an empty copy would look complete."""
+    """Raise `NotFound` if the log does not have the stream.
+
+    Without this check, an empty copy would look complete.
+    """
     if only is not None and only not in source.streams():
         there = ", ".join(source.streams()) or "none"
         raise NotFound(f"the log has no stream {only!r}; it has: {there}", stream=only)
 
 
 def require_in_place(store: EventStore, only: str | None) -> None:
-    """Raise `UnsoundLog` if a log, or one stream of it, is damaged."""
+    """Raise `UnsoundLog` if a log, or the given stream of it, is damaged."""
     for stream in [only] if only is not None else list(store.streams()):
-        # Events of a newer program are copied unchanged, and their chain is checked during the
-        # copy.
+        # Ignore events of a newer program, which this version cannot decode. They are copied
+        # unchanged, and their hash chain is checked during the copy.
         with suppress(SchemaError):
             for _ in store.read(stream):
                 pass
 
 
 def damaged_streams(store: EventStore, only: str | None) -> dict[str, UnsoundLog]:
-    """Return the damaged streams with their errors, of the log or of one stream."""
+    """Return the damaged streams of the log with their errors.
+
+    If ``only`` names a stream, only this stream is checked.
+    """
     found: dict[str, UnsoundLog] = {}
     for stream in [only] if only is not None else list(store.streams()):
         try:
@@ -171,9 +185,10 @@ def intact_part(store: EventStore, damaged: Collection[str]) -> CopySource:
 
 
 def workflow_in(source: CopySource, only: str | None = None) -> str | None:
-    """Return the workflow in a backup, or in one stream of it; None if it has only machines.
+    """Return the id of the workflow in a backup, or None if it contains only machines.
 
-    Raises `InvalidOption` if there are several workflows, because a root can have only one.
+    If ``only`` names a stream, only this stream is considered. Raises `InvalidOption` if there are
+    several workflows, because a folder can have only one.
     """
     streams = [only] if only is not None else list(source.streams())
     found = [name.removeprefix(WORKFLOW) for name in streams if name.startswith(WORKFLOW)]

@@ -1,7 +1,7 @@
-"""Choose the files for an archive, and restore the files of an archive to a root.
+"""Choose the workflow's own files for an archive, and restore them from an archive.
 
-The log has the path and digest of each file. A file that differs from the log is not included, and
-a restored file never overwrites an existing file.
+The log contains the path and digest of each such file. A file that differs from the log is not
+included. A restored file never overwrites an existing file.
 """
 
 from __future__ import annotations
@@ -32,12 +32,14 @@ from service.root.atomic_files import OutsideRoot, open_within, place_within, wr
 from service.root.folder_entries import is_file, is_folder
 
 INPUTS, OUTPUTS, FIGURES, SCRIPTS = KINDS = ("inputs", "outputs", "figures", "scripts")
-#: Maximum total size in bytes and maximum number of files, if the user names no kinds.
+#: Maximum total size in bytes, and maximum number of files. Both apply if the user does not choose
+#: kinds of files.
 MOST_BYTES, MOST_FILES = 100_000_000, 20_000
 _CHUNK = 1 << 16
 _TOO_MUCH = "the files together would exceed {} MB"
 _OWN = frozenset({state_document.FILE_NAME, progress_log.FILE_NAME})
-#: Hidden files that prove finished tasks of a sweep: marker files, and records of attempts.
+#: Hidden files that are included nevertheless, because they prove that tasks of a sweep are
+#: finished: marker files, and records of earlier attempts.
 _OF_TASKS = re.compile(
     r"[^/.][^/]*/(tasks/[^/.][^/]*/\.wfctl-done"
     r"|\.attempts/[^/.][^/]*/tasks/(head\.json|points|record\.jsonl))"
@@ -48,7 +50,7 @@ Digest = Callable[[str], str | None]
 
 @dataclass(slots=True)
 class Choice:
-    """The files to include (path → bytes), and the files left out."""
+    """The files to include in an archive, with their sizes, and the files left out."""
 
     files: dict[str, int] = field(default_factory=dict)
     left: list[LeftOut] = field(default_factory=list)
@@ -62,14 +64,19 @@ def choose_files(
     digest: Digest,
     most: int | None = MOST_BYTES,
 ) -> Choice:
-    """Choose the files of some kinds, the smallest first, up to ``most`` bytes; None: all."""
+    """Choose the workflow's own files to include in an archive.
+
+    ``kinds`` names the kinds of files. The smallest files come first, up to ``most`` bytes in
+    total; if ``most`` is None, there is no limit. Files that are missing, unreadable or different
+    from the log are left out.
+    """
     choice, sizes = Choice(), dict[str, int]()
     for path, recorded in sorted(
         _collect_named_files(root, state, machines, frozenset(kinds)).items()
     ):
         whole = _measure_size(root, path)
         if most is not None and whole > most:
-            # Do not compute the digest, because the file may be as large as a disk.
+            # Do not compute the digest of this file, because the file may be huge.
             choice.left.append(LeftOut(path, whole, _TOO_MUCH.format(most // 10**6)))
             continue
         now = digest(path)
@@ -102,13 +109,16 @@ def _apply_limit(choice: Choice, sizes: dict[str, int], most: int | None) -> Non
 def _collect_named_files(
     root: Path, state: Workflow | None, machines: Iterable[Machine], kinds: frozenset[str]
 ) -> dict[str, str | None]:
-    """Return the files that the logs name, with their recorded digests."""
+    """Return the paths of files that the logs name, with their recorded digests.
+
+    The digest is None if the log does not contain one.
+    """
     found: dict[str, str | None] = {}
     for machine in machines if OUTPUTS in kinds else ():
         found |= machine.digests
     stages = list(state.stages.values()) if state is not None else []
     if SCRIPTS in kinds and state is not None:
-        # Leave out machine files, because they may contain credentials.
+        # Leave out the configuration files of machines, because they may contain credentials.
         given = (one.get("config_path") for one in state.backend_profiles.values())
         closed = {os.path.normpath(path) for path in given if isinstance(path, str)}
         named = (path for path in scripts_of(root, state) if path not in closed)
@@ -126,9 +136,9 @@ def _collect_named_files(
 
 
 def _task_records(root: Path, stage: Stage) -> dict[str, str | None]:
-    """Return the files of earlier attempts that make tasks count as done, with digests.
+    """Return the files of earlier attempts that prove finished tasks, with their digests.
 
-    The log has no digest for the files next to a record.
+    Each record of tasks has a digest in the log. The digest of the files next to it is None.
     """
     records = [one.tasks["record"] for one in stage.attempts if one.tasks and one.tasks["record"]]
     found: dict[str, str | None] = {one["path"]: one["sha256"] for one in records}
@@ -160,7 +170,7 @@ def _iterate_files_below(root: Path, path: str) -> Iterator[str]:
 
 
 def _measure_size(root: Path, path: str) -> int:
-    """Return the size in bytes of a file or folder, 0 if it cannot be read."""
+    """Return the size in bytes of a file or folder, without the parts that cannot be read."""
     total = 0
     for one in _iterate_files_below(root, path):
         with suppress(OSError, ValueError):
@@ -169,7 +179,10 @@ def _measure_size(root: Path, path: str) -> int:
 
 
 def _check_fitness(root: Path, path: str) -> tuple[int, str | None]:
-    """Return the size of a file, and why the file cannot be included (None if it can)."""
+    """Return the size of a file, and the reason why an archive cannot include it.
+
+    The reason is None if the file can be included.
+    """
     why = explain_unfit_name(path)
     if why is not None:
         return 0, why
@@ -181,7 +194,7 @@ def _check_fitness(root: Path, path: str) -> tuple[int, str | None]:
 
 
 def explain_unfit_name(path: str) -> str | None:
-    """Return why an archive must not contain a file of this name, or None."""
+    """Return the reason why an archive must not contain a file of this name, or None."""
     if not is_below(path):
         return "the name leads out of the root or contains a control character"
     hidden = any(step.startswith(".") for step in path.split("/"))
@@ -191,18 +204,21 @@ def explain_unfit_name(path: str) -> str | None:
 
 
 def read_chunks(root: Path, path: str) -> Iterator[bytes]:
-    """Yield the content of a file in chunks."""
+    """Yield the content of a file in the workflow folder in chunks."""
     with os.fdopen(open_within(root, path), "rb") as file:
         yield from iter(partial(file.read, _CHUNK), b"")
 
 
 def list_brought_files(manifest: Manifest) -> list[str]:
-    """Return the paths of the workflow's own files in an archive."""
+    """Return the paths of the workflow's own files in an archive, relative to its folder."""
     return [name.removeprefix(FILES) for name in manifest.files if name.startswith(FILES)]
 
 
 def check_brought(path: Path, file: ZipFile, manifest: Manifest) -> None:
-    """Raise `UnusableArchive` for the first file that must not be written to a root."""
+    """Check the workflow's own files in an archive before they are restored.
+
+    Raises `UnusableArchive` for the first file that must not be written to a workflow folder.
+    """
     names = list_brought_files(manifest)
     if len(names) > MOST_FILES:
         many = f"expected at most {MOST_FILES:,} files next to the log, found {len(names):,}"
@@ -222,7 +238,7 @@ def check_brought(path: Path, file: ZipFile, manifest: Manifest) -> None:
 
 
 def _collect_recorded_digests(path: Path, file: ZipFile, manifest: Manifest) -> dict[str, set[str]]:
-    """Return all digests that a log recorded for each result."""
+    """Return all digests that the logs in an archive recorded for each output file."""
     found: dict[str, set[str]] = {}
     for stream in manifest.streams:
         for event in lines_of(path, file, stream.file):
@@ -234,11 +250,12 @@ def _collect_recorded_digests(path: Path, file: ZipFile, manifest: Manifest) -> 
 
 
 def find_unapproved(root: Path, state: Workflow | None, manifest: Manifest) -> list[str]:
-    """Return the files of an archive that would run and whose digest the log does not know.
+    """Return the files in an archive that could be executed although nobody approved them.
 
-    The log knows a file of an approval, and a file of an attempt that nobody had to approve. A file
-    that Python imports, or that a program reads without being asked, is known too if a stage reads
-    or writes the file or its folder.
+    These are files that a stage runs, that Python imports, or that a program reads automatically. A
+    file is approved if the log contains its digest in the plan, in an amendment (plan change), or
+    in an attempt that did not list the file as unapproved. Imported and automatically read files
+    are also accepted if they belong to the inputs or outputs of a stage.
     """
     if state is None:
         return []
@@ -269,9 +286,10 @@ def _is_in(path: str, folder: str) -> bool:
 def put_in_place(
     root: Path, archive: Path, manifest: Manifest, unapproved: Sequence[str] = ()
 ) -> list[str]:
-    """Write the files of an archive; return those whose place has a different file.
+    """Write the workflow's own files of an archive to its folder.
 
-    The unapproved files stay in the archive.
+    Returns the paths at which a different file exists; these files are not overwritten. Files in
+    ``unapproved`` are not written.
     """
     kept: list[str] = []
     with ZipFile(archive) as file:
@@ -297,7 +315,11 @@ def _is_there(root: Path, path: str, digest: str) -> bool:
 
 
 def _read_checked(archive: Path, file: ZipFile, manifest: Manifest, path: str) -> Iterator[bytes]:
-    """Yield the content of a file. Raise `UnusableArchive` if it changed since the check."""
+    """Yield the content of a file in an archive in chunks.
+
+    Raises `UnusableArchive` at the end if the content differs from the manifest, which means that
+    the archive changed after it was checked.
+    """
     name, found = f"{FILES}{path}", sha256()
     with file.open(name) as source:
         for chunk in iter(partial(source.read, _CHUNK), b""):

@@ -23,7 +23,7 @@ _PG_DUMP = b"PGDMP"
 
 
 class Stores(NamedTuple):
-    """Functions that open the store at an address for reading, or create one for writing."""
+    """Functions that open the event store at an address, or create a new one for writing."""
 
     reading: Callable[[Path], EventStore]
     made: Callable[[Path], EventStore]
@@ -34,8 +34,8 @@ def back_up(
 ) -> Copied:
     """Write the current log to a new ``file``: an ``archive`` or a ``sqlite`` database.
 
-    The file appears only when it is complete, checked and on disk. Raises `AlreadyThere`,
-    `InvalidOption` for stdout, and any error of reading the log.
+    The file appears only after it is complete, checked and saved to disk. Raises `AlreadyThere` if
+    the file exists, `InvalidOption` for stdout, and any error of reading the log.
     """
     if str(file) == "-":
         raise InvalidOption(
@@ -59,9 +59,9 @@ def back_up(
 
 
 def source_in(file: Path, stores: Stores) -> ArchiveSource | EventStore:
-    """Return the content of a backup; the caller must close it. Raise `InvalidOption` for others.
+    """Open a backup and return its content. The caller must close it.
 
-    Raises `NotFound` if there is no file.
+    Raises `NotFound` if the file does not exist, and `InvalidOption` if it is not a backup.
     """
     try:
         with open_for_reading(file) as source:

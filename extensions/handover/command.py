@@ -1,4 +1,4 @@
-"""``wfctl db copy``, ``backup`` and ``restore``: the log in another place."""
+"""The commands ``wfctl db copy``, ``backup``, ``restore`` and ``salvage``, and archives."""
 
 from __future__ import annotations
 
@@ -137,7 +137,10 @@ def backup(
 def _findings_here(
     context: typer.Context, store: EventStore, damaged: Container[str], only: str | None
 ) -> list[str]:
-    """Return the findings of fsck in the logs of the root, except in damaged streams."""
+    """Return the problems that fsck finds in the logs of the folder.
+
+    Damaged streams are left out. The list is empty if there is no workflow folder.
+    """
     from service.questions.audit import check_root
 
     settings = settings_of(context)
@@ -171,7 +174,7 @@ def restore(
             try:
                 find_root(settings.start)
             except NoRoot:
-                # Check the content of the new root before anything is created.
+                # Check the content of the backup before the new workflow folder is created.
                 archives.require_stream(found, stream)
                 archives.workflow_in(found, stream)
                 new = root_at(settings.start, settings.database_url, settings.journal)
@@ -210,7 +213,7 @@ def _open_reader(address: Path | str) -> EventStore:
 
 
 def made_at(address: Path | str, journal: str | None = None) -> EventStore:
-    """Open a log for writing; create it first if it does not exist."""
+    """Open a log for writing, and create its database if it does not exist."""
     from migrations.upgrade import upgrade_database
 
     upgrade_database(address)
@@ -231,7 +234,7 @@ def _print_result(
     actions: Sequence[NextAction] = (),
     wrong: Sequence[str] = (),
 ) -> None:
-    """Print the result; exit with code 7 if the source has findings."""
+    """Print the result of a copy. Exit with code 7 if problems were found in the source."""
     there = f", {done.before} of them there before" if done.before else ""
     how = f"would be {verb}" if dry_run else f"{verb}, chain and order checked"
     text = (
@@ -245,12 +248,15 @@ def _print_result(
         raise typer.Exit(FINDINGS)
 
 
-#: A backup is one file, so no write-ahead log may remain next to it.
+#: A backup must be a single file, so its database is created without a write-ahead log.
 STORES = Stores(reading=_open_reader, made=lambda path: made_at(path, "truncate"))
 
 
 def restore_into_root(context: typer.Context, file: Path, into: Path | None, dry_run: bool) -> None:
-    """Create a root from an archive, and check every hash."""
+    """Create a workflow folder from an archive, and print the result.
+
+    Every hash is checked first.
+    """
     settings = settings_of(context)
     manifest = read_archive(file)
     place = into or settings.start
@@ -276,10 +282,10 @@ def restore_into_root(context: typer.Context, file: Path, into: Path | None, dry
 
 @contextmanager
 def open_unpacked(file: Path) -> Iterator[Root]:
-    """Create a temporary private root from an archive, and remove it afterwards.
+    """Restore an archive into a temporary folder, and remove the folder afterwards.
 
-    The root is not remembered. Raises `UnusableArchive`, and `InvalidOption` if the archive has no
-    workflow.
+    The folder is not added to the list of known workflows. Raises `UnusableArchive` if the archive
+    is damaged, and `InvalidOption` if it has no workflow.
     """
     try:
         manifest = read_archive(file)
@@ -379,7 +385,8 @@ def salvage(
         with closing(store), closing(made_at(address_of(into, root.path))) as target:
             done = salvage_into(root, store, SCHEMA, target, system_clock())
     else:
-        # The new log has no write-ahead log, so it is one file that can be moved into place.
+        # Create the new log without a write-ahead log. It is then one file that can be moved into
+        # place.
         done = salvage_here(root, store, SCHEMA, STORES.made, system_clock())
         with closing(open_root_log(root, read_only=False)) as store:
             _show_files(root, store, config, list_machines_in_store(store), settings)

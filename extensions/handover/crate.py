@@ -1,4 +1,4 @@
-"""Write a crate: its metadata, its main workflow and the recorded files."""
+"""Write an RO-Crate with its metadata, its main workflow and the recorded files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Parts = Mapping[str, Callable[[], Iterable[bytes]]]
 
 
 def write_zip(path: Path, parts: Parts) -> None:
-    """Write the complete crate as a zip file. The same content gives the same bytes."""
+    """Write the complete RO-Crate as a zip file. The same content gives the same bytes."""
     with open_replacement(path) as temporary, ZipFile(temporary, "w") as archive:
         for name, content in parts.items():
             entry = ZipInfo(name)
@@ -28,7 +28,10 @@ def write_zip(path: Path, parts: Parts) -> None:
 
 
 def write_folder(path: Path, parts: Parts) -> None:
-    """Write the complete crate to a folder. Raise `AlreadyThere` unless it is new or empty."""
+    """Write the complete RO-Crate to a folder.
+
+    Raises `AlreadyThere` if the path exists and is not an empty folder.
+    """
     if path.exists() and not (path.is_dir() and not any(path.iterdir())):
         raise AlreadyThere(path)
     temporary = path.with_name(f".{path.name}.{os.urandom(8).hex()}.tmp")

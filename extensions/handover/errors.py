@@ -12,7 +12,7 @@ from service.errors import ServiceError
 
 
 class UnusableArchive(ServiceError):
-    """An archive that is not what its manifest says; nothing was made of it."""
+    """An archive that is damaged or differs from its manifest."""
 
     code = "unusable_archive"
 

@@ -1,4 +1,4 @@
-"""What the extension handover adds to the core of wfctl."""
+"""Register the extension ``handover`` with the core of wfctl."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from wfctl_eventstore.extension import Extension
 
 
 class HandoverExtension(Extension):
-    """Pass a workflow on: archives, backups and copies of the database."""
+    """Pass a workflow on: archives, backups, and copies of the database."""
 
     commands = {
         "db copy": "extensions.handover.command",
@@ -25,7 +25,7 @@ class HandoverExtension(Extension):
 
     @contextmanager
     def open_archive(self, file: Path) -> Iterator[Root]:
-        """Unpack an archive into a temporary folder, and give its root."""
+        """Restore an archive into a temporary folder and yield the folder as a root."""
         from extensions.handover.command import open_unpacked
 
         with open_unpacked(file) as root:
@@ -34,7 +34,7 @@ class HandoverExtension(Extension):
     def restore_archive(
         self, context: typer.Context, file: Path, into: Path | None, *, dry_run: bool
     ) -> None:
-        """Restore the workflow of an archive, and print the result."""
+        """Restore the workflow of an archive into a folder, and print the result."""
         from extensions.handover.command import restore_into_root
 
         restore_into_root(context, file, into, dry_run)

@@ -1,11 +1,12 @@
-"""The manifest of an archive, and the checks of the archive's lines.
+"""Read and write the manifest of an archive, and check the recorded events in the archive.
 
 An archive is a zip file. It contains ``events/STREAM.jsonl`` (the recorded events as they were
-hashed), ``claims.jsonl`` (the command ids with their digests), ``refusals.jsonl``, the rendered
+hashed), ``claims.jsonl`` (the command ids with their digests), ``refusals.jsonl``, the generated
 files (``workflow-state.json``, ``progress.log``), ``report.html``, ``ro-crate-metadata.json``, the
-kept foreign versions of files (``drift/``), the workflow's own files (``files/PATH``), and last
-``manifest.json``. A version of wfctl without ``files/`` checks these files but does not restore
-them. Lines must have the form that an append writes, so that an import is never refused half-way.
+kept manual edits of generated files (``drift/``), the workflow's own files (``files/PATH``), and
+finally ``manifest.json``. Versions of wfctl that do not know ``files/`` check these files but do
+not restore them. Each event must have exactly the form in which wfctl records events. An import is
+therefore never refused half-way.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ _FORMAT = 1
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """One stream: its last version, and the hash that the chain ends with."""
+    """An event stream in an archive: its last version, and the last hash of its chain."""
 
     name: str
     file: str
@@ -58,7 +59,7 @@ class Stream:
 
 @dataclass(frozen=True, slots=True)
 class ManifestEntry:
-    """A file of the archive."""
+    """The size and the digest of a file in an archive."""
 
     bytes: int
     sha256: str
@@ -66,7 +67,7 @@ class ManifestEntry:
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """A file of the workflow that was not included, and the reason."""
+    """A file of the workflow that an archive does not include, and the reason."""
 
     path: str
     bytes: int
@@ -75,7 +76,11 @@ class LeftOut:
 
 @dataclass(slots=True)
 class Manifest:
-    """The manifest; ``at`` is the time of the newest event, ``workflow`` is None without one."""
+    """The manifest of an archive: its workflow, its event streams and its files.
+
+    ``workflow`` is None if the archive contains only machines. ``at`` is the time of the newest
+    event.
+    """
 
     workflow: str | None
     at: str
@@ -84,12 +89,15 @@ class Manifest:
     left_out: list[LeftOut] = field(default_factory=list)
 
     def to_bytes(self) -> bytes:
-        """Return the file's content."""
+        """Return the content of the manifest file."""
         return json.dumps({"format": _FORMAT, **asdict(self)}, indent=1).encode() + b"\n"
 
     @staticmethod
     def from_dict(values: dict[str, Any]) -> Manifest:
-        """Build a manifest from the file's values; raises KeyError, TypeError, ValueError."""
+        """Return the manifest that the JSON values describe.
+
+        Raises KeyError, TypeError or ValueError if the values do not have the expected form.
+        """
         if values["format"] != _FORMAT:
             raise ValueError(
                 f"the archive has format {values['format']}, but this version of wfctl reads only "
@@ -104,21 +112,28 @@ class Manifest:
         )
 
 
-#: Maximum bytes of a line or of the manifest, and maximum number of values, which limits memory.
+#: Maximum size in bytes of a line or of the manifest, and maximum number of JSON values. Both limit
+#: the memory for a malicious archive.
 LONGEST, _MOST = 32 << 20, 2_000_000
-#: The end of an exported event after the text that was hashed.
+#: The end of an exported event, which follows the text that was hashed.
 _END = re.compile(rb',"hash":"([0-9a-f]{64})","position":[0-9]+}$')
 
 
 def decode_json(text: bytes) -> Any:
-    """Return the value of a JSON text. Raise ValueError if it would need too much memory."""
+    """Return the value of a JSON text.
+
+    Raises ValueError if the text has so many values that it would need too much memory.
+    """
     if len(text) > _MOST and sum(map(text.count, (b",", b"[", b"{"))) > _MOST:
         raise ValueError(f"expected at most {_MOST:,} values, found more")
     return orjson.loads(text)
 
 
 def check_streams(path: Path, file: ZipFile, manifest: Manifest) -> None:
-    """Raise `UnusableArchive` for the first line that no append could have written."""
+    """Check every event, command id and refused command in an archive.
+
+    Raises `UnusableArchive` for the first line that wfctl could not have recorded.
+    """
     for name in (CLAIMS, REFUSALS):
         if name not in manifest.files:
             raise UnusableArchive(path, name, "the manifest does not name the file")
@@ -132,7 +147,10 @@ def check_streams(path: Path, file: ZipFile, manifest: Manifest) -> None:
 
 
 def lines_of(path: Path, file: ZipFile, name: str) -> Iterator[Any]:
-    """Yield the values of the lines of a file. Raise `UnusableArchive` for other content."""
+    """Yield the value of each JSON line of a file in an archive.
+
+    Raises `UnusableArchive` if a line is not JSON.
+    """
     try:
         with file.open(name) as lines:
             yield from map(decode_json, bounded_lines(lines, LONGEST))
@@ -153,7 +171,10 @@ def _is_refusal(line: Any) -> bool:
 
 
 def _read_claims(path: Path, file: ZipFile, most: int) -> set[str]:
-    """Return the ids of the commands, at most one for each event."""
+    """Return the command ids in an archive. Raise `UnusableArchive` for an invalid line.
+
+    There must be no more command ids than events (``most``).
+    """
     found: set[str] = set()
     for line in lines_of(path, file, CLAIMS):
         parts = (line.get("command_id"), line.get("digest")) if isinstance(line, dict) else (None,)
@@ -167,7 +188,10 @@ def _read_claims(path: Path, file: ZipFile, most: int) -> set[str]:
 
 
 class _Chain:
-    """The events of a stream, followed from the first; ids and claims are of all streams."""
+    """Checks the hash chain of an event stream, from the first event to the last.
+
+    ``ids`` and ``claims`` are shared by all streams of the archive.
+    """
 
     def __init__(self, path: Path, stream: Stream, claims: set[str], ids: set[str]) -> None:
         self._stream, self._claims, self._ids = stream, claims, ids
@@ -176,7 +200,10 @@ class _Chain:
         self._command: tuple[str, str, str] | None = None
 
     def check(self, file: ZipFile) -> None:
-        """Follow the chain to the head that the manifest names."""
+        """Check each event, and compare the end of the chain with the manifest.
+
+        Raises `UnusableArchive` for the first problem.
+        """
         with file.open(self._stream.file) as lines:
             for line in bounded_lines(lines, LONGEST):
                 self._version += 1
@@ -224,7 +251,10 @@ class _Chain:
         return None
 
     def _check_machine(self, data: dict[str, Any]) -> None:
-        """Raise an error for a machine whose definition names files outside the usual folders."""
+        """Raise `UnusableArchive` if a machine's definition names misplaced files.
+
+        The id of the machine must also match the name of its stream.
+        """
         id_ = self._stream.name.removeprefix(MACHINE)
         wrong = [
             *list_misplaced_files(
@@ -240,7 +270,7 @@ class _Chain:
 
 
 _SCHEMA = Schema(VERSIONS, UPCASTERS)
-#: The permitted fields of an event's text.
+#: The fields that the text of an event must have.
 _FIELDS = frozenset(
     [
         *("actor", "causation_id", "command_id", "correlation_id", "data", "event_id"),
@@ -252,7 +282,7 @@ _IDS, _LONGEST_ID = ("event_id", "command_id", "causation_id", "correlation_id")
 
 
 def explain_unacceptable_event(text: bytes) -> str | None:
-    """Return why the text of an event is not accepted, or None."""
+    """Return the reason why the text of an event is not acceptable, or None if it is."""
     wrong = _of_envelope(body := orjson.loads(text))
     if wrong is not None:
         return wrong
@@ -280,7 +310,10 @@ def _of_envelope(body: dict[str, Any]) -> str | None:
 
 
 def _of_document(event: RecordedEvent) -> str | None:
-    """Return the problem of the complete document in an event, or None."""
+    """Return the first problem of the complete document that an event contains, or None.
+
+    Only events that create or import a workflow contain a document.
+    """
     if event.type == "workflow.created":
         document = event.data["document"]
         wrong = plan.definition_problems(document)

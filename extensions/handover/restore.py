@@ -1,8 +1,8 @@
-"""Read an archive, and create a root by running its commands again with their original times.
+"""Read an archive, and create a workflow folder from it.
 
 An archive that differs from its manifest, or has a broken hash chain, is refused. Each event is
-appended again, so that the chain is computed and not copied; a different hash stops the import. An
-interrupted import can be continued.
+appended to the new log with its original time. The hash chain is therefore computed again and not
+copied; a different hash stops the import. An interrupted import can be continued.
 """
 
 from __future__ import annotations
@@ -44,13 +44,17 @@ from service.root.root import MACHINE, Config, Root, read_config
 from service.writing.initialise import prepare_folder, write_configuration
 
 _CHUNK = 1 << 16
-#: Archives up to this size are always accepted; larger ones up to this unpacking ratio.
-#: Logs are compressed by a factor of ten to thirty.
+#: Maximum unpacked size in bytes that is always accepted, and maximum unpacking ratio of larger
+#: archives. The limits protect against zip bombs; a log is compressed only by a factor of ten to
+#: thirty.
 _SMALL, _RATIO = 64 << 20, 200
 
 
 def read_archive(path: Path) -> Manifest:
-    """Return the manifest of an archive after checking everything. Raise `UnusableArchive`."""
+    """Check an archive completely and return its manifest.
+
+    Raises `UnusableArchive` if the archive is damaged or was not written by wfctl.
+    """
     try:
         with open_for_reading(path) as source, ZipFile(source) as file:
             _check_sizes(path, file)
@@ -62,20 +66,21 @@ def read_archive(path: Path) -> Manifest:
             check_brought(path, file, manifest)
             return manifest
     except (BadZipFile, zlib.error, EOFError, NotImplementedError, OSError) as error:
-        # A damaged header gives an unknown compression method, which raises NotImplementedError.
-        # EINVAL means a position before the start of the file.
+        # Treat these errors as damage: an unknown compression method raises NotImplementedError,
+        # and a position before the start of the file raises EINVAL. Other errors of the operating
+        # system are raised unchanged.
         if isinstance(error, OSError) and error.errno != EINVAL:
             raise
         raise UnusableArchive(path, None, f"not a complete zip file ({error})") from error
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError, RuntimeError) as error:
-        # An encrypted file raises RuntimeError.
+        # RuntimeError is raised for an encrypted file.
         raise UnusableArchive(
             path, NAME, f"not written by `wfctl export archive`: {error}"
         ) from error
 
 
 def _check_sizes(path: Path, file: ZipFile) -> None:
-    """Raise an error if the archive would unpack to more than a log can have."""
+    """Raise `UnusableArchive` if the archive would unpack to more than a plausible size."""
     unpacked = sum(info.file_size for info in file.infolist())
     if unpacked > max(_SMALL, _RATIO * path.stat().st_size):
         why = (
@@ -88,7 +93,7 @@ def _check_sizes(path: Path, file: ZipFile) -> None:
 
 
 def _check_names(path: Path, manifest: Manifest) -> None:
-    """Raise an error for names that are invalid in a root or lead out of it."""
+    """Raise `UnusableArchive` for names that are invalid or lead out of the folder."""
     names = [stream.name for stream in manifest.streams]
     ids = [manifest.workflow, *(n.removeprefix(MACHINE) for n in names if n.startswith(MACHINE))]
     wrong = next((id_ for id_ in ids if id_ is not None and not is_id(id_)), None)
@@ -149,34 +154,35 @@ class Verbatim(Schema):
         """Accept every event, because events were checked when they were recorded."""
 
     def decode(self, position: int, hash_: str, text: str | bytes) -> RecordedEvent:
-        """Return the event unchanged."""
+        """Return the event without checking or converting its data."""
         return RecordedEvent(position, hash_, orjson.loads(text))
 
     def event(self, position: int, hash_: str, body: dict[str, Any]) -> RecordedEvent:
-        """Return the event unchanged."""
+        """Return the event without checking or converting its data."""
         return RecordedEvent(position, hash_, body)
 
 
 class Then:
-    """A clock that returns the recording time of the current event."""
+    """A clock that returns the original recording time of the event to restore."""
 
     def __init__(self) -> None:
         self.now = format_instant(datetime.min.replace(tzinfo=UTC))
 
     def __call__(self) -> Instant:
-        """Return the time and UTC offset of the current event."""
+        """Return the recording time and UTC offset of the current event."""
         return self.now
 
     def turn(self, body: dict[str, Any]) -> None:
-        """Set the clock to the time of an event."""
+        """Set the clock to the recording time of an event."""
         self.now = body["recorded_at"], body["utc_offset"]
 
 
 def restore_log(root: Root, archive: Path, manifest: Manifest, connect: Connect) -> None:
-    """Write the events of a checked archive to the root's log; the caller writes the files.
+    """Append the events of a checked archive to the log of a folder.
 
-    Raises `RootExists` if another workflow is here, `UnusableArchive` if a hash differs, and any
-    error of an append if the log here has other events.
+    The caller writes the generated files. Raises `RootExists` if the folder has another workflow,
+    `UnusableArchive` if a computed hash differs, and any error of an append if the log already has
+    different events.
     """
     if root.config_file.exists():
         here = read_config(root).workflow
@@ -235,13 +241,16 @@ def _append_all(
 
 
 def new_event(body: dict[str, Any]) -> NewEvent:
-    """Return an exported event in the form before it was recorded."""
+    """Return an exported event in the form that it had before it was recorded."""
     told = {name: body[name] for name in NewEvent._fields}
     return NewEvent(**{**told, "actor": Actor(**body["actor"])})
 
 
 def _record_refusals(file: ZipFile, store: EventStore) -> None:
-    """Record the missing refusals, which have no id."""
+    """Record the refused commands of the archive that the log does not contain yet.
+
+    Refusals have no id, so they are compared by their whole content.
+    """
     known = {str(refusal) for refusal in store.refusals()}
     with file.open(REFUSALS) as lines:
         for line in lines:
@@ -254,7 +263,8 @@ def _keep_drift(file: ZipFile, manifest: Manifest, root: Root) -> None:
     for name in manifest.files:
         if name.startswith(DRIFT):
             root.drift.mkdir(exist_ok=True)
-            # Use only the last part, because a name must not lead out of the folder.
+            # Use only the last part of the name, so that the file cannot be written outside the
+            # folder.
             with file.open(name) as content:
                 chunks = iter(partial(content.read, _CHUNK), b"")
                 write_streamed(root.drift / Path(name).name, chunks)

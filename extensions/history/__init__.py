@@ -1,1 +1,1 @@
-"""Keep the history in SQL tables and answer questions about it."""
+"""Keep the history of a workflow in SQL tables and answer questions about it."""

@@ -1,15 +1,15 @@
-"""The name and version under which the checkpoint of the history tables is stored.
+"""The name and version under which the state of the history tables is stored.
 
-This module has no imports of tables, so that checking for a checkpoint stays fast.
+This module imports no tables, so that a check for this checkpoint stays fast.
 """
 
 from __future__ import annotations
 
 from lifecycle.fold.evolve import REDUCER
 
-#: The name of the stored fold that is the checkpoint.
+#: Name of the stored fold (saved intermediate state) that serves as the checkpoint.
 NAME = "history"
-#: Raise this number with every change of the rows; rows of another format are computed again.
+#: Increase this number when the rows change. Rows with another number are then computed again.
 FORMAT = 4
-#: The version of the rows: the version of the fold and the format.
+#: Version of the table rows: the version of the fold combined with the format of the rows.
 VERSION = REDUCER * 1000 + FORMAT

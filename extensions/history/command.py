@@ -1,4 +1,4 @@
-"""``wfctl audit …``: questions to the history."""
+"""The command ``wfctl audit``, which answers questions about the history."""
 
 from __future__ import annotations
 
@@ -67,7 +67,11 @@ def _shown_as(kind: str, value: Any) -> str:
 
 
 def _parse_columns(*words: str) -> list[TableColumn]:
-    """Return the columns of a table: each ``KEY``, or ``HEAD=KEY``, ``KEY:KIND``, ``KEY/WIDTH``."""
+    """Return the columns of a printed table.
+
+    Each word has the form ``KEY``, or ``HEAD=KEY`` with a heading, ``KEY:KIND`` with a format, or
+    ``KEY/WIDTH`` with a width.
+    """
     found = []
     for word in words:
         head, _, rest = word.rpartition("=")
@@ -149,7 +153,10 @@ def _run_query(
 
 
 def _require_workflow(workflow: Reading) -> None:
-    """Raise `NoWorkflow` if the root has only machines: the tables are of a workflow."""
+    """Raise `NoWorkflow` if the folder has only machines.
+
+    The history tables describe only workflows.
+    """
     if workflow.config.workflow is None:
         workflow.log.current()
 
@@ -189,7 +196,10 @@ def attempts(context: typer.Context, stage: OfStage = None, view: AsOf = None) -
 
 
 def _used_by(state: Workflow) -> dict[tuple[str, str], dict[str, float | None]]:
-    """Return the resources of each attempt by stage and id, None for unknown values."""
+    """Return the resources that each attempt used, by stage and attempt id.
+
+    Unknown values are None.
+    """
     return {
         (stage.id, one.id): {name: one.resources.get(name) for name in USED}
         for stage in state.stages.values()
@@ -313,7 +323,11 @@ def agree(
 
 
 def _find_waiting(reported: list[answers.Bypass], entry: str) -> list[answers.Bypass]:
-    """Return the entry with an id or its prefix. Raise `NotFound` or `InvalidOption`."""
+    """Return the open audit entries whose id starts with the given text.
+
+    An entry is open if no person has accepted it. Raises `NotFound` if no open entry matches, and
+    `InvalidOption` if several ids match.
+    """
     found = [one for one in reported if one.entry and one.entry.startswith(entry)]
     waiting = [one for one in found if one.agreed is None]
     ids = sorted({str(one.entry) for one in waiting})
@@ -333,7 +347,7 @@ def _find_waiting(reported: list[answers.Bypass], entry: str) -> list[answers.By
 
 
 def _decision_on(meant: list[answers.Bypass], reason: str) -> Decision:
-    """Return the decision that accepts everything reported under one id."""
+    """Return a decision that accepts all audit entries with the same id."""
     from lifecycle.payload import models as p
 
     first = meant[0]
@@ -350,7 +364,7 @@ def _decision_on(meant: list[answers.Bypass], reason: str) -> Decision:
 
 
 def _collect_entries(workflow: Reading, view: Moment | None) -> list[answers.Bypass]:
-    """Return all entries of the audit, with the answers of persons."""
+    """Return all attempts to bypass an approval, with the decisions of persons about them."""
     found = answers.find_bypasses(workflow.root, workflow.log, view)
     try:
         state = workflow.log.current(view)
@@ -362,7 +376,10 @@ def _collect_entries(workflow: Reading, view: Moment | None) -> list[answers.Byp
 
 
 def _of_account(workflow: Reading, state: Workflow, view: Moment | None) -> list[answers.Bypass]:
-    """Return the entries that status, report and page show; of the past, only those of the log."""
+    """Return the bypass attempts that the status, the report and the web page also show.
+
+    For a past moment, only entries from the log are returned.
+    """
     from reconciler.files.freshness import inspect_results
 
     seen = inspect_results(workflow.root, workflow.log, state) if view is None else Seen()
@@ -428,7 +445,7 @@ def refused(
         print_records(workflow.output, records, _REFUSED, _REFUSED_NAMES, view)
 
 
-#: A statement that reads one of the views, which need a workflow.
+#: Matches a statement that reads one of the history views. These views exist only for a workflow.
 _OF_VIEWS = re.compile(r"\bv_", re.IGNORECASE)
 
 
@@ -486,10 +503,13 @@ def _print_answer(
 
 
 def _make_json_value(value: Any) -> Any:
-    """Return a JSON value: strings for bytes and for numbers that are not finite."""
+    """Return a value that JSON can represent.
+
+    Bytes, and numbers that are not finite, become strings.
+    """
     if isinstance(value, bytes):
         return value.hex()
-    # PostgreSQL returns Decimal for a sum or a mean.
+    # PostgreSQL returns Decimal for sums and means. Convert such a number to a JSON number.
     if isinstance(value, Decimal) and value.is_finite():
         return int(value) if value == value.to_integral_value() else float(value)
     return str(value) if isinstance(value, float) and not isfinite(value) else value

@@ -1,4 +1,4 @@
-"""What the extension history adds to the core of wfctl."""
+"""Register the extension ``history`` with the core of wfctl."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from wfctl_eventstore.extension import Extension
 
 
 class HistoryExtension(Extension):
-    """Keep the history in SQL tables and answer questions about it."""
+    """Keep the history of a workflow in SQL tables and answer questions about it."""
 
     commands = {
         "audit amendments": "extensions.history.command",
@@ -36,13 +36,13 @@ class HistoryExtension(Extension):
     groups = {"audit": None}
 
     def catch_up_tables(self, address: Path | str, log: WorkflowLog, least: int) -> None:
-        """Write the newest events into the tables if they are at least ``least`` events behind."""
+        """Add new events to the history tables if at least ``least`` events are missing."""
         from extensions.history.sql_tables import HistoryTables
 
         HistoryTables(address, log).catch_up(least)
 
     def check_tables(self, address: Path | str, log: WorkflowLog) -> Iterator[Finding]:
-        """Yield a finding for each table that differs from the log."""
+        """Yield a finding for each history table that differs from the log."""
         from extensions.history.checkpoint import NAME, VERSION
 
         if log.store.load_fold(log.stream, NAME, VERSION) is None:  # No table was ever written.

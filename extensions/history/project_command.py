@@ -1,4 +1,4 @@
-"""``wfctl db project``: bring the tables of the history up to date."""
+"""The command ``wfctl db project``, which updates the tables of the history."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""The history tables: updated from their checkpoint or rebuilt, and their rows from the log.
+"""Keep SQL tables of a workflow's history, and compute the same rows from the log.
 
-The checkpoint is a stored fold with a version, the state at that version, and the carried rows. It
-is written in the same transaction as the rows, so both always agree. The tables are for other
-programs, which may have written to them. Queries of wfctl therefore use rows computed from the log
-(`HistoryTables.folded`).
+A checkpoint contains the version that the tables have reached, the state at this version, and the
+data that later rows need. It is written in the same transaction as the rows, so both always agree.
+The tables are intended for other programs, which may also have changed them. Queries of wfctl
+therefore use rows that are computed from the log (`HistoryTables.folded`).
 """
 
 from __future__ import annotations
@@ -33,14 +33,17 @@ from service.reading.log import WorkflowLog
 from service.reading.stream_log import At
 from wfctl_eventstore.extension import require_extension
 
-#: Number of events in one transaction, which limits how long other writers wait.
+#: Number of events in one transaction. It limits how long other writers must wait.
 CHUNK = 1000
 
 Rows = dict[str, dict[Key, Row]]
 
 
 class TablesProgress(NamedTuple):
-    """The version that the tables have reached, 0 if they have no valid rows."""
+    """The progress of the history tables: the version that they have reached.
+
+    The version is 0 if the tables have no valid rows.
+    """
 
     version: int = 0
     state: Workflow | None = None
@@ -48,18 +51,21 @@ class TablesProgress(NamedTuple):
 
 
 class HistoryTables:
-    """The tables of one stream, in the database of its log."""
+    """The SQL tables with the history of one workflow, in the database of its log."""
 
     def __init__(self, address: Path | str, log: WorkflowLog) -> None:
         self.address = address
         self.log = log
 
     def checkpoint(self) -> TablesProgress:
-        """Return the progress of the tables."""
+        """Return the version that the tables have reached, with the state at this version."""
         return self._load_progress(self.log.store.load_fold(self.log.stream, NAME, VERSION))
 
     def _load_progress(self, kept: StoredFold | None) -> TablesProgress:
-        """Return the progress in the stored fold, or none if its content is invalid."""
+        """Return the progress of the tables from the stored checkpoint.
+
+        A missing or invalid checkpoint results in version 0.
+        """
         head = self.log.store.head(self.log.stream)
         with suppress(*UNFOLDABLE):
             if kept is not None and head is not None and kept.version <= head.version:
@@ -70,7 +76,10 @@ class HistoryTables:
         return TablesProgress()
 
     def folded(self, at: At = None) -> Iterator[Rows]:
-        """Yield the rows computed from the log, now or at a moment, without reading the tables."""
+        """Yield the rows of the history, computed from the log without reading the tables.
+
+        ``at`` is the moment at which the history ends; None means now.
+        """
         rows = HistoryRows(self.log.stream)
         for number, (event, state) in enumerate(self.log.steps(upto=at), 1):
             rows.add(event, state)
@@ -79,10 +88,10 @@ class HistoryTables:
         yield rows.taken()
 
     def catch_up(self, limit: int | None = None) -> int:
-        """Update the tables to the head of the log, or by ``limit`` events; return the count.
+        """Add new events to the tables, at most ``limit``, and return their number.
 
-        If another process does the same, this call leaves the work to it. An invalid checkpoint is
-        deleted together with the rows.
+        If another process does the same, this call stops. If the checkpoint is invalid, it is
+        deleted together with all rows, and the tables are computed again.
         """
         kept = self.log.store.load_fold(self.log.stream, NAME, VERSION)
         start = self._load_progress(kept)
@@ -96,7 +105,10 @@ class HistoryTables:
         return self._go_on(TablesProgress(), limit)
 
     def rebuild(self) -> int:
-        """Compute all rows of the stream again; return the number of events."""
+        """Delete all rows of the workflow and compute them again.
+
+        Returns the number of processed events.
+        """
         self._drop_rows()
         return self._go_on(self.checkpoint())
 
@@ -107,7 +119,7 @@ class HistoryTables:
 
     @property
     def _own(self) -> sa.ColumnElement[bool]:
-        """The condition that selects this stream's checkpoint, of any version."""
+        """The SQL condition that selects the checkpoints of this workflow, of any version."""
         return sa.and_(folds.c.stream == self.log.stream, folds.c.reducer == NAME)
 
     def _clear_rows(self, connection: Connection) -> None:
@@ -130,11 +142,15 @@ class HistoryTables:
         return count
 
     def _write(self, rows: HistoryRows, reached: int, state: Workflow) -> bool:
-        """Write rows and checkpoint in one transaction. Return False if another process won."""
+        """Write the collected rows and the checkpoint in one transaction.
+
+        Returns False, without writing, if another process has already advanced the checkpoint.
+        """
         content = {"state": orjson.Fragment(stream_log.to_bytes(state)),
                    "carried": rows.carried.to_dict()}  # fmt: skip
         fold = StoredFold(self.log.stream, NAME, VERSION, state.head, orjson.dumps(content))
-        # A pooler may have one session for all, so a second connection would wait for the first.
+        # Release the log's connection first. A connection pooler may provide only one session, so a
+        # second connection would wait for the first one forever.
         self.log.store.release_connection()
         with database_of(self.address).writing() as connection:
             if not self._advance_checkpoint(connection, fold, reached):
@@ -142,7 +158,8 @@ class HistoryTables:
             for name, found in rows.taken().items():
                 table, values = history.tables[name], list(found.values())
                 keys = [column.name for column in table.primary_key]
-                # Rows of the other tables belong to events, which never change.
+                # Replace existing rows of these tables. Rows of the other tables belong to events,
+                # which never change.
                 if "version" not in keys:
                     chosen = (table.c[key] == sa.bindparam(f"key_{key}") for key in keys)
                     named = [{f"key_{key}": row[key] for key in keys} for row in values]
@@ -153,20 +170,22 @@ class HistoryTables:
     def _advance_checkpoint(self, connection: Connection, fold: StoredFold, reached: int) -> bool:
         own = self._own
         if reached == 0:
-            # Rows of another version of this program cannot be continued.
+            # Delete the rows that another version of this program wrote, because this version
+            # cannot continue them.
             other = delete(folds).where(own, folds.c.reducer_version != VERSION)
             if connection.execute(other).rowcount:
                 self._clear_rows(connection)
             if connection.execute(folds.select().where(own)).first() is not None:
                 return False
-        # Do not use UPDATE, because the role of a writer may lack the permission.
+        # Delete and insert the checkpoint instead of updating it, because a database role for
+        # writing may lack the permission for UPDATE.
         elif connection.execute(delete(folds).where(own, folds.c.version == reached)).rowcount != 1:
             return False
         connection.execute(sa.insert(folds).values(fold._asdict()))
         return True
 
 
-#: Seconds that a predefined query may take; its result is limited by the history.
+#: Seconds that a predefined query may take. The size of its result is limited by the history.
 PATIENCE = 600.0
 #: Seconds that a user's own SQL query may take by default.
 SQL_PATIENCE = 10.0
@@ -180,7 +199,7 @@ WHERE {_OF_STAGE} AND (CAST(:status AS TEXT) IS NULL OR to_status = :status)
 ORDER BY version, stage
 """
 
-# A stage that ran again after a failure, by a retry or an amendment.
+# Stages that ran again after a failure, because of a retry or an amendment.
 RETRIES = f"""
 SELECT version, occurred_at, stage, number, type, actor, session, fix, failed_version,
        failed_attempt, error
@@ -198,7 +217,7 @@ WHERE again AND {_OF_STAGE}
 ORDER BY version, stage
 """
 
-# The time of a stage in each status; the current status has not ended.
+# The time that each stage spent in each status. The current status has no duration yet.
 TIMES = f"""
 SELECT stage, from_status AS status, count(*) AS times, sum(seconds) AS seconds, NULL AS since
 FROM v_transitions WHERE from_status IS NOT NULL AND {_OF_STAGE} GROUP BY stage, from_status
@@ -237,17 +256,17 @@ WHERE type IN ('drift.detected', 'drift.adopted', 'drift.reverted', 'results.cha
                'results.adopted') ORDER BY version
 """
 
-#: Columns with JSON stored as text.
+#: Columns that contain JSON as text.
 JSON_COLUMNS = frozenset({"affected", "changes", "data", "evidence", "job_ids"})
 
 
-#: Names of the column types in both engines.
+#: Names of the column types that are valid in both SQLite and PostgreSQL.
 _TYPES = {sa.Text: "TEXT", sa.BigInteger: "BIGINT", sa.Double: "DOUBLE PRECISION"}
 
 
 @contextmanager
 def open_inquiry(address: Path | str, log: WorkflowLog, at: At = None) -> Iterator[Any]:
-    """Open a database connection whose views show the history up to a moment."""
+    """Open a database connection whose views show the history up to the moment ``at``."""
     with closing(_open_desk(address)) as desk:
         _fill_views(desk, HistoryTables(address, log), at)
         yield desk
@@ -278,19 +297,21 @@ def _fill_views(desk: Any, tables: HistoryTables, at: At) -> None:
 
 
 _MEND = "`wfctl db project --rebuild` writes the rows again"
-#: Table → key → digest of the row, valid only in this process.
+#: Table → key of a row → its digest. The digests are valid only in this process, because they use
+#: Python's hash function.
 _Held = dict[str, dict[Key, int]]
 
 
 def check_tables(address: Path | str, log: WorkflowLog) -> Iterator[Finding]:
-    """Yield a finding for each table that differs from the log."""
+    """Yield a finding for each history table that differs from the log."""
     tables = HistoryTables(address, log)
     upto = tables.checkpoint().version
     if not upto:
         return
     log.store.release_connection()
     held = _read_held_rows(address, log.stream)
-    # Another process writes the tables now, and checks them itself.
+    # The version has changed, so another process writes the tables now. A comparison would fail
+    # without a reason.
     if tables.checkpoint().version != upto:
         return
     wrong = _find_wrong_rows(tables.folded(upto), held)
@@ -303,7 +324,10 @@ def check_tables(address: Path | str, log: WorkflowLog) -> Iterator[Finding]:
 
 
 def _find_wrong_rows(folded: Iterator[Rows], held: _Held) -> dict[str, Key]:
-    """Return the first different row of each table; surplus rows remain in ``held``."""
+    """Return the key of the first wrong row of each table.
+
+    All rows that the log explains are removed from ``held``, so that only surplus rows remain.
+    """
     wrong: dict[str, Key] = {}
     for name, found in chain.from_iterable(rows.items() for rows in folded):
         for key, digest in (_compute_digest(history.tables[name], row) for row in found.values()):
@@ -315,7 +339,7 @@ def _find_wrong_rows(folded: Iterator[Rows], held: _Held) -> dict[str, Key]:
 def _read_held_rows(address: Path | str, stream: str) -> _Held:
     with database_of(address).reading() as connection:
         driver = connection.connection.driver_connection
-        # A row written by another program may contain invalid text.
+        # Replace invalid text instead of failing, because another program may have written the row.
         if isinstance(driver, sqlite3.Connection):
             driver.text_factory = lambda text: text.decode("utf-8", "replace")
         held: _Held = {}

@@ -1,4 +1,4 @@
-"""A connection for queries to a log in an SQLite file."""
+"""A database connection for queries about a log in an SQLite file."""
 
 from __future__ import annotations
 
@@ -12,48 +12,51 @@ from typing import Any, NamedTuple
 from eventstore.sqlite.connection import open_reader, translate_error
 from service.errors import SqlRefused, SqlTooLong, SqlWrong
 
-#: The first keyword of a statement after comments; possessive matching avoids backtracking.
+#: Matches the first keyword of a statement after comments and brackets. Possessive quantifiers
+#: prevent slow backtracking.
 _OPENING = re.compile(r"(?:[\s(]|--[^\n]*|(?>/\*.*?\*/))*+([a-z]+)\b", re.IGNORECASE | re.DOTALL)
 
 
 class QueryResult(NamedTuple):
-    """The names of the columns, and the rows."""
+    """The result of a query: the names of its columns, and its rows."""
 
     columns: list[str]
     rows: Iterator[Sequence[Any]]
 
 
 def expect_reading(sql: str, words: frozenset[str]) -> None:
-    """Raise `SqlRefused` unless the statement starts with a keyword for reading."""
+    """Raise `SqlRefused` if the statement does not start with a permitted keyword."""
     opening = _OPENING.match(sql)
     if opening is None or opening[1].upper() not in words:
         raise SqlRefused(repr(" ".join(sql.split())[:60]))
 
 
-#: Keywords that may start a query.
+#: Keywords with which a query may start.
 _READS = frozenset({"SELECT", "WITH", "VALUES", "EXPLAIN"})
-#: Actions that a query may take: read, call functions, and recurse. All others are refused.
+#: SQLite actions that a query may perform: read, call functions, and recurse. All others are
+#: refused.
 _READING = frozenset(
     {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
 )
-#: Steps of SQLite's virtual machine between two checks of the time limit.
+#: Number of steps of SQLite's virtual machine between two checks of the time limit.
 _STEPS = 1000
 #: Maximum size in bytes of a value that a query may create.
 _LONGEST = 50_000_000
 _WAIT = 30.0
-#: The message of Python's ``sqlite3`` for several statements, as a warning or an error.
+#: Message of Python's ``sqlite3`` module, as a warning or an error, if a text contains several
+#: statements.
 _SEVERAL = "You can only execute one statement at a time."
 
 
 class SqliteDesk:
-    """A connection for queries; its temporary tables are visible to itself alone."""
+    """A connection for queries. Its temporary tables are invisible to other connections."""
 
     dialect = "sqlite"
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._connection = open_reader(path, _WAIT)
-        # A query may produce invalid text, which does not mean that the log is damaged.
+        # Replace invalid text, because a query may produce such text even if the log is undamaged.
         self._connection.text_factory = lambda text: text.decode("utf-8", "replace")
         self._connection.execute("PRAGMA temp_store = MEMORY")
         self._connection.execute("BEGIN")
@@ -61,11 +64,11 @@ class SqliteDesk:
         self._end = 0.0
 
     def make(self, statement: str) -> None:
-        """Run a statement of wfctl before any query."""
+        """Run a trusted statement of wfctl, before any query of the user."""
         self._connection.execute(statement)
 
     def one(self, statement: str) -> Any:
-        """Return the first column of the first row of a statement of wfctl, or None."""
+        """Run a trusted statement and return the first value of its result, or None."""
         try:
             row = self._connection.execute(statement).fetchone()
         except sqlite3.Error as error:
@@ -79,9 +82,12 @@ class SqliteDesk:
             self._connection.executemany(f"INSERT INTO temp.{table} VALUES ({places})", rows)
 
     def ask(self, sql: str, parameters: dict[str, Any], seconds: float) -> QueryResult:
-        """Return the result of one reading statement; afterwards the connection cannot write.
+        """Run one query and return its result.
 
-        Parameters are spelt ``:name``. Raises `SqlRefused`, `SqlWrong`, `SqlTooLong`.
+        Afterwards, the connection can no longer write.
+
+        Parameters have the form ``:name``. Raises `SqlRefused` if the statement could write,
+        `SqlWrong` if it is invalid, and `SqlTooLong` if it exceeds the time limit.
         """
         expect_reading(sql, _READS)
         self._forbid_writes()
@@ -102,7 +108,7 @@ class SqliteDesk:
             raise self._translate_error(error, seconds) from error
 
     def _forbid_writes(self) -> None:
-        """Allow only reading from now on, and interrupt statements that take too long."""
+        """Make the connection read-only, and interrupt statements that take too long."""
         if self._guarded:
             return
         self._connection.execute("PRAGMA query_only = ON")

@@ -1,7 +1,7 @@
-"""The history as rows: the rows that each event adds to the tables of `history_tables`.
+"""Compute the rows that each event adds to the history tables.
 
-This fold is separate from the fold of the workflow. `CarriedRows` has the data that later events
-need, so that the fold can continue from a checkpoint.
+This computation is separate from the computation of the workflow's state. `CarriedRows` contains
+the data that later events need, so that the computation can continue from a checkpoint.
 """
 
 from __future__ import annotations
@@ -23,18 +23,20 @@ from projections.words.text import compute_seconds
 
 Row = dict[str, Any]
 Key = tuple[Any, ...]
-#: Tables in which each row belongs to one event.
+#: Tables in which each row belongs to one event and never changes.
 _SETTLED = (tables.events.name, tables.transitions.name)
 _REASONS = ("error", "fix", "reason", "evidence", "detail", "text")
 
 
 @dataclass(slots=True)
 class CarriedRows:
-    """Data that later rows need from earlier events, as plain JSON values.
+    """Data from earlier events that later rows need, as plain JSON values.
 
-    ``statuses``: stage → its status and the time of the change. ``attempts``: ``stage/attempt`` →
-    version and start of the computation, for the newest attempt of each stage. ``amendments``: id
-    of a pending amendment → who proposed it. ``session``: the row of the newest session.
+    - ``statuses`` maps each stage to its status and the time of the last change.
+    - ``attempts`` maps the newest attempt of each stage, as ``stage/attempt``, to its version and
+      the start of its computation.
+    - ``amendments`` maps the id of each pending amendment (plan change) to its proposer.
+    - ``session`` is the row of the newest session.
     """
 
     statuses: dict[str, list[str]] = field(default_factory=dict)
@@ -43,12 +45,15 @@ class CarriedRows:
     session: Row | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values."""
+        """Return the data as a dictionary of plain JSON values."""
         return asdict(self)
 
 
 class HistoryRows:
-    """The rows of one stream, collected event by event; ``rows``: table → key → row."""
+    """The table rows of one event stream, collected event by event.
+
+    ``rows`` maps each table to its rows by key.
+    """
 
     def __init__(self, stream: str, carried: CarriedRows | None = None) -> None:
         self.stream = stream
@@ -56,7 +61,7 @@ class HistoryRows:
         self.rows: dict[str, dict[Key, Row]] = {}
 
     def add(self, event: RecordedEvent, state: Workflow) -> None:
-        """Process an event and the state after it."""
+        """Collect the rows of an event. ``state`` is the state after this event."""
         self._put_row(tables.events.name, (event.version,), _build_event_row(event, state))
         self._add_transitions(event, state)
         self._add_attempts(event, state)
@@ -65,12 +70,12 @@ class HistoryRows:
         self._add_session(event, state)
 
     def taken(self) -> dict[str, dict[Key, Row]]:
-        """Return the rows collected since the last call."""
+        """Return the rows that were collected since the last call, and forget them."""
         found, self.rows = self.rows, {}
         return found
 
     def settled(self) -> dict[str, dict[Key, Row]]:
-        """Return the collected rows that no later event can change; keep the others."""
+        """Return the collected rows that no later event can change. Keep the other rows."""
         return {name: self.rows.pop(name) for name in _SETTLED if name in self.rows}
 
     def _put_row(self, table: str, key: Key, row: Row) -> None:
@@ -97,7 +102,7 @@ class HistoryRows:
                 known["new"] = False
 
     def _get_carried_attempt(self, event: RecordedEvent, stage: Stage, attempt: Attempt) -> Row:
-        """Return the kept data of an attempt, updated by the event."""
+        """Return the carried data of an attempt, updated by the event."""
         key = f"{stage.id}/{attempt.id}"
         if key not in self.carried.attempts:
             for old in stage.attempts[:-2]:
@@ -122,7 +127,7 @@ class HistoryRows:
                 )
 
     def _collect_parts(self, event: RecordedEvent, amendment: Amendment) -> Row:
-        """Return who proposed and who decided an amendment, so far."""
+        """Return the proposer and, if decided, the decider of an amendment (plan change)."""
         parts = self.carried.amendments.setdefault(amendment.id, {})
         who = str(event.actor)
         if find_proposed_id(event) == amendment.id and not parts:
@@ -173,12 +178,15 @@ class HistoryRows:
 
 
 def _without_nul(value: Any) -> Any:
-    """Return the string with a visible sign for NUL, which PostgreSQL cannot store."""
+    """Return the value with NUL characters replaced, because PostgreSQL cannot store them."""
     return value.replace("\0", "\N{SYMBOL FOR NULL}") if isinstance(value, str) else value
 
 
 def _list_touched_stages(event: RecordedEvent, state: Workflow) -> Iterable[Stage]:
-    """Return the stages that an event may have changed, all if the event names none."""
+    """Return the stages that an event may have changed.
+
+    If the event names no stage, these are all stages, except for events that change none.
+    """
     named = event.data.get("stage")
     if named is None:
         return state.stages.values() if event.type not in _QUIET else ()
@@ -186,7 +194,7 @@ def _list_touched_stages(event: RecordedEvent, state: Workflow) -> Iterable[Stag
     return (found,) if found is not None else ()
 
 
-#: Events that name no stage and change none.
+#: Types of events that name no stage and change no stage.
 _QUIET = frozenset(
     {"note.logged", "session.started", "session.ended", "line.imported", "amendment.proposed",
      "amendment.rejected", "drift.detected", "drift.reverted", "workflow.completed", "audit.agreed"}
@@ -229,9 +237,9 @@ def _build_transition_row(event: RecordedEvent, stage: Stage, before: list[str] 
 
 
 def _computing_from(event: RecordedEvent, since: str | None) -> str | None:
-    """Return the time since which an attempt computes, if known.
+    """Return the time at which an attempt started to compute, or None if it is unknown.
 
-    A scheduler's job computes from its observed start, any other job from its launch.
+    For a scheduler job, this is its observed start. For any other job, it is the launch.
     """
     if event.type == "stage.launched" and event.data["mode"] != "sync":
         return event.occurred_at
@@ -243,7 +251,7 @@ def _computing_from(event: RecordedEvent, since: str | None) -> str | None:
     return None if any(job.get("queued") for job in jobs) else since
 
 
-#: Fields of a row that come from an attempt, from an amendment, and from the actors.
+#: Fields of a table row that come from an attempt, from an amendment, and from the actors.
 _OF_ATTEMPT = (
     "mode", "host", "started_at", "launched_at", "ended_at", "outcome", "exit_code", "verdict",
     "action", "reason", "relaunches", "recovers", "submission_sha256",
@@ -288,5 +296,5 @@ def _build_amendment_row(amendment: Amendment, parts: Row) -> Row:
 
 
 def as_json(value: Any) -> str:
-    """Return JSON on one line."""
+    """Return a value as JSON on one line."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

@@ -1,6 +1,6 @@
-"""The tables of the history in the log's database, and their documented views.
+"""Define the SQL tables of the history and their documented views.
 
-The tables are a cache like every projection: they have the rows of a stream up to the stored fold
+The tables are a cache of the log: they contain the rows of a workflow up to the checkpoint
 `checkpoint.NAME`. A test checks that these definitions match the migrations.
 """
 
@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import DDL, BigInteger, Column, Double, MetaData, Table, Text, event
 from sqlalchemy.types import TypeEngine
 
-#: Names are sorted by bytes on every engine, as in the tables of the log.
+#: Names are sorted by their bytes in every database, as in the tables of the log.
 _NAME = Text().with_variant(Text(collation="C"), "postgresql")
 
 #: Suffix of a column name → type of the column; the default is text.
@@ -21,10 +21,10 @@ history = MetaData()
 
 
 def _build_table(name: str, columns: str) -> Table:
-    """Return a table from a string of column names with type marks.
+    """Return a table from a text with the names of its columns.
 
-    ``#``: a whole number; ``.``: a real number; otherwise text. ``*``: part of the key, which
-    starts with the stream. ``!``: never null.
+    Marks after a name mean: ``#`` a whole number, ``.`` a real number, ``*`` a part of the primary
+    key, ``!`` never null. The default type is text. The key starts with the stream.
     """
     return Table(name, history, *map(_build_column, ["stream*", *columns.split()]))
 
@@ -65,7 +65,7 @@ sessions = _build_table(
     "charges#! completed#! failed#!",
 )
 
-#: The view of each table. ``v_events`` also has columns of the log's own table.
+#: View name → its table. ``v_events`` also includes columns of the log's own table.
 VIEWS = {
     "v_events": events,
     "v_transitions": transitions,
@@ -86,7 +86,7 @@ def columns_of(table: Table) -> list[str]:
 
 
 def build_view_query(name: str, dialect: str) -> str:
-    """Return the SELECT statement of a view."""
+    """Return the SELECT statement that defines a view."""
     table = VIEWS[name]
     source = f"SELECT {', '.join(columns_of(table))} FROM {table.name}"
     if table is not events:

@@ -1,1 +1,1 @@
-"""Run phase machines of agent protocols."""
+"""Run phase machines, which track the work of agents through a series of phases."""

@@ -1,4 +1,4 @@
-"""What the extension machines adds to the core of wfctl."""
+"""Register the extension ``machines`` with the core of wfctl."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class MachinesExtension(Extension):
-    """Run phase machines of agent protocols."""
+    """Run phase machines, which track the work of agents through a series of phases."""
 
     commands = {
         "machine init": "extensions.machines.commands.create_machine",
@@ -52,19 +52,19 @@ class MachinesExtension(Extension):
     groups = {"machine": "list"}
 
     def open_machine_log(self, store: EventStore, id_: str, folder: Path) -> StreamLog[Any]:
-        """Return the log of a machine, read by the rules of machines."""
+        """Return the event log of a phase machine."""
         from extensions.machines.service.log import MachineLog
 
         return MachineLog(store, id_, folder)
 
     def machine_not_found(self, id_: str) -> Exception:
-        """Return the error for a machine that does not exist."""
+        """Return the error that reports that a machine does not exist."""
         from extensions.machines.rules.errors import StateNotFound
 
         return StateNotFound(id_, [])
 
     def find_event_model(self, type_: str) -> type[Payload]:
-        """Return the model of the data of an event type of machines."""
+        """Return the data model of an event type of machines."""
         from extensions.machines.rules import payload
         from lifecycle.payload.event_types import MACHINE_TYPES
 
@@ -72,13 +72,13 @@ class MachinesExtension(Extension):
         return found
 
     def list_schemas(self, only: str | None) -> dict[str, Any]:
-        """Return JSON Schemas by name: of definitions, and of the files of each shipped type."""
+        """Return JSON Schemas by name, for definitions and the files of built-in types."""
         from extensions.machines.commands.schemas import list_schemas
 
         return list_schemas(only)
 
     def describe_machine_event(self, type_: str, data: dict[str, Any]) -> str:
-        """Return an event of a machine as a sentence."""
+        """Return an English sentence that describes an event of a machine."""
         from extensions.machines.views.history import format_event
 
         return format_event(type_, data)
@@ -92,7 +92,7 @@ class MachinesExtension(Extension):
     def print_machine_documents(
         self, context: typer.Context, id_: str, view: Moment | None
     ) -> None:
-        """Print the content of the state files of a machine, now or at a moment."""
+        """Print the content of a machine's state files, now or at a moment."""
         from extensions.machines.commands.show_machines import print_documents
 
         print_documents(context, id_, view)
@@ -105,7 +105,7 @@ class MachinesExtension(Extension):
             return service.files.rebuild()
 
     def find_machine_differences(self, workflow: Reading, id_: str) -> list[Difference]:
-        """Return the state files of a machine that differ from its log."""
+        """Return the state files of a machine whose content differs from its log."""
         from extensions.machines.service.inspection import list_differences
         from extensions.machines.service.log import MachineLog
 
@@ -115,7 +115,7 @@ class MachinesExtension(Extension):
     def explain_machine(
         self, workflow: Reading, id_: str, view: Moment | None
     ) -> tuple[dict[str, Any], list[str]]:
-        """Return why a machine is in its phase, as plain values and as lines."""
+        """Return the explanation of a machine's phase, as JSON values and as lines."""
         from extensions.machines.commands.explain import format_lines, why_of
 
         found = why_of(workflow, id_, view)
@@ -131,7 +131,7 @@ class MachinesExtension(Extension):
         return find_blame(MachineLog(workflow.store, id_, workflow.root.path), field, view)
 
     def open_machine_follower(self, workflow: Reading, id_: str, lines: int) -> Follower:
-        """Return what a terminal shows of a machine, with the newest ``lines`` of its log."""
+        """Return a live view of a machine with the newest ``lines`` of its log."""
         from extensions.machines.commands.show_machines import MachineFollower
         from extensions.machines.service.log import MachineLog
 
@@ -139,7 +139,7 @@ class MachinesExtension(Extension):
         return MachineFollower(log, workflow.root.path, lines)
 
     def find_machine_decisions(self, workflow: Reading) -> Iterator[InboxItem]:
-        """Yield what waits for a person in the machines of a root."""
+        """Yield an inbox item for each open decision about a machine in the folder."""
         from extensions.machines.commands.decisions import find_decisions
 
         return find_decisions(workflow)

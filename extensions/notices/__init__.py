@@ -1,1 +1,1 @@
-"""Send notices of decisions, failures and the end to a program or web address."""
+"""Notify a program or web address of open decisions, failures and the end of a run."""

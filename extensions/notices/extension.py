@@ -1,4 +1,4 @@
-"""What the extension notices adds to the core of wfctl."""
+"""Register the extension ``notices`` with the core of wfctl."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from wfctl_eventstore.extension import Extension, RunnerNotifier
 
 
 class NoticesExtension(Extension):
-    """Send notices of decisions, failures and the end to a program or web address."""
+    """Notify a program or web address of open decisions, failures and the end of a run."""
 
     def check_receiver(self, receiver: str) -> None:
-        """Raise ValueError, with the reason, if no notice can be sent to this receiver."""
+        """Raise ValueError, with the reason, if notices cannot be sent to this receiver."""
         from extensions.notices.receiver import check_receiver
 
         check_receiver(receiver)
@@ -31,7 +31,7 @@ class NoticesExtension(Extension):
         *,
         tells_end: bool,
     ) -> Iterator[Callable[[], None]]:
-        """Give a function that sends notices of the events since its last call."""
+        """Yield a function that sends notices of all events since its last call."""
         from extensions.notices.notifier import Notifier
 
         with Notifier(receiver, log, folder, hide, say, tells_end=tells_end) as notifier:
@@ -40,7 +40,7 @@ class NoticesExtension(Extension):
     def open_runner_notifier(
         self, receiver: str, workflow: str, root: Path, pid: int
     ) -> RunnerNotifier:
-        """Start a process that sends notices of a runner, also if the runner is killed."""
+        """Start a process that sends notices about a runner, even if the runner is killed."""
         from extensions.notices.runner_notices import RunnerNotices
 
         return RunnerNotices(receiver, workflow, root, pid)

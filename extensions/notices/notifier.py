@@ -1,7 +1,7 @@
-"""Send notices of pending decisions, failures and the end, once each.
+"""Send a notice of each pending decision, each failure, and the end of a run.
 
-A separate thread sends them, so that a slow receiver does not delay the loop. The last reported
-version is stored next to the log, so a restarted loop sends the notices that are missing.
+A separate thread sends the notices, so that a slow receiver does not delay the program. The version
+of the last notice is stored next to the log. After a restart, the missing notices are sent.
 """
 
 from __future__ import annotations
@@ -26,12 +26,13 @@ from service.reading.log import WorkflowLog
 from service.root.atomic_files import write_whole
 
 Notice = dict[str, Any]
-#: Seconds in which the last notices are sent after the loop has ended.
+#: Seconds to wait for the last notices to be sent after the program has ended its work.
 _LAST = 15.0
 _KEPT = "notified.json"
 
 
-#: Event type → kind of notice and suggested commands; names in braces are event data.
+#: Event type → kind of its notice, and commands to suggest. Names in braces stand for data of the
+#: event.
 _KINDS = {
     "amendment.proposed": (
         "decision",
@@ -46,7 +47,10 @@ _KINDS = {
 
 
 def _notice_of(event: RecordedEvent, state: Workflow, root: Path) -> Notice | None:
-    """Return the notice of an event, None if nobody needs it; ``state`` is after the event."""
+    """Return the notice about an event, or None if nobody needs to know of it.
+
+    ``state`` is the state after the event.
+    """
     if event.type not in _KINDS:
         return None
     stage, waiting = event.data.get("stage"), list_waiting_items(state)
@@ -72,7 +76,7 @@ def _notice_of(event: RecordedEvent, state: Workflow, root: Path) -> Notice | No
 
 
 class Notifier:
-    """Sends notices of the events recorded since the last notice to a program or an address."""
+    """Sends notices of new events to a program or web address."""
 
     def __init__(
         self,
@@ -84,7 +88,10 @@ class Notifier:
         *,
         tells_end: bool = True,
     ) -> None:
-        """Set up the notifier. ``tells_end`` is False if the runner itself reports the end."""
+        """Set up the notifier.
+
+        ``tells_end`` is false if the runner itself reports the end.
+        """
         self._receiver = receiver
         self._log = log
         self._kept = folder / _KEPT
@@ -102,7 +109,7 @@ class Notifier:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Send the remaining notices, within a time limit."""
+        """Send the remaining notices, and wait a limited time for them."""
         self.look()
         self._queue.put(None)
         self._thread.join(_LAST)
@@ -113,7 +120,7 @@ class Notifier:
             )
 
     def look(self) -> None:
-        """Queue notices of the events recorded since the last call."""
+        """Queue a notice for each relevant event since the last call."""
         head = self._log.store.head(self._log.stream)
         if head is None or head.version <= self._seen:
             return
@@ -126,7 +133,10 @@ class Notifier:
                 self._queue.put(self._hide(found))
 
     def _told_before(self) -> int:
-        """Return the last version with a notice; a new workflow starts at its current version."""
+        """Return the version of the log up to which notices were sent.
+
+        If no version is stored, notices start at the current version.
+        """
         try:
             return int(orjson.loads(read_regular(self._kept))["version"])
         except (OSError, ValueError, KeyError, TypeError):

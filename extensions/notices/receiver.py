@@ -1,4 +1,4 @@
-"""Send one notice to its receiver: a program or a web address."""
+"""Send a single notice to its receiver, which is a program or a web address."""
 
 from __future__ import annotations
 
@@ -11,15 +11,18 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-#: The data of a notice: ``kind``, ``workflow``, ``root``, ``text``, ``commands`` and others.
+#: A notice as JSON values: ``kind``, ``workflow``, ``root``, ``text``, ``commands`` and others.
 Notice = Mapping[str, Any]
-#: Seconds for a receiver to accept one notice, and the number of tries.
+#: Seconds that a receiver has to accept a notice, and maximum number of tries.
 PATIENCE, _TRIES = 10.0, 3
 _WEB = ("http://", "https://")
 
 
 def hand_over(receiver: str, notice: Notice, root: Path) -> str | None:
-    """Give a notice to its receiver; return why the receiver did not take it, None if it did."""
+    """Send a notice to its receiver, with several tries.
+
+    Returns None on success, otherwise the reason of the failure.
+    """
     body = json.dumps(notice, ensure_ascii=False).encode()
     error: str | None = None
     for number in range(_TRIES):
@@ -34,7 +37,7 @@ def hand_over(receiver: str, notice: Notice, root: Path) -> str | None:
 
 
 def check_receiver(receiver: str) -> None:
-    """Raise ValueError, with the reason, if no notice can be sent to this receiver."""
+    """Raise ValueError, with the reason, if notices cannot be sent to this receiver."""
     if not receiver.startswith(_WEB):
         if "://" in receiver:
             raise ValueError("a web address must start with http:// or https://")
@@ -53,11 +56,13 @@ def _send_notice(receiver: str, body: bytes, root: Path) -> None:
     if receiver.startswith(_WEB):
         _post_notice(receiver, body)
         return
-    # A program gets the notice on its stdin; no shell reads the line.
+    # Pass the notice on stdin and start the program without a shell, so that no text in a notice is
+    # executed.
     subprocess.run(
         shlex.split(receiver),
         input=body,
-        # The root may be missing, which may even be the reason of the notice.
+        # Use another folder if the workflow folder is missing, which may be the reason for the
+        # notice.
         cwd=root if root.is_dir() else "/",
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -67,7 +72,7 @@ def _send_notice(receiver: str, body: bytes, root: Path) -> None:
 
 
 def _post_notice(address: str, body: bytes) -> None:
-    """Post a notice to a web address; treat a redirection as an error."""
+    """Send a notice to a web address by HTTP POST. Treat a redirection as an error."""
     import urllib.request  # Import here, because a program as receiver does not need this module.
 
     class NoRedirection(urllib.request.HTTPRedirectHandler):

@@ -1,9 +1,9 @@
-"""Notices about the autonomous runner, which arrive also if the runner is killed.
+"""Send notices about the autonomous runner, even if the runner is killed.
 
-A process of its own waits at a pipe that only the runner holds open. It hands over what the runner
-writes to the pipe. If the pipe closes without a last notice, the runner was killed, and the process
-says so. The process uses nothing of the root: a full disk, an unmounted root, a locked log and the
-end of the runner's tmux session do not stop it.
+A separate process reads notices from a pipe and sends them. Only the runner holds the other end of
+the pipe. If the pipe closes without a final notice, the runner was killed, and the process sends a
+notice about this. The process uses nothing in the workflow folder. It therefore works with a full
+disk, an unmounted folder, a locked log, or after the end of the runner's tmux session.
 """
 
 from __future__ import annotations
@@ -20,19 +20,20 @@ from reconciler.host.program import command_of_module
 
 
 class RunnerNotices:
-    """Sends notices about a runner through a process that outlives the runner."""
+    """Sends notices about a runner through a separate process that outlives the runner."""
 
     def __init__(self, receiver: str, workflow: str, root: Path, pid: int) -> None:
         self._common = {"workflow": workflow, "root": str(root), "stage": None}
         process = subprocess.Popen(
             command_of_module(__name__),
-            # The root must stay free to be unmounted.
+            # Do not use the workflow folder as the working directory, so that it can be unmounted.
             cwd="/",
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             text=True,
-            # A signal to the runner's group or terminal must not end this process too.
+            # Start a new session, so that a signal to the runner's process group or terminal does
+            # not end this process too.
             start_new_session=True,
         )
         self._pipe: IO[str] | None = process.stdin
@@ -43,17 +44,18 @@ class RunnerNotices:
             ["wfctl status", "wfctl run --autonomous"],
             is_last=True,
         )
-        # A command line is public, and an address may hold a secret.
+        # Pass the address through the pipe. Every user can read a command line, and the address may
+        # contain a secret.
         self._write({"receiver": receiver, "if_killed": killed})
 
     def tell_waiting(self, why: str) -> None:
-        """Send a notice that the runner waits for a problem to end, such as a full disk."""
+        """Send a notice that the runner waits because of a problem, such as a full disk."""
         self._write(
             self._build_notice("failure", f"the autonomous runner is waiting: {why}", _LOOK)
         )
 
     def tell_end(self, why: str) -> None:
-        """Send a notice of why the runner ended. No notice follows it."""
+        """Send a final notice with the reason why the runner ended."""
         text = f"the autonomous runner ended: {why}; this is its last notice"
         self._write(self._build_notice("end", text, _LOOK, is_last=True))
         with suppress(OSError):
@@ -67,7 +69,8 @@ class RunnerNotices:
         return {**self._common, **given, "waits": []}
 
     def _write(self, entry: dict[str, Any]) -> None:
-        # The runner works without that process, and `wfctl status` shows its end too.
+        # Ignore errors of the pipe. The runner can work without notices, and `wfctl status` also
+        # shows that it has ended.
         with suppress(OSError, ValueError):
             if self._pipe is not None:
                 self._pipe.write(json.dumps(entry) + "\n")
@@ -78,7 +81,10 @@ _LOOK = ["wfctl status"]
 
 
 def relay_notices(pipe: IO[str]) -> None:
-    """Send each notice from the pipe; send a notice of the kill if the last one is missing."""
+    """Send each notice that arrives through the pipe.
+
+    If the pipe closes without a final notice, send the notice that the runner was killed.
+    """
     first = json.loads(pipe.readline())
     receiver, root = first["receiver"], Path(first["if_killed"]["root"])
     for line in pipe:

@@ -1,1 +1,1 @@
-"""Show workflows in the browser."""
+"""Show workflows as web pages in the browser."""

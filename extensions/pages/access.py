@@ -1,4 +1,7 @@
-"""Restrict access to the user who runs the server, by a socket or a one-time address."""
+"""Restrict access to the web pages to the user who runs the server.
+
+Access is through a Unix socket, or through a port with an address that works only once.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +21,15 @@ from service.errors import InvalidOption
 
 COOKIE = "wfctl"
 _NAMES = frozenset({"127.0.0.1", "localhost", "[::1]"})
-#: Maximum length of a Unix socket path in bytes on Linux: see `man 7 unix`.
+#: Maximum length in bytes of a Unix socket path on Linux; see `man 7 unix`.
 _LONGEST = 107
 
 
 def _runtime_folder() -> Path:
-    """Return the private folder of this user for sockets. Raise `InvalidOption` without one."""
+    """Return the private folder of this user for sockets, creating it if needed.
+
+    Raises `InvalidOption` if the folder cannot be created or is not private.
+    """
     base = Path(os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.geteuid()}")
     folder = base / "wfctl" if _is_own(base) else Path(f"/tmp/wfctl-{os.geteuid()}")  # noqa: S108
     try:
@@ -51,12 +57,15 @@ def _is_own(folder: Path) -> bool:
 
 
 def usual_socket(what: str) -> Path:
-    """Return the socket path for the served workflows, the same at each start."""
+    """Return the default socket path for the served workflows, which is always the same."""
     return _runtime_folder() / f"serve-{sha256(what.encode()).hexdigest()[:8]}.sock"
 
 
 def open_socket(path: Path) -> socket.socket:
-    """Return a new socket at the path, for this user only. Raise `InvalidOption` on failure."""
+    """Create a Unix socket that only this user can open, and listen on it.
+
+    Raises `InvalidOption` if the path is too long or in use, or if the socket cannot be created.
+    """
     if len(os.fsencode(path)) > _LONGEST:
         raise InvalidOption(
             f"the option --socket accepts a path of at most {_LONGEST} bytes, but the path {path} "
@@ -103,9 +112,10 @@ def _free_path(path: Path) -> None:
 
 
 def owner_of(connection: socket.socket) -> int | None:
-    """Return the user at the other end of a loopback connection, None if unknown.
+    """Return the user id at the other end of a local TCP connection, or None if unknown.
 
-    Reads the kernel's table of sockets (proc(5)): both addresses, and the user of the socket.
+    The user is found in the kernel's table of sockets (see proc(5)), by the two addresses of the
+    connection.
     """
     try:
         here, there = (_in_table(one()) for one in (connection.getsockname, connection.getpeername))
@@ -125,9 +135,9 @@ def _in_table(address: tuple[str, int]) -> str:
 
 
 def is_host_known(host: str | None) -> bool:
-    """Return whether a request names this machine, as a local or tunnelled browser does.
+    """Return whether the ``Host`` header of a request names this machine.
 
-    Another name may come from a foreign page whose domain resolves to this machine.
+    Any other name may come from a malicious web page whose domain resolves to this machine.
     """
     if host is None:
         return False
@@ -137,10 +147,10 @@ def is_host_known(host: str | None) -> bool:
 
 
 class Door:
-    """Access over a port: an address that works once gives a cookie that lasts.
+    """Access control for a port: an address that works once sets a lasting cookie.
 
-    ``tell`` is called with each new address. The key of the cookie is in the user's runtime folder,
-    so that a page can reconnect after a restart of the server.
+    ``tell`` is called with each new address. The key for the cookie is kept in the user's runtime
+    folder, so that open pages can reconnect after a restart of the server.
     """
 
     def __init__(self, port: int, tell: Callable[[str], None]) -> None:
@@ -150,7 +160,7 @@ class Door:
         self._renew_token()
 
     def lets_in(self, header: str | None) -> bool:
-        """Return whether a ``Cookie`` header contains the key of this door."""
+        """Return whether a ``Cookie`` header contains the cookie of this server."""
         try:
             found = SimpleCookie(header or "").get(f"{COOKIE}{self.port}")
         except CookieError:
@@ -159,7 +169,10 @@ class Door:
         return hmac.compare_digest(shown.encode(), self._cookie.encode())
 
     def opens(self, token: str) -> bool:
-        """Return whether the token is the current one, and invalidate the token if so."""
+        """Return whether the token is valid.
+
+        A valid token is replaced, so that it works only once.
+        """
         with self._lock:
             if not hmac.compare_digest(token.encode(), self._token.encode()):
                 return False
@@ -167,7 +180,10 @@ class Door:
             return True
 
     def set_cookie(self) -> str:
-        """Return the header that sets the cookie, which is hidden from scripts and other sites."""
+        """Return the header that sets the cookie.
+
+        Scripts and other websites cannot use this cookie.
+        """
         return f"{COOKIE}{self.port}={self._cookie}; Path=/; HttpOnly; SameSite=Strict"
 
     def _renew_token(self) -> None:
@@ -176,7 +192,7 @@ class Door:
 
 
 def _kept_key(path: Path) -> bytes:
-    """Return the key kept at a path, creating it if needed."""
+    """Return the secret key in a file. If there is no key, create and store one."""
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
     with os.fdopen(os.open(path, flags, 0o600), "r+b") as file:
         found = file.read(64)

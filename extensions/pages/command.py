@@ -1,4 +1,4 @@
-"""``wfctl serve``: the live pages, for the login that starts it."""
+"""The command ``wfctl serve``, which shows live web pages to the user who starts it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 Folders = list[Path] | None
 Finding = Callable[[], "list[ServedRoot]"]
-#: Maximum number of subfolders that are searched for workflows.
+#: Maximum number of subfolders in which to search for workflows.
 _FOLDERS = 2000
 
 
@@ -127,7 +127,10 @@ def _open_chosen(
 
 
 def _find_served(settings: Settings, folders: list[Path]) -> tuple[Finding, str]:
-    """Return a function that finds the workflows, and a stable name for them."""
+    """Return a function that finds the workflows to serve, and a name for the selection.
+
+    The name is the same at each start, so that the default socket path does not change.
+    """
     plain = replace(settings, root=None, database_url=None)
     if folders:
         for folder in folders:

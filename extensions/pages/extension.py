@@ -1,4 +1,4 @@
-"""What the extension pages adds to the core of wfctl."""
+"""Register the extension ``pages`` with the core of wfctl."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from wfctl_eventstore.extension import Extension
 
 
 class PagesExtension(Extension):
-    """Show workflows in the browser."""
+    """Show workflows as web pages in the browser."""
 
     commands = {
         "serve": "extensions.pages.command",

@@ -1,4 +1,4 @@
-"""Read data outside the log for the pages: output of jobs, files and tasks."""
+"""Read data outside the event log for the web pages: output of jobs, files and tasks."""
 
 from __future__ import annotations
 
@@ -27,25 +27,29 @@ from service.root.root import Root
 from service.writing.amendments import kept_folders
 from service.writing.workflow_service import Service
 
-#: Maximum lines and characters of a job's output on a page, and lines on its own page.
+#: Maximum lines and characters of a job's output on a page, and maximum lines on the page for this
+#: output.
 _LINES, _LETTERS, _MANY = 20, 8000, 400
-#: The actor of the pages, which never writes.
+#: The actor under which the pages read a workflow. They never write.
 _LOOKER = Actor("user", "pages")
 
 
 def _print_nothing(*_: object, **__: object) -> None:
-    """Print nothing, because a page has nobody to notify."""
+    """Ignore a message, because a page has nobody to notify."""
 
 
 def build_sight() -> Sight:
-    """Return the functions that inspect jobs of this machine and files of the root."""
+    """Return the functions that read the output of jobs and the files of a workflow."""
     return Sight(
         _read_tail, _read_printed, _inspect_workflow, _list_impact, _count_tasks, _list_tasks
     )
 
 
 def _read_tail(root: Path, log: WorkflowLog, state: Workflow, stage: Stage) -> str:
-    """Return the last output lines of a stage's job, or a command that prints them elsewhere."""
+    """Return the last output lines of a stage's job.
+
+    If the output is on another machine, return the command that prints it.
+    """
     attempt = stage.attempt
     return "" if attempt is None else _read_output(root, log, state, stage, attempt.id)
 
@@ -66,7 +70,7 @@ def _read_output(
     err: bool = False,
     lines: int = _LINES,
 ) -> str:
-    """Return the last lines that an attempt printed."""
+    """Return the last lines that an attempt of a stage printed."""
     service = Service(Root(root), log, _LOOKER)
     jobs = Jobs(service, late_runner(), _print_nothing, _print_nothing)
     try:
@@ -86,7 +90,7 @@ def _count_tasks(root: Path, state: Workflow, stage: Stage) -> dict[str, int] | 
 
 
 def _list_tasks(root: Path, state: Workflow, stage: Stage) -> list[dict[str, Any]]:
-    """Return a record of each task, an empty list if the tasks cannot be read."""
+    """Return a record of each task of a sweep, or an empty list if they cannot be read."""
     try:
         return get_stage_tasks(root, state, stage).rows()
     except (OSError, Refused, ReconcilerError, ServiceError):

@@ -10,12 +10,15 @@ from eventstore.event import RecordedEvent
 from extensions.pages.served_workflows import _FAR, _PIECE
 from service.reading.log import WorkflowLog
 
-#: Start of a case-insensitive needle; the text of an event never contains this character.
+#: Marks a search text as case-insensitive. The text of an event never contains this character.
 _FOLDED = "\0"
 
 
 class FoundEvents(NamedTuple):
-    """Events, newest first; ``before`` is where to continue, None at the start of the log."""
+    """The events that a search found, newest first.
+
+    ``before`` is the version at which to continue the search, or None if the search is complete.
+    """
 
     events: list[RecordedEvent]
     before: int | None
@@ -28,10 +31,11 @@ def find_newest_events(
     fits: Callable[[RecordedEvent], bool],
     needles: Sequence[Sequence[str]] = (),
 ) -> FoundEvents:
-    """Return at most ``most`` events before version ``before`` for which ``fits`` is true.
+    """Return at most ``most`` events before the version ``before`` that match.
 
-    The text of an event must contain at least one needle of each group of ``needles``, which
-    `make_value_needle` and `make_text_needle` return; other events are not decoded.
+    An event matches if ``fits`` returns true and the event's text contains at least one string of
+    each group in ``needles``. `make_value_needle` and `make_text_needle` return such strings. They
+    save time, because other events need not be decoded.
     """
     found: list[RecordedEvent] = []
     end = before - 1
@@ -50,7 +54,7 @@ def find_newest_events(
 def _iterate_matching_events(
     log: WorkflowLog, start: int, end: int, needles: Sequence[Sequence[str]]
 ) -> Iterator[RecordedEvent]:
-    """Yield the events of a range that contain a needle of each group."""
+    """Yield the events in a range that contain a string of each group in ``needles``."""
     if not needles:
         yield from log.store.read(log.stream, after=start, upto=end)
         return
@@ -63,10 +67,10 @@ def _iterate_matching_events(
 
 
 def make_value_needle(value: str) -> str:
-    """Return the needle for a complete value, such as an id or a type."""
+    """Return the search string for a complete value, such as an id or an event type."""
     return json.dumps(value, ensure_ascii=False)
 
 
 def make_text_needle(part: str) -> str:
-    """Return the needle for a part of a text, ignoring case."""
+    """Return the search string for a part of a text, ignoring case."""
     return _FOLDED + make_value_needle(part)[1:-1].casefold()

@@ -1,4 +1,4 @@
-"""The data of a page: a workflow opened for one request, with its files and jobs."""
+"""Collect the data of a web page from a workflow, its files and its jobs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,11 @@ _NEXT = 250
 
 @dataclass(frozen=True, slots=True)
 class PageLook:
-    """A workflow opened for one request; ``then`` is the state at ``?at=`` or the current state."""
+    """The data for one request of a page.
+
+    ``now`` is the current state of the workflow. ``then`` is the state at the moment in the address
+    (``?at=``), or the current state.
+    """
 
     shelf: Shelf
     entry: ServedRoot
@@ -34,35 +38,38 @@ class PageLook:
 
     @property
     def is_now(self) -> bool:
-        """Whether the request shows the current state."""
+        """Whether the request is about the current state."""
         return self.request.text("at") is None
 
     @property
     def last(self) -> int:
-        """The version below which events are searched."""
+        """The version at which the listed events end. Only earlier events are searched."""
         end = self.then.head + 1
         return min(self.request.number("before") or end, end)
 
     def running(self, most: int) -> dict[str, str]:
-        """Return the last output lines of running stages, by stage."""
+        """Return the last output lines of at most ``most`` running stages, by stage id."""
         return self.shelf.running(self.entry, self.log, self.then, most)
 
     def counts(self, stage: Stage) -> dict[str, int] | None:
-        """Return the number of tasks of a sweep by status, or None if nothing is known."""
+        """Return the number of a sweep's tasks in each status, or None if it is unknown."""
         if self.is_now and self.entry.root is not None:
             return self.shelf.sight.counts(self.entry.root, self.then, stage)
         seen = stage.work.progress(stage.attempts)
         return count_tasks_by_state(seen) if seen is not None else None
 
     def tasks(self, stage: Stage) -> list[dict[str, Any]]:
-        """Return a record of each task of a sweep, or an empty list without access to files."""
+        """Return a record of each task of a sweep.
+
+        The list is empty for a past moment, or if the files of the workflow are not available.
+        """
         if not self.is_now or self.entry.root is None:
             return []
         return self.shelf.sight.tasks(self.entry.root, self.then, stage)
 
     @property
     def common(self) -> dict[str, Any]:
-        """The values that every page of a workflow shows."""
+        """The values that are available on every page of a workflow."""
         return {
             "entry": self.entry,
             "state": self.then,
@@ -76,7 +83,10 @@ class PageLook:
 def build_page_look(
     shelf: Shelf, entry: ServedRoot, log: WorkflowLog, request: PageRequest
 ) -> PageLook:
-    """Return the workflow at the requested moment; raises as `WorkflowLog.current`."""
+    """Return the data for a request about a workflow.
+
+    Raises the errors of `WorkflowLog.current`, for example if the workflow does not exist.
+    """
     now = shelf.state(entry, log)
     at = request.text("at")
     then = now if at is None else log.current(parse_moment(at))
@@ -84,19 +94,25 @@ def build_page_look(
 
 
 def format_known_duration(began: str | None, ended: str | None) -> str:
-    """Return the duration between two times, or an empty string if the end is missing."""
+    """Return the duration between two times as text, or an empty string if one is missing."""
     return format_duration(began, ended) if began and ended else ""
 
 
 def seen_of(look: PageLook) -> Seen | None:
-    """Return what is found in the files now, or None for a past state or without files."""
+    """Return the differences that a check of the workflow's files finds now.
+
+    Returns None for a past moment, or if the files are not available.
+    """
     if not look.is_now or look.entry.root is None:
         return None
     return look.shelf.sight.seen(look.entry.root, look.log, look.now)
 
 
 def next_of(look: PageLook) -> list[NextAction]:
-    """Return the next actions, each with its root."""
+    """Return the next actions, with commands that work in any folder.
+
+    The list is empty for a past moment and for an archive.
+    """
     if not look.is_now or look.entry.archive is not None:
         return []
     root = look.entry.root
@@ -110,7 +126,7 @@ def next_of(look: PageLook) -> list[NextAction]:
     ]
 
 
-#: Kind of a pending decision → the commands with which a person decides.
+#: Kind of a pending decision → the commands with which a person makes this decision.
 _DECIDES = {
     "amendment": ("amend approve {}", "amend reject {}"),
     "drift": ("drift show",),
@@ -122,7 +138,10 @@ _DECIDES = {
 
 
 def commands_of(entry: ServedRoot, wait: Item) -> list[str]:
-    """Return the commands with which a person decides; an archive has none."""
+    """Return the commands with which a person makes a pending decision.
+
+    The list is empty for an archive, because commands cannot change it.
+    """
     if entry.archive is not None:
         return []
     lines = _DECIDES.get(wait.kind, ("reconcile",))

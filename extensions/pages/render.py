@@ -1,4 +1,4 @@
-"""Parse requests, and render HTML and previews of files."""
+"""Parse requests of web pages, render HTML, and build previews of files."""
 
 from __future__ import annotations
 
@@ -39,20 +39,20 @@ def _build_environment() -> Environment:
 
 
 def render_page(template: str, **values: Any) -> bytes:
-    """Return a page as UTF-8."""
+    """Return the HTML page that a template produces, as UTF-8."""
     text = _build_environment().get_template(template).render(**values)
     return text.encode("utf-8", "replace")
 
 
 @cache
 def render_style() -> bytes:
-    """Return the style sheet."""
+    """Return the CSS style sheet of all pages."""
     colors = Markup(svg.format_color_variables(":root"))
     return render_page("pages.css.j2", colors=colors)
 
 
 def describe_event(event: RecordedEvent, state: Workflow) -> str:
-    """Return an event as a sentence; ``state`` may be a later state."""
+    """Return a sentence that describes an event. ``state`` may be a later state."""
     data = event.data
     aside = next((one for one in state.set_aside if one["version"] == event.version), None)
     if aside is not None:
@@ -67,24 +67,30 @@ def describe_event(event: RecordedEvent, state: Workflow) -> str:
     return format_message(event, state) or event.type
 
 
-#: Maximum length of an address in characters.
+#: Maximum number of characters of a requested address.
 _LONGEST = 8000
 
 
 @dataclass(frozen=True, slots=True)
 class PageRequest:
-    """The decoded parts of a path, and the query values, the last one of each name."""
+    """The parts of a requested path, and its query parameters.
+
+    If a parameter is repeated, its last value is used.
+    """
 
     path: str
     parts: tuple[str, ...]
     values: Mapping[str, str]
 
     def text(self, name: str) -> str | None:
-        """Return a value, None if the value is missing or empty."""
+        """Return a query parameter, or None if it is missing or empty."""
         return self.values.get(name, "").strip() or None
 
     def number(self, name: str) -> int | None:
-        """Return a whole number of at least 0. Raise `InvalidOption` for other values."""
+        """Return a query parameter as a whole number, or None if it is missing.
+
+        Raises `InvalidOption` if the value is not a number of at least 0.
+        """
         text = self.text(name)
         if text is None:
             return None
@@ -94,7 +100,10 @@ class PageRequest:
 
 
 def parse_request(target: str) -> PageRequest:
-    """Return the parsed request line. Raise `NotFound` or `InvalidOption`."""
+    """Return the path and the query parameters of a requested address.
+
+    Raises `NotFound` or `InvalidOption` if the address is not valid.
+    """
     if len(target) > _LONGEST or not target.startswith("/"):
         raise NotFound("expected the path of a page")
     split = urlsplit(target)
@@ -109,12 +118,12 @@ def parse_request(target: str) -> PageRequest:
     return PageRequest(split.path, parts, {name: found[-1] for name, found in values.items()})
 
 
-#: Maximum size in bytes of the shown end of a task's output.
+#: Maximum number of bytes to show from the end of a task's output.
 _PRINTED = 64 << 10
 
 
 def tail_of(root: Path, path: str) -> str:
-    """Return the end of a text file below the root, or an empty result if it is missing."""
+    """Return the end of a text file in the folder, or an empty string if it is missing."""
     try:
         with os.fdopen(open_within(root, path), "rb") as file:
             size = file.seek(0, os.SEEK_END)
@@ -125,18 +134,18 @@ def tail_of(root: Path, path: str) -> str:
 
 
 _TABLES = {".csv": ",", ".tsv": "\t"}
-#: Maximum size of a figure, of a shown text, and of a file that is hashed, in bytes.
+#: Maximum sizes in bytes: of a figure, of a text preview, and of a file whose digest is computed.
 _LARGEST, _TEXT, _DIGESTED = 32 << 20, 16 << 10, 32 << 20
 _ROWS, _COLUMNS, _CELL = 30, 12, 80
 _FEW = 20
 
 
 def build_previews(root: Path | None, files: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return a preview of each recorded file; only the first few files are read.
+    """Return a preview of each recorded file. Only the first few files are read.
 
-    ``path``, ``size`` and ``sha256`` are the recorded values; ``found`` states whether the file
-    matches. ``kind`` is figure, table, text or none. ``rows`` or ``text`` is the shown content, and
-    ``is_cut`` states whether it is incomplete.
+    ``path``, ``size`` and ``sha256`` are the recorded values. ``found`` states whether the file
+    still matches them. ``kind`` is figure, table, text or none. ``rows`` or ``text`` contains the
+    preview, and ``is_cut`` states whether it is incomplete.
     """
     return [
         _build_preview(root if number < _FEW else None, one) for number, one in enumerate(files)
@@ -173,7 +182,10 @@ def _build_preview(root: Path | None, one: dict[str, Any]) -> dict[str, Any]:
 
 
 def _decode_text(content: bytes) -> str | None:
-    """Return the text, None for binary data; ignore a character cut at the end."""
+    """Return the content as text, or None if it is binary.
+
+    An incomplete character at the end is ignored.
+    """
     if b"\0" in content:
         return None
     text = content.decode("utf-8", "replace")
@@ -189,7 +201,10 @@ def _read_rows(text: str, delimiter: str) -> list[list[str]]:
 
 
 def read_figure(root: Path | None, state: Workflow, path: str) -> tuple[str, bytes]:
-    """Return the type and the content of a recorded figure. Raise `NotFound` for other files."""
+    """Return the media type and the content of a figure that the log records.
+
+    Raises `NotFound` for any other file.
+    """
     kind = FIGURES.get(Path(path).suffix.lower())
     on_record = {
         str(one.get("path"))

@@ -1,4 +1,4 @@
-"""The served workflows with their last folded states, their events, and change marks."""
+"""The workflows that the server shows, with cached states, searches, and change marks."""
 
 from __future__ import annotations
 
@@ -21,19 +21,22 @@ from projections.words.format_results import list_answers
 from service.errors import NotFound
 from service.reading.log import WorkflowLog
 
-#: Maximum number of states kept between requests; other states are read again.
+#: Maximum number of workflow states to keep between requests. Any other state is computed again.
 _KEPT = 12
 Opening = Callable[[], AbstractContextManager[WorkflowLog]]
 
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """Functions that read data outside the log.
+    """Functions that read data outside the event log.
 
-    ``tail`` returns the last output lines of a stage's newest attempt, ``printed`` those of a given
-    attempt, on stdout or, if true, on stderr. ``seen`` returns what is found in the files.
-    ``impact`` returns sentences about the effect of approving an amendment. ``counts`` returns the
-    number of tasks of a sweep by status, ``tasks`` a record of each task.
+    - ``tail`` returns the last output lines of a stage's newest attempt.
+    - ``printed`` returns the last lines that an attempt printed on stdout, or on stderr if its last
+      argument is true.
+    - ``seen`` returns the differences that a check of the files finds.
+    - ``impact`` returns sentences about the effects of approving an amendment (plan change).
+    - ``counts`` returns the number of a sweep's tasks in each status.
+    - ``tasks`` returns a record of each task of a sweep.
     """
 
     tail: Callable[[Path, WorkflowLog, Workflow, Stage], str]
@@ -46,24 +49,28 @@ class Sight:
 
 @dataclass(frozen=True, slots=True)
 class ServedRoot:
-    """One workflow: ``name`` is its id, ``root`` its folder, None if only its log is known."""
+    """A workflow that the server shows.
+
+    ``name`` is its id. ``root`` is its folder, or None if only its log is available.
+    """
 
     name: str
     root: Path | None
     open: Opening
     where: str
     key: str = ""
-    #: The archive that this root was unpacked from; no command applies to such a root.
+    #: The archive file from which this workflow was unpacked, if any. No commands are suggested for
+    #: it.
     archive: str | None = None
 
     @property
     def address(self) -> str:
-        """The path of the workflow's page, with a final slash."""
+        """The URL path of the workflow's page, with a final slash."""
         return f"/w/{quote(self.key or self.name, safe='')}/"
 
     @property
     def command(self) -> str:
-        """The start of a command line for the workflow, valid in any folder."""
+        """The first words of a command for this workflow, which work in any folder."""
         if self.root is None:
             return "wfctl"
         from shlex import quote as as_word
@@ -72,7 +79,10 @@ class ServedRoot:
 
 
 def assign_keys(entries: Sequence[ServedRoot]) -> list[ServedRoot]:
-    """Return the entries with unique keys: the id, with a digest if several share the id."""
+    """Return the workflows with unique keys for their addresses.
+
+    The key is the id of the workflow. If several workflows have the same id, a digest is added.
+    """
     counts = Counter(entry.name for entry in entries)
     return [
         replace(
@@ -94,7 +104,7 @@ class _Kept:
 
 
 class Shelf:
-    """All served workflows, for use by many threads."""
+    """All workflows that the server shows. Several threads can use this object."""
 
     def __init__(self, find: Callable[[], Sequence[ServedRoot]], sight: Sight) -> None:
         self._find = find
@@ -105,14 +115,14 @@ class Shelf:
         self.refresh()
 
     def refresh(self) -> list[ServedRoot]:
-        """Return the current entries; workflows may be added or removed."""
+        """Return the workflows to show, after searching for added and removed workflows."""
         found = assign_keys(self._find())
         with self._lock:
             self._entries = {entry.key: entry for entry in found}
         return found
 
     def entry(self, key: str) -> ServedRoot:
-        """Return the entry of a key. Raise `NotFound` for an unknown key."""
+        """Return the workflow with a key. Raise `NotFound` for an unknown key."""
         if key not in self._entries:
             self.refresh()
         if key not in self._entries:
@@ -123,7 +133,10 @@ class Shelf:
         return self._entries[key]
 
     def state(self, entry: ServedRoot, log: WorkflowLog) -> Workflow:
-        """Return the current state, continuing the last fold; raises as `WorkflowLog.current`."""
+        """Return the current state of a workflow, from its cached state and new events.
+
+        Raises the errors of `WorkflowLog.current`.
+        """
         kept = self._get_place(entry.key)
         with kept.lock:
             head = log.store.head(log.stream)
@@ -150,7 +163,7 @@ class Shelf:
     def running(
         self, entry: ServedRoot, log: WorkflowLog, state: Workflow, most: int
     ) -> dict[str, str]:
-        """Return the last output lines of running stages, of at most the given number of stages."""
+        """Return the last output lines of at most ``most`` running stages, by stage id."""
         if entry.root is None:
             return {}
         at_work = [stage for stage in state.stages.values() if stage.open_attempt is not None]
@@ -160,7 +173,7 @@ class Shelf:
 def build_record(
     entry: ServedRoot, state: Workflow | None, note: str | None = None
 ) -> dict[str, Any]:
-    """Return an entry of the list: its open decisions and its progress."""
+    """Return the row of a workflow in the list, with its open decisions and its progress."""
     counts = Counter(stage.status.value for stage in state.stages.values()) if state else Counter()
     every = list_waiting_items(state) if state else []
     failed = [one.subject for one in every if one.kind == "failure"]
@@ -182,12 +195,12 @@ def build_record(
     }
 
 
-#: Number of events read together, and maximum number of events that one page searches.
+#: Number of events to read at once, and maximum number of events to search for one page.
 _PIECE, _FAR = 1000, 20_000
 
 
 def contains_text(event: RecordedEvent, text: str) -> bool:
-    """Return whether any value of an event contains the text, ignoring case."""
+    """Return whether any value in an event contains a text, ignoring case."""
     return text.casefold() in _join_values(event.body).casefold()
 
 
@@ -196,18 +209,18 @@ def _join_values(value: Any) -> str:
     return "\n".join(map(_join_values, inner)) if isinstance(value, (dict, list)) else str(value)
 
 
-#: Maximum seconds of one wait for an event: without running jobs, and with running jobs.
+#: Maximum number of seconds to wait for a new event: without running jobs, and with running jobs.
 _AT_REST, _AT_WORK = 3.0, 1.0
-#: Seconds before an unreadable log is opened again.
+#: Seconds to wait before a log that could not be read is opened again.
 _AGAIN = 1.0
-#: Maximum number of stages whose output is watched.
+#: Maximum number of running stages whose output is watched for changes.
 _TAILS = 8
 
 
 class Pulses:
-    """The newest change mark of each watched workflow.
+    """Watches workflows, and provides a change mark for each of them.
 
-    A mark, such as ``12.3fa9``, changes with the log and with the output of jobs.
+    A mark, such as ``12.3fa9``, changes with the log and with the output of running jobs.
     """
 
     def __init__(self, shelf: Shelf) -> None:
@@ -218,7 +231,7 @@ class Pulses:
 
     @contextmanager
     def heard(self, entries: list[ServedRoot]) -> Iterator[None]:
-        """Watch the workflows while the caller listens."""
+        """Watch the workflows while the `with` block runs."""
         for entry in entries:
             with self._changed:
                 number = self._listeners.get(entry.key)
@@ -233,7 +246,7 @@ class Pulses:
                     self._listeners[entry.key] -= 1
 
     def after(self, entries: list[ServedRoot], seen: str, seconds: float) -> str:
-        """Return the mark of the workflows when it differs from ``seen``, or after a timeout."""
+        """Wait until the mark differs from ``seen`` or time is up, and return the mark."""
         with self._changed:
             self._changed.wait_for(lambda: self._combine_marks(entries) not in ("", seen), seconds)
             return self._combine_marks(entries)
@@ -259,7 +272,7 @@ class Pulses:
                 time.sleep(_AGAIN)
 
     def _has_ended(self, entry: ServedRoot) -> bool:
-        """Return whether nobody listens; if so, forget the workflow until the next listener."""
+        """Return whether nobody listens to a workflow any more. If so, stop watching it."""
         with self._changed:
             if self._listeners.get(entry.key, 0) > 0:
                 return False

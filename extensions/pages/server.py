@@ -1,7 +1,8 @@
-"""The HTTP server of the pages: GET only, for one user, over a Unix socket or a local port.
+"""The HTTP server for the web pages.
 
-The standard library is sufficient, because there are few kinds of requests and a page costs no more
-than a command.
+It answers only GET requests, for a single user, over a Unix socket or a local port. The standard
+library is sufficient, because there are few kinds of requests, and rendering a page takes no more
+work than a command.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from service.errors import InvalidOption, NotFound
 from service.root.atomic_files import OutsideRoot
 from service.root.socket_peer import peer_is_own
 
-#: Error class → HTTP status; other errors give 500.
+#: Class of an error → its HTTP status. All other errors have the status 500.
 _STATUSES: tuple[tuple[type[Exception], int], ...] = (
     (NotFound, 404),
     (NoWorkflow, 404),
@@ -38,13 +39,16 @@ _STATUSES: tuple[tuple[type[Exception], int], ...] = (
     (FileNotFoundError, 404),
     (InvalidOption, 400),
 )
-#: Maximum number of parallel requests, including followed pages; others wait.
+#: Maximum number of connections that are answered in parallel, including live pages. Further
+#: connections wait.
 _AT_ONCE = 256
-#: Seconds within which a new connection must send a request, because idle ones take up places.
+#: Seconds within which a new connection must send a request. Idle connections would otherwise block
+#: others.
 _FIRST = 1.0
-#: Seconds for a request to arrive, and seconds between signs of life to a followed page.
+#: Seconds for a request to arrive completely, and seconds between two messages that keep the
+#: connection of a live page open.
 _PATIENCE, _SIGN = 30.0, 15.0
-#: Maximum number of workflows that a list page follows.
+#: Maximum number of workflows that a list page watches for changes.
 _FOLLOWED = 40
 
 _PAGE = (
@@ -65,7 +69,10 @@ _HTML = "text/html; charset=utf-8"
 
 
 class Pages(ThreadingMixIn, HTTPServer):
-    """Serves workflows; with a door to clients that have its cookie, otherwise to this user."""
+    """The HTTP server of the web pages.
+
+    If ``door`` is given, clients need its cookie. Otherwise, only this user and root may connect.
+    """
 
     daemon_threads = True
     block_on_close = False
@@ -82,26 +89,30 @@ class Pages(ThreadingMixIn, HTTPServer):
         self._room = BoundedSemaphore(_AT_ONCE)
 
     def verify_request(self, request: Any, client_address: Any) -> bool:  # noqa: ARG002
-        """Return whether the client may connect: only this user and root."""
+        """Return whether the client may connect. Only this user and root may."""
         if self.door is None:
             return peer_is_own(request)
-        # Another user could take all places with idle connections.
+        # Also check the user of a TCP connection. Otherwise, another user could block the server
+        # with idle connections.
         return access.owner_of(request) in (None, 0, os.geteuid())
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Answer one connection, if the server has a free place."""
+        """Answer one connection. Wait first if too many connections are open."""
         with self._room:
             super().process_request_thread(request, client_address)
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002
-        """Report an unexpected error; ignore a browser that disconnects."""
+        """Print an unexpected error.
+
+        Errors of the connection, such as a closed browser, are ignored.
+        """
         error = sys.exception()
         if not isinstance(error, OSError):
             print(f"wfctl: {error!r}", file=sys.stderr, flush=True)
 
 
 class Handler(BaseHTTPRequestHandler):
-    """One connection."""
+    """Answers the requests of one connection."""
 
     server: Pages
     protocol_version = "HTTP/1.1"
@@ -109,14 +120,14 @@ class Handler(BaseHTTPRequestHandler):
     timeout = _FIRST
 
     def address_string(self) -> str:
-        """Return the address of the client; a Unix socket has none."""
+        """Return a fixed name for the client, because a Unix socket has no client address."""
         return "local"
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - as the base class has it
-        """Print nothing, because the log would contain the secret address of the page."""
+        """Print nothing. The message would contain the secret address of the page."""
 
     def do_GET(self) -> None:
-        """Answer with a page, a static file, a figure, or a stream of changes."""
+        """Answer a request with a page, a static file, a figure, or a stream of changes."""
         self.connection.settimeout(_PATIENCE)
         try:
             self._answer_request()
@@ -156,8 +167,8 @@ class Handler(BaseHTTPRequestHandler):
     def _is_let_in(self, door: Door, request: PageRequest) -> bool:
         token = request.text("token")
         if token is not None and door.opens(token):
-            # Send a page in between, because a browser sends the cookie only for same-site
-            # navigation.
+            # Send an intermediate page that sets the cookie. The browser would not send a strict
+            # cookie after a navigation from outside.
             self._send_content(
                 200,
                 _HTML,
@@ -208,7 +219,7 @@ class Handler(BaseHTTPRequestHandler):
                 )
 
     def _send_changes(self, entries: list[ServedRoot]) -> None:
-        """Send a line whenever the mark of the workflows changes, until the browser disconnects."""
+        """Send a message whenever a workflow changes, until the browser disconnects."""
         self.close_connection = True
         self._send_head(200, "text/event-stream", {"Connection": "close"})
         self.wfile.write(b"retry: 1000\n\n")
@@ -245,9 +256,9 @@ class Handler(BaseHTTPRequestHandler):
 def serve_pages(
     shelf: Shelf, listening: socket.socket, door: Door | None, ready: Callable[[], None]
 ) -> None:
-    """Serve the pages until somebody stops the server."""
-    # Let all threads share one memory pool, because each would keep its own free memory.
-    # The number is `M_ARENA_MAX` of glibc's malloc.h; other libraries ignore the call.
+    """Serve the pages until the process is stopped. Call ``ready`` at the start."""
+    # Let all threads share one memory pool. Otherwise, each thread would keep its own free memory.
+    # The number is `M_ARENA_MAX` in malloc.h of glibc; other C libraries ignore the call.
     with suppress(OSError, AttributeError):
         CDLL(None).mallopt(-8, 1)
     with Pages(shelf, listening, door) as server:

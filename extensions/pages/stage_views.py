@@ -1,4 +1,4 @@
-"""The pages of a stage, of its tasks and attempts, and of comparisons."""
+"""Render the pages about a stage, its tasks, its attempts, and comparisons of runs."""
 
 from __future__ import annotations
 
@@ -39,14 +39,19 @@ from projections.words.text import told_used
 from service.errors import NotFound
 from service.questions.comparison_sides import build_side, list_side_names
 
-#: Maximum attempts on a page, tasks in a grid, listed failures, plots, and columns of runs.
+#: Maximum numbers on a page: attempts, tasks in a grid, listed failures, plots, and columns of
+#: runs.
 _ATTEMPTS, _GRID, _FAILED, _PLOTS, _COLUMNS = 20, 5000, 50, 6, 12
-#: Kinds of rows that are shown even if equal, and the maximum number of differences.
+#: Kinds of rows that a comparison shows even if their values are equal, and maximum number of
+#: differences.
 _ALWAYS, _DIFFERENCES = ("metric", "output"), 100
 
 
 def render_stage(look: PageLook) -> bytes:
-    """Return the page of a stage: attempts, evidence, parameters and who set them, files."""
+    """Return the page about a stage: its attempts, evidence, parameters and files.
+
+    For each parameter, the page names its origin.
+    """
     found = look.then.stage(look.request.parts[3])
     listed = found.attempts[-_ATTEMPTS:][::-1]
     root = look.entry.root
@@ -84,14 +89,17 @@ def render_stage(look: PageLook) -> bytes:
 
 
 def _ran_with(state: Workflow, stage: Stage, attempt: Attempt) -> dict[str, tuple[Any, Any]]:
-    """Return the parameters of an attempt that changed since, with their current values."""
+    """Return the parameters of an attempt that have changed since.
+
+    Each parameter has its value in the attempt and its current value.
+    """
     then, now = parameters_then(state, stage, attempt.plan), stage.parameters
     names = dict.fromkeys((*then, *now))
     return {n: (then.get(n), now.get(n)) for n in names if then.get(n) != now.get(n)}
 
 
 def _iterate_plots(stage: Stage, tasks: list[dict[str, Any]]) -> Iterator[str]:
-    """Yield a small plot of each number of a stage, over its points or its attempts."""
+    """Yield a small plot of each number of a stage, over its tasks or its attempts."""
     done = [one for one in tasks if one["state"] == "done"]
     for name, metric in list(metrics_of(stage.parameters).items())[:_PLOTS]:
         of_tasks = plot_of_tasks(done, name, unit=metric.unit) if done else None
@@ -101,7 +109,7 @@ def _iterate_plots(stage: Stage, tasks: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def render_task(look: PageLook) -> bytes:
-    """Return the page of a task: its result, its numbers, and its output."""
+    """Return the page about a task of a sweep: its result, its numbers, and its output."""
     found = look.then.stage(look.request.parts[3])
     key = look.request.text("key") or ""
     one = next((row for row in look.tasks(found) if row["key"] == key), None)
@@ -125,7 +133,7 @@ def _format_usage(task: Mapping[str, Any]) -> str:
 
 
 def render_comparison(look: PageLook) -> bytes:
-    """Return the page that compares versions or runs of the workflow."""
+    """Return the page that compares two versions or several runs of a workflow."""
     given = [look.request.text(name) for name in ("a", "b")]
     asked = [one for one in given if one is not None]
     names = list_side_names(asked[0], look.then) if len(asked) == 1 else asked
@@ -151,7 +159,7 @@ def _build_side(look: PageLook, name: str) -> ComparedSide:
 
 
 def render_printed(look: PageLook) -> bytes:
-    """Return the page with the output of an attempt, running or ended."""
+    """Return the page with the output of an attempt, which may still be running."""
     found = look.then.stage(look.request.parts[3])
     id_ = look.request.text("attempt") or ""
     attempt = next((one for one in found.attempts if one.id == id_), None)
@@ -170,7 +178,8 @@ def render_printed(look: PageLook) -> bytes:
     )
 
 
-#: Number of searches for the verdicts of a stage, each as far as `find_newest_events` goes.
+#: Maximum number of searches for the verdicts about a stage's attempts. Each search covers the
+#: range of `find_newest_events`.
 _LOOKS = 2
 _JUDGED = ("stage.completed", "stage.failed")
 
@@ -178,7 +187,7 @@ _JUDGED = ("stage.completed", "stage.failed")
 def _find_judgements(
     look: PageLook, stage: Stage, listed: list[Attempt]
 ) -> dict[str, dict[str, Any]]:
-    """Return, by attempt, the checks and reasons of its verdict, for the listed attempts."""
+    """Return the checks and reasons of each listed attempt's verdict, by attempt id."""
     ended = {attempt.id for attempt in listed if attempt.outcome in ("completed", "failed")}
     needles = [[make_value_needle(type_) for type_ in _JUDGED], [make_value_needle(stage.id)]]
     last = listed[0].id if listed else ""
@@ -198,7 +207,7 @@ def _find_judgements(
 
 
 def _find_setters(state: Workflow, stage: Stage) -> dict[str, str]:
-    """Return, by parameter, its origin: the plan, or the last amendment that changed it."""
+    """Return the origin of each parameter: the plan, or the last amendment changing it."""
     found = dict.fromkeys(map(str, stage.parameters), "the plan")
     for amendment in state.amendments.values():
         changed = amendment.changes.get("parameters") if amendment.status == "approved" else None

@@ -1,4 +1,4 @@
-"""Render the pages of a workflow as HTML."""
+"""Render the web pages about a workflow as HTML."""
 
 from __future__ import annotations
 
@@ -48,16 +48,19 @@ from service.errors import NotFound
 from service.reading.log import Selection
 from service.reading.point_in_history import parse_moment
 
-#: Maximum stages and events on a page, log lines next to a workflow, and differences.
+#: Maximum numbers on a page: stages, events, log lines next to a workflow, and differences.
 _STAGES, _EVENTS, _LINES, _DIFFERENCES = 250, 100, 15, 100
-#: Maximum number of running stages with output lines.
+#: Maximum number of running stages whose output lines are shown.
 _TAILS = 8
-#: Maximum number of stages in a picture of all stages.
+#: Maximum number of stages for which a picture of the workflow is drawn.
 _DRAWN = 400
 
 
 def render_listing(shelf: Shelf) -> bytes:
-    """Return the list of workflows: open decisions, failures, running ones, then the newest."""
+    """Return the page that lists all workflows.
+
+    Workflows with open decisions come first, then failed, running and recently changed ones.
+    """
     records = []
     for entry in shelf.refresh():
         try:
@@ -71,7 +74,10 @@ def render_listing(shelf: Shelf) -> bytes:
 
 
 def render_workflow(look: PageLook) -> bytes:
-    """Return the page of a workflow, now or at a moment, with the differences from now."""
+    """Return the page about a workflow, now or at a moment.
+
+    For a past moment, the page shows the differences from the current state.
+    """
     state, first = look.then, look.request.number("stages") or 0
     seen = seen_of(look)
     stands = list_items(state, seen)
@@ -107,21 +113,21 @@ def render_workflow(look: PageLook) -> bytes:
 
 
 def _make_stage_address(look: PageLook) -> Callable[[str], str]:
-    """Return a function that returns the address of a stage's page at this moment."""
+    """Return a function that returns the URL of a stage's page at the requested moment."""
     at = look.request.text("at")
     moment = f"?{urlencode({'at': at})}" if at is not None else ""
     return lambda id_: f"{look.entry.address}stage/{quote(id_, safe='')}{moment}"
 
 
 def _count_sweep_tasks(look: PageLook) -> dict[str, dict[str, int]]:
-    """Return, by sweep, the number of tasks for each status."""
+    """Return the number of tasks in each status for each sweep, by stage id."""
     sweeps = [one for one in look.then.stages.values() if one.work.tables]
     found = {one.id: look.counts(one) for one in sweeps[:_STAGES]}
     return {id_: counts for id_, counts in found.items() if counts is not None}
 
 
 def _draw_if_small(draw: Callable[[Workflow], str], state: Workflow) -> str:
-    """Return a picture as markup, or an empty string if there are too many stages."""
+    """Return a picture as markup, or an empty string if the workflow has too many stages."""
     return Markup(show_controls(draw(state))) if len(state.stages) <= _DRAWN else ""
 
 
@@ -129,7 +135,7 @@ _FILTERS = ("type", "stage", "actor", "session", "status", "amendment", "since",
 
 
 def render_history(look: PageLook) -> bytes:
-    """Return a page of the events that match the filters, newest first."""
+    """Return the page that lists the events that match the filters, newest first."""
     request = look.request
     wanted = Selection(
         types=_split_list(request.text("type")),
@@ -157,7 +163,10 @@ def render_history(look: PageLook) -> bytes:
 
 
 def _iterate_needles(request: PageRequest) -> Iterator[list[str]]:
-    """Yield groups of strings; the text of every matching event contains one of each group."""
+    """Yield groups of search strings.
+
+    The text of each matching event contains at least one string of each group.
+    """
     grep, amendment = request.text("grep"), request.text("amendment")
     stages, types = _split_list(request.text("stage")), _split_list(request.text("type"))
     if grep is not None:
@@ -181,7 +190,10 @@ def _resolve_bound(look: PageLook, name: str) -> Any:
 
 
 def render_amendments(look: PageLook) -> bytes:
-    """Return the page of amendments: changes, impact of pending ones, consent of others."""
+    """Return the page about amendments (plan changes).
+
+    It shows the changes, the effects of pending amendments, and the consent for decided ones.
+    """
     pending: dict[str, list[str]] = {one.id: [] for one in look.then.pending_amendments}
     if look.entry.root is not None and look.is_now:
         for one in look.then.pending_amendments:
@@ -195,7 +207,10 @@ def render_amendments(look: PageLook) -> bytes:
 
 
 def _find_decisions(look: PageLook) -> dict[str, dict[str, Any]]:
-    """Return, by amendment, the events that proposed and decided it, within a limit."""
+    """Return the events that proposed and decided each amendment, by amendment id.
+
+    Only a limited number of events is searched.
+    """
     if not look.then.amendments:
         return {}
     found = find_newest_events(
@@ -213,7 +228,7 @@ def _find_decisions(look: PageLook) -> dict[str, dict[str, Any]]:
 
 
 def render_search(look: PageLook) -> bytes:
-    """Return the page of the stages, amendments and events that contain a text."""
+    """Return the page that lists the stages, amendments and events with a text."""
     text = look.request.text("q")
     stages: list[Stage] = []
     found = FoundEvents([], None)
@@ -245,7 +260,10 @@ _PAGES: dict[str, Callable[[PageLook], bytes]] = {
 
 
 def page_of(look: PageLook) -> bytes:
-    """Return the page for a path below a workflow's address. Raise `NotFound` without one."""
+    """Return the page at a path below a workflow's address.
+
+    Raises `NotFound` if there is no such page.
+    """
     parts = look.request.parts[2:]
     if len(parts) in (2, 3) and parts[0] == "stage":
         pages = {"": render_stage, "task": render_task, "log": render_printed}

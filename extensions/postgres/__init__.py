@@ -1,1 +1,1 @@
-"""Keep the log in a database on a PostgreSQL server."""
+"""Store the event log in a database on a PostgreSQL server."""

@@ -1,4 +1,4 @@
-"""A connection to a PostgreSQL server that reconnects, and the meaning of its errors."""
+"""Connect to a PostgreSQL server, reconnect after failures, and translate its errors."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
 _Result = TypeVar("_Result")
 
-# Seconds after which a silent server is considered lost, unless the URL says otherwise.
+# Connection settings that the URL does not override. They limit how long a server that does not
+# answer is waited for.
 _DEFAULTS = {
     "connect_timeout": 10,
     "keepalives_idle": 15,
@@ -39,12 +40,14 @@ _DEFAULTS = {
     "application_name": "wfctl",
     "client_encoding": "UTF8",
 }
-# Seconds after which an idle append is ended, for example of a crashed machine.
+# Seconds after which the server ends an idle transaction, for example after the crash of a client
+# machine. Its lock is then released.
 _IDLE_SECONDS = 10
 _PAUSE_SECONDS = (0.05, 5.0)
 
-# Settings end with the transaction, because a pooler gives the session to other programs.
-# Asynchronous commit is turned off, because it could lose acknowledged events.
+# The settings apply only to this transaction, because a connection pooler passes the session on to
+# other programs. Asynchronous commit is turned off, because it could lose events that were reported
+# as recorded.
 _BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED READ {mode}"
 _SETTINGS = """
 SELECT set_config('lock_timeout', %s, true),
@@ -52,19 +55,21 @@ SELECT set_config('lock_timeout', %s, true),
        CASE WHEN current_setting('synchronous_commit') = 'off'
             THEN set_config('synchronous_commit', 'on', true) END
 """
-# A pooler answers with the number of its own process.
+# Returns the process id of the server session. A connection pooler reports another process id when
+# the connection is opened.
 _IDENTITY = "SELECT pg_backend_pid(), obj_description(to_regclass('events'), 'pg_class')"
-# Only a role with write permission can take this lock, and other users can still read
-# and write the table. Every role can see the holder of the lock.
+# Only a role with write permission can take this lock. Other users can still read and write the
+# table, and every role can see the holder of the lock.
 WRITE_TURN = "LOCK TABLE folds IN SHARE UPDATE EXCLUSIVE MODE"
 _HOLDER = """
 SELECT a.usename, a.pid FROM pg_locks l JOIN pg_stat_activity a USING (pid)
 WHERE l.relation = 'folds'::regclass AND l.mode = 'ShareUpdateExclusiveLock' AND l.granted
 AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
 """
-# Statements that the driver sends before it prepares one, on a connection without a pooler.
+# Number of times that the driver sends a statement before it prepares the statement. Used only
+# without a connection pooler.
 _PREPARED_AFTER = 5
-# Seconds between two checks for new events when the server cannot notify.
+# Seconds between two checks for new events if the server cannot notify this connection.
 _POLL_SECONDS = 0.2
 _UNWRITABLE = (
     psycopg.errors.InsufficientPrivilege,
@@ -81,19 +86,25 @@ _NO_VALUE = (psycopg.errors.DataError, UnicodeEncodeError)
 
 
 def _is_lost(error: psycopg.Error) -> bool:
-    """Return whether the connection is lost; the driver may notice it later."""
+    """Return whether an error means that the connection is lost.
+
+    The driver may notice the loss only later.
+    """
     severity = error.diag.severity_nonlocalized
     said_nothing = severity is None and isinstance(error, psycopg.OperationalError)
     return said_nothing or severity in ("FATAL", "PANIC")
 
 
 def reason_of(error: psycopg.Error) -> str:
-    """Return the message of the database on one line."""
+    """Return the first line of the database's error message."""
     return str(error).strip().partition("\n")[0]
 
 
 def translate_error(error: psycopg.Error, address: str, wait: float) -> EventStoreError:
-    """Return wfctl's error for a driver error; raise errors of wrong use unchanged."""
+    """Return the wfctl error that corresponds to an error of the database driver.
+
+    Programming errors are raised unchanged.
+    """
     place = url_without_password(address)
     reason = reason_of(error)
     if isinstance(error, _UNFINISHED):
@@ -112,20 +123,21 @@ def translate_error(error: psycopg.Error, address: str, wait: float) -> EventSto
 
 
 def connect_to_server(address: str, *, autocommit: bool = True) -> Server:
-    """Return a new connection, without implicit transactions if ``autocommit`` is true.
+    """Open a connection to the server. Raise `StoreUnreachable` if this fails.
 
-    Raises StoreUnreachable.
+    With ``autocommit``, statements do not start transactions implicitly.
     """
     try:
         given = driver.conninfo.conninfo_to_dict(libpq_url(address))
     except psycopg.ProgrammingError:
-        # The driver's message quotes the URL with its password.
+        # Do not chain the driver's error, because its message contains the URL with the password.
         raise StoreUnreachable(
             url_without_password(address), "a URL that libpq cannot read"
         ) from None
     settings: dict[str, Any] = {**_DEFAULTS, **given}
     try:
-        # A pooler may run the next statement in another session, which knows no prepared one.
+        # Do not prepare statements yet. Behind a connection pooler, the next statement may run in
+        # another session that does not know them.
         return psycopg.connect(
             driver.conninfo.make_conninfo("", **settings),
             autocommit=autocommit,
@@ -136,12 +148,16 @@ def connect_to_server(address: str, *, autocommit: bool = True) -> Server:
 
 
 class ServerConnection:
-    """The connection of one process to a server. Each operation must be safe to repeat."""
+    """The connection of one process to a database server.
+
+    An operation may be repeated after a failure, so it must be safe to run twice.
+    """
 
     def __init__(self, address: str, wait: float, *, read_only: bool) -> None:
         self.address = address
         self.wait = wait
-        #: Whether to try again after an unreachable server for the given number of seconds.
+        #: Function that decides whether to try again after the server was unreachable for a number
+        #: of seconds.
         self.asks_again: Callable[[StoreUnreachable, float], bool] = lambda _, away: away <= wait
         self._read_only = read_only
         self._listening = False
@@ -149,7 +165,10 @@ class ServerConnection:
         self._connection = self._opened_patiently(time.monotonic() + wait)
 
     def _opened_patiently(self, end: float) -> Server:
-        """Open a connection, and wait for a server that starts or stops. Raise other refusals."""
+        """Open a connection, waiting until ``end`` for a server that starts or stops.
+
+        Any other error is raised immediately.
+        """
         while True:
             try:
                 return self._open_connection()
@@ -171,7 +190,7 @@ class ServerConnection:
         return connection
 
     def _check_identity(self, connection: Server) -> None:
-        """Raise an error for a database that is not wfctl's, newer, or older."""
+        """Raise an error if the database does not belong to wfctl or has another version."""
         process, mark = connection.execute(_IDENTITY).fetchone() or (0, None)
         self._is_pooled = process != connection.info.backend_pid
         if not self._is_pooled:
@@ -187,13 +206,13 @@ class ServerConnection:
             raise OlderDatabase(place, version, HEAD)
 
     def begin(self, connection: Server) -> None:
-        """Begin a transaction with bounded waits, in the caller's pipeline."""
+        """Start a transaction with limited waiting times, in the caller's pipeline."""
         milliseconds = [str(max(1, round(s * 1000))) for s in (self.wait, _IDLE_SECONDS)]
         connection.execute(_BEGIN.format(mode="ONLY" if self._read_only else "WRITE").encode())
         connection.execute(_SETTINGS, milliseconds)
 
     def fetch(self, statement: str, parameters: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-        """Return the rows of one statement, which runs in its own transaction."""
+        """Run one statement in its own transaction, and return the rows of its result."""
 
         def work(connection: Server) -> list[tuple[Any, ...]]:
             with connection.pipeline():
@@ -205,7 +224,10 @@ class ServerConnection:
         return self.lasting(work)
 
     def _find_lock_holder(self) -> str:
-        """Return the session that may write, as the server reports it, or an empty string."""
+        """Return the session that holds the lock for writing, or an empty string.
+
+        The string is empty if the holder is unknown.
+        """
         try:
             self._end_transaction()
             found = self._connection.execute(_HOLDER).fetchall()
@@ -214,9 +236,9 @@ class ServerConnection:
         return ", ".join(f"{name} (process {pid} of the server)" for name, pid in found)
 
     def lasting(self, work: Callable[[Server], _Result]) -> _Result:
-        """Return the result of `work`, repeated on a new connection if the old one is lost.
+        """Run `work` and return its result, repeated if the connection is lost.
 
-        Raises StoreUnreachable if no connection can be made within the permitted time.
+        Raises `StoreUnreachable` if the server stays unreachable for too long.
         """
         lost, pause = None, _PAUSE_SECONDS[0]
         while True:
@@ -231,7 +253,10 @@ class ServerConnection:
             pause = min(pause * 2, _PAUSE_SECONDS[1])
 
     def once(self, work: Callable[[Server], _Result]) -> _Result:
-        """Return the result of `work`, rolled back on errors. Raise StoreUnreachable if lost."""
+        """Run `work` once and return its result. Roll back an unfinished transaction.
+
+        Raises `StoreUnreachable` if the connection is lost.
+        """
         if self._connection.closed:
             self._listening = False
             self._connection = self._open_connection()
@@ -250,7 +275,7 @@ class ServerConnection:
             self._end_transaction()
 
     def _end_transaction(self) -> None:
-        """Roll back an unfinished transaction, after an error or an interrupt."""
+        """Roll back a transaction that an error or an interrupt left unfinished."""
         connection, idle = self._connection, driver.pq.TransactionStatus.IDLE
         if connection.closed or connection.info.transaction_status is idle:
             return
@@ -260,11 +285,11 @@ class ServerConnection:
             connection.close()
 
     def await_notice(self, channel: str, timeout: float) -> None:
-        """Sleep until the server sends a notice on the channel, or until the timeout.
+        """Wait for a notice of the server on the channel, at most ``timeout`` seconds.
 
-        The first call on a connection only starts to listen, so the caller must check for earlier
-        events. Behind a pooler, the call sleeps for a moment instead, because the session is
-        shared.
+        The first call on a connection only starts to listen and returns immediately. The caller
+        must therefore check for earlier events. Behind a connection pooler, notices are impossible;
+        the call then only sleeps for a moment.
         """
         if self._is_pooled:
             time.sleep(min(timeout, _POLL_SECONDS))
@@ -280,24 +305,27 @@ class ServerConnection:
         self.lasting(work)
 
     def release(self) -> None:
-        """Close the connection if it goes through a pooler; the next work opens it again."""
+        """Close a connection that goes through a connection pooler.
+
+        The next operation opens it again. Other connections stay open.
+        """
         if self._is_pooled:
             self._connection.close()
 
     def close(self) -> None:
-        """Close the connection."""
+        """Close the connection to the server."""
         self._connection.close()
 
 
 _GUARDED = ("commands", "events", "folds", "refusals")
-#: The bits in pg_trigger of a trigger before a statement, by action.
+#: Action → the bits in PostgreSQL's table pg_trigger for a trigger before such a statement.
 _BEFORE = {"delete": 2 | 8, "update": 2 | 16, "truncate": 2 | 32}
 _BODIES = {
     "events": "BEGIN RAISE EXCEPTION 'events are append-only'; END",
     "commands": "BEGIN RAISE EXCEPTION '% are append-only', TG_TABLE_NAME; END",
     "refusals": "BEGIN RAISE EXCEPTION '% are append-only', TG_TABLE_NAME; END",
 }
-#: The triggers of the migrations: table, name, kind, and text of the function.
+#: The triggers that the migrations create: table, name, kind, and text of the function.
 _TRIGGERS = frozenset(
     (table, f"{table}_no_{verb}", kind, body)
     for table, body in _BODIES.items()
@@ -320,7 +348,7 @@ Fetch = Callable[[str], list[tuple[Any, ...]]]
 
 
 def foreign_rules(fetch: Fetch) -> Iterator[str]:
-    """Yield the triggers and rules on the log's tables that wfctl did not create."""
+    """Yield each trigger, rule and policy on the log's tables that wfctl did not create."""
     for kind, table, name, type_, body in fetch(_ASKED):
         if (table, name, type_, " ".join(body.split())) not in _TRIGGERS:
             yield f"the {kind} {name!r:.80} on the table {table}"

@@ -1,4 +1,4 @@
-"""The driver of PostgreSQL, which is installed with the extra `postgres`."""
+"""Import the PostgreSQL driver, which is installed with the extra `postgres`."""
 
 import logging
 
@@ -12,5 +12,6 @@ except ImportError as _error:
 
 __all__ = ["conninfo", "pq", "psycopg"]
 
-# The driver logs errors that it also raises; without a handler, Python would print them.
+# Silence the logger of the driver, because the driver also raises the errors that it logs. Without
+# a handler, Python would print them.
 logging.getLogger("psycopg").addHandler(logging.NullHandler())

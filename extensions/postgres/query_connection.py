@@ -1,4 +1,4 @@
-"""Queries to a log on a PostgreSQL server, in a read-only transaction with a time limit."""
+"""Run queries about a log on a PostgreSQL server, read-only and with a time limit."""
 
 from __future__ import annotations
 
@@ -20,19 +20,24 @@ from extensions.postgres.connection import connect_to_server, reason_of, transla
 from service.errors import SqlRefused, SqlTooLong, SqlWrong
 
 _MAY_ALL = "SELECT rolsuper FROM pg_roles WHERE rolname = current_user"
-# Only a superuser can give a function to a role without members.
+# Let a function run queries as a role without permissions. Only a superuser can give a function to
+# such a role.
 _ANSWER = (
     "CREATE FUNCTION pg_temp.wfctl_answer(question text) RETURNS SETOF record LANGUAGE plpgsql "
     "SECURITY DEFINER AS 'BEGIN RETURN QUERY EXECUTE question; END'"
 )
-#: Types that a column of a function's result cannot have.
+#: Types that the result of a function cannot contain as columns. Such columns are converted to
+#: text.
 _PSEUDO = frozenset({"record", "void", "cstring"})
 
 _Connection = psycopg.Connection[tuple[Any, ...]]
 
 
 def _make_role(connection: _Connection) -> None:
-    """Create the role and its function; both vanish with the transaction, which never commits."""
+    """Create a role with few permissions, and a function that runs queries as this role.
+
+    Both disappear at the end of the transaction, which is never committed.
+    """
     role = f"wfctl_question_{secrets.token_hex(8)}"
     schemas = "SELECT quote_ident(s) FROM unnest(current_schemas(false)) s"
     named = [str(schema) for (schema,) in connection.execute(schemas)]
@@ -40,7 +45,8 @@ def _make_role(connection: _Connection) -> None:
         f"CREATE ROLE {role}",
         _ANSWER,
         f"ALTER FUNCTION pg_temp.wfctl_answer(text) OWNER TO {role}",
-        # With this permission, the server refuses a table by name instead of not finding the table.
+        # Grant this permission so that the server reports a refused table by its name, instead of
+        # reporting that the table does not exist.
         *(f"GRANT USAGE ON SCHEMA {schema} TO {role}" for schema in named),
         f"GRANT SELECT ON {', '.join(f'pg_temp.{name}' for name in VIEWS)} TO {role}",
     ):
@@ -48,9 +54,9 @@ def _make_role(connection: _Connection) -> None:
 
 
 def _handed_over(connection: _Connection, question: str) -> tuple[str, list[str]]:
-    """Return the statement with which the role runs a query, and the columns of its result.
+    """Return a statement that runs a query as the restricted role, and its columns.
 
-    The query is parsed but not run. Raises `psycopg.Error`.
+    The query is parsed but not run. Raises `psycopg.Error` if it is not valid.
     """
     names, types = _describe_columns(connection, question)
     numbered = [f"c{number}" for number in range(1, len(names) + 1)]
@@ -80,19 +86,23 @@ def _describe_columns(connection: _Connection, question: str) -> tuple[list[str]
 
 _CHUNK = 1000
 _PARAMETER = re.compile(r"(?<!:):([a-z_]+)")
-#: Keywords that may start a query.
+#: Keywords with which a query may start.
 _READS = frozenset({"SELECT", "WITH", "VALUES", "TABLE"})
-# SQLSTATE codes of PostgreSQL's manual, appendix A: query_canceled; read_only_sql_transaction,
-# insufficient_privilege, feature_not_supported; and the classes of data, syntax and limits.
+# Error codes (SQLSTATE) in appendix A of PostgreSQL's manual: query_canceled; then
+# read_only_sql_transaction, insufficient_privilege and feature_not_supported; then the classes for
+# wrong data, wrong syntax and exceeded limits.
 _CANCELED = "57014"
 _REFUSED = frozenset({"25006", "42501", "0A000"})
 _WRONG = frozenset({"22", "42", "54"})
-#: The server function that refuses several statements in one query.
+#: Name of the server function that refuses a query with several statements.
 _PARSING = "exec_parse_message"
 
 
 class PostgresDesk:
-    """See `SqliteDesk`."""
+    """A connection for queries about a log on a PostgreSQL server.
+
+    It has the same methods as `SqliteDesk`.
+    """
 
     dialect = "postgresql"
 
@@ -105,23 +115,26 @@ class PostgresDesk:
         self._cursors = 0
 
     def make(self, statement: str) -> None:
-        """See `SqliteDesk`."""
+        """Run a trusted statement of wfctl, before any query of the user."""
         self._connection.execute(statement)
 
     def one(self, statement: str) -> Any:
-        """See `SqliteDesk`."""
+        """Run a trusted statement and return the first value of its result, or None."""
         row = self._connection.execute(statement).fetchone()
         return row[0] if row is not None else None
 
     def fill(self, table: str, rows: Sequence[Sequence[Any]]) -> None:
-        """See `SqliteDesk`."""
+        """Insert rows into a temporary table."""
         copied = f"COPY {table} FROM STDIN"
         with self._connection.cursor().copy(copied) as copy:
             for row in rows:
                 copy.write_row(row)
 
     def ask(self, sql: str, parameters: dict[str, Any], seconds: float) -> QueryResult:
-        """See `SqliteDesk`."""
+        """Run one query and return its result. See `SqliteDesk.ask` for the errors.
+
+        Afterwards, the connection can no longer write.
+        """
         expect_reading(sql, _READS)
         if not self._guarded:
             if self._may_all:
@@ -138,14 +151,17 @@ class PostgresDesk:
         return QueryResult(columns, self._iterate_rows(name, first.fetchall(), seconds))
 
     def _declare_cursor(self, name: str, sql: str, parameters: dict[str, Any]) -> list[str] | None:
-        """Declare a cursor for one reading statement; return column names it does not know."""
+        """Declare a cursor for one query.
+
+        Returns the names of the columns if the cursor itself does not know them, otherwise None.
+        """
         names = None
         if parameters:
             spelt = _PARAMETER.sub(r"%(\1)s", sql.replace("%", "%%"))
             sql = psycopg.ClientCursor(self._connection).mogrify(spelt, parameters)
         if self._may_all:
             sql, names = _handed_over(self._connection, sql)
-        # The binary protocol refuses a second statement, such as a COMMIT.
+        # Use the binary protocol, because it refuses a second statement, such as a COMMIT.
         statement = f"DECLARE {name} NO SCROLL CURSOR FOR {sql}"
         self._connection.cursor().execute(statement.encode(), binary=True)
         return names
@@ -161,7 +177,10 @@ class PostgresDesk:
 
     @contextmanager
     def _in_time(self, seconds: float) -> Iterator[None]:
-        """Cancel a query that takes too long, because a query can change the server's limit."""
+        """Cancel a query that takes too long while the `with` block runs.
+
+        The limit of the server is not sufficient, because a query can change it.
+        """
         timer = Timer(seconds, self._connection.cancel)
         timer.daemon = True
         timer.start()
@@ -183,5 +202,5 @@ class PostgresDesk:
         return translate_error(error, self.address, seconds)
 
     def close(self) -> None:
-        """See `SqliteDesk`."""
+        """Close the connection and discard its temporary tables."""
         self._connection.close()

@@ -1,4 +1,4 @@
-"""The database on a PostgreSQL server, as a migration sees it."""
+"""Access to a database on a PostgreSQL server for migrations."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +13,7 @@ from eventstore.private_files import url_without_password
 from extensions.postgres.connection import connect_to_server, translate_error
 from extensions.postgres.driver import psycopg
 
-# "wfct" and "up" as numbers: this lock permits one migration at a time in a database.
+# Lock that allows only one migration at a time in a database. The numbers encode "wfct" and "up".
 _TURN = "SELECT pg_advisory_xact_lock(2003198836, 30064)"
 _TABLES = """SELECT count(*) FROM pg_class
 WHERE relnamespace = current_schema()::regnamespace AND relkind IN ('r', 'p')
@@ -21,7 +21,10 @@ AND relname IN ('events', 'commands', 'refusals', 'folds', 'alembic_version')"""
 
 
 class ServerDatabase:
-    """A database on a server, in the first schema of its search path."""
+    """A database on a PostgreSQL server.
+
+    Its tables are in the first schema of the search path.
+    """
 
     def __init__(self, address: str, wait: float) -> None:
         self.address = address
@@ -30,7 +33,7 @@ class ServerDatabase:
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
-        """Open a transaction for a migration, after other migrations have ended."""
+        """Open a transaction for a migration, after waiting for other migrations to end."""
         with self._open_engine() as engine, engine.begin() as connection:
             milliseconds = f"{max(1, round(self._wait * 1000))}"
             setting = text("SELECT set_config('lock_timeout', :wait, true)")
@@ -40,7 +43,7 @@ class ServerDatabase:
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """Open a connection that only reads and blocks nobody."""
+        """Open a connection that only reads and does not block other users."""
         with self._open_engine() as engine, engine.connect() as connection:
             connection.exec_driver_sql("SET TRANSACTION READ ONLY")
             yield connection
@@ -62,7 +65,7 @@ class ServerDatabase:
             engine.dispose()
 
     def require_ours(self, connection: Connection) -> None:
-        """Raise NotOurs for a database with foreign tables or another encoding."""
+        """Raise `NotOurs` if the database has foreign tables or the wrong encoding."""
         encoding = connection.exec_driver_sql("SHOW server_encoding").scalar_one()
         if encoding != "UTF8":
             raise NotOurs(self.place, f"a database with the encoding {encoding} instead of UTF8")

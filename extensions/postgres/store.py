@@ -1,4 +1,4 @@
-"""The event log in a database on a PostgreSQL server."""
+"""Store the event log in a database on a PostgreSQL server."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ if TYPE_CHECKING:
     Begin = Callable[[Server], None]
 
 
-# Minimum number of events for which COPY is faster than one statement with parameters.
+# Minimum number of events for which the SQL command COPY is faster than one INSERT.
 _MANY = 20
-# Number of events sealed together, while the server indexes the previous ones.
+# Number of events to hash at a time, while the server indexes the previous ones.
 _SEALED_AT_ONCE = 50
 
 CHANNEL = "wfctl_events"
@@ -72,14 +72,15 @@ class PostgresStatements(Statements):
 
     command = """
 SELECT stream, digest, first_version, last_version FROM commands WHERE command_id = ?"""
-    #: The command ids as an array.
+    #: The parameter of this query is an array of command ids.
     spans = """
 SELECT command_id, stream, first_version, last_version FROM commands WHERE command_id = any(?)"""
     commands = f"""
 SELECT {CLAIMED} FROM commands WHERE command_id > ? ORDER BY command_id LIMIT ?"""
-    #: stream, command id -> all that an append must know, in one round trip: last position of the
-    #: log; version and hash of the stream's head; stream, digest, first and last version of the
-    #: command. Each is null if it does not exist.
+    #: Parameters: stream and command id. Returns everything that an append must know, in one round
+    #: trip: the last position of the log; the version and hash of the stream's newest event; and
+    #: the stream, the digest, and the first and last version of the command. A value is null if it
+    #: does not exist.
     before = """
 SELECT last.position, own.version, own.hash, c.stream, c.digest, c.first_version, c.last_version
 FROM (SELECT max(position) AS position FROM events) AS last
@@ -94,7 +95,7 @@ LEFT OUTER JOIN commands AS c ON c.command_id = ?"""
 
 
 class PendingAppend(NamedTuple):
-    """The events to record, and the head of the stream that they continue."""
+    """The events to append to a stream, and the last event of the stream before them."""
 
     events: Sequence[NewEvent]
     claim: Claim
@@ -102,11 +103,14 @@ class PendingAppend(NamedTuple):
     marked: Stamp
 
     def sealed(self) -> list[Sealed]:
-        """Return the events as links of the stream's chain. Raise InvalidData."""
+        """Return the events as links of the stream's hash chain.
+
+        Raises `InvalidData` if an event cannot be encoded.
+        """
         return seal_events(self.events, self.after, self.marked)[0]
 
     def sealed_by_and_by(self) -> Iterator[Sealed]:
-        """Yield the links of `sealed` one by one, as they are needed."""
+        """Yield the links of the hash chain one by one, computed when needed."""
         after = self.after
         for first in range(0, len(self.events), _SEALED_AT_ONCE):
             events = self.events[first : first + _SEALED_AT_ONCE]
@@ -115,7 +119,7 @@ class PendingAppend(NamedTuple):
 
 
 class Committed(NamedTuple):
-    """The events as they were committed, and the position of the first."""
+    """The events as they were committed, and the position of the first event in the log."""
 
     sealed: list[Sealed]
     first: int
@@ -124,9 +128,10 @@ class Committed(NamedTuple):
 def take_turn(
     connection: Server, begin: Begin, sql: PostgresStatements, stream: str, claim: Claim
 ) -> tuple[Any, ...] | None:
-    """Start a transaction, wait for the lock to write, and read what an append needs.
+    """Start a transaction, take the lock for writing, and read the data for an append.
 
-    The commit releases the lock, so positions follow the order of commits without a gap.
+    The lock is released by the commit. Positions therefore follow the order of commits, without
+    gaps.
     """
     with connection.pipeline():
         begin(connection)
@@ -136,10 +141,10 @@ def take_turn(
 
 
 def record_at_once(connection: Server, begin: Begin, entry: PendingAppend) -> Committed | None:
-    """Append a short entry after a known head, in one round trip.
+    """Append a few events after a known last event, in one round trip.
 
-    Returns None and records nothing if the stream has another head or part of the entry is already
-    recorded. The caller must then take the lock and read the stream.
+    Returns None and records nothing if the stream has another last event, or if the command or an
+    event is already recorded. The caller must then take the lock and read the stream.
     """
     try:
         with connection.pipeline():
@@ -154,7 +159,10 @@ def record_at_once(connection: Server, begin: Begin, entry: PendingAppend) -> Co
 
 
 def _insert_events(connection: Server, entry: PendingAppend) -> tuple[list[Sealed], Cursor]:
-    """Insert and commit in the caller's pipeline; the server numbers the events."""
+    """Insert and commit the events, as part of the caller's pipeline.
+
+    The server numbers the events.
+    """
     sealed = entry.sealed()
     done = connection.execute(_at_once(len(sealed)).encode(), _build_parameters(entry, sealed))
     connection.execute("COMMIT")
@@ -164,9 +172,10 @@ def _insert_events(connection: Server, entry: PendingAppend) -> tuple[list[Seale
 def record_in_turn(
     connection: Server, sql: PostgresStatements, entry: PendingAppend
 ) -> Committed | None:
-    """Insert and commit in the transaction that holds the lock.
+    """Insert and commit the events in the transaction that holds the lock for writing.
 
-    Returns None if the stream has another head. Raises EventIdReused, CommandConflict, InvalidData.
+    Returns None if the stream has another last event. Raises `EventIdReused`, `CommandConflict` or
+    `InvalidData`.
     """
     try:
         if not 0 < len(entry.events) < _MANY:
@@ -177,8 +186,8 @@ def record_in_turn(
         return None if row is None else Committed(sealed, row[0])
     except psycopg.errors.UniqueViolation as error:
         connection.execute("ROLLBACK")
-        # Another writer has claimed the command at the same time, perhaps for the same event.
-        # The reported constraint does not show which of the two conflicts came first.
+        # Another writer recorded the command or one of the events at the same time. The reported
+        # constraint does not tell which of the two conflicts came first, so check the command.
         command_id = entry.claim.command_id
         known = connection.execute(sql.command, (command_id,)).fetchone()
         if known is not None:
@@ -190,7 +199,10 @@ def record_in_turn(
 
 
 def _copy_events(connection: Server, sql: PostgresStatements, entry: PendingAppend) -> Committed:
-    """Copy the events, sealing each one while the server indexes the previous one."""
+    """Write many events with COPY and commit them.
+
+    Each group of events is hashed while the server indexes the previous group.
+    """
     found = connection.execute(sql.last).fetchone()
     recorded = Committed([], found[0] + 1 if found is not None else 1)
     with connection.cursor().copy(_COPY) as copy:
@@ -243,21 +255,22 @@ def open_server(
     as_is: bool = False,
     wait: float = _WAIT,
 ) -> PostgresStore:
-    """Open the database at a URL `postgresql+psycopg://…`, which a migration has created.
+    """Open the event log in a database at a URL `postgresql+psycopg://…`.
 
-    `clock` returns the recording time of an event. With `as_is`, rows are read without checks.
-    `wait` limits the seconds to wait for other writers and for an unreachable server. Raises
-    DatabaseMissing, NotOurs, NewerDatabase, OlderDatabase, StoreUnreachable, DriverMissing.
+    The database must have been created by a migration. `clock` returns the recording time of an
+    event. With `as_is`, rows are read without checks. `wait` is the maximum number of seconds to
+    wait for other writers and for an unreachable server. Raises `DatabaseMissing`, `NotOurs`,
+    `NewerDatabase`, `OlderDatabase`, `StoreUnreachable` or `DriverMissing`.
     """
     connection = ServerConnection(address, wait, read_only=read_only)
     return PostgresStore(connection, schema, clock, read_only=read_only, as_is=as_is)
 
 
 class PostgresStore(EventStore):
-    """An EventStore in a PostgreSQL database, for the thread that opened it.
+    """An event store in a PostgreSQL database. Only the thread that opened it may use it.
 
-    A lost connection is replaced within the wait, and the operation is repeated. An append is
-    repeated under the same claim, so that it is recorded once.
+    If the connection is lost, it is opened again and the operation is repeated, within the
+    permitted time. A repeated append has the same command id, so its events are recorded only once.
     """
 
     def __init__(
@@ -280,7 +293,7 @@ class PostgresStore(EventStore):
     def append(
         self, stream: str, events: Sequence[NewEvent], *, expected: int | Expected, claim: Claim
     ) -> Appended:
-        """See EventStore."""
+        """Append events to a stream. See `EventStore.append`."""
         self._require_new(stream, events)
         self._require_writable()
         tries = count()
@@ -304,9 +317,10 @@ class PostgresStore(EventStore):
         expected: int | Expected,
         claim: Claim,
     ) -> Appended | Claimed:
-        """Append directly if the stream's head is known, otherwise under the lock to write.
+        """Append events and return them, or return the earlier record of the same command.
 
-        A store that found events of others takes the lock the next time as well.
+        If this store wrote the last event of the stream, the events are appended in one round trip.
+        If other writers have appended events, this and the next append take the lock first.
         """
 
         def entry(after: Link) -> PendingAppend:
@@ -334,7 +348,10 @@ class PostgresStore(EventStore):
         return self._build_appended(stream, recorded, uncontested=known is None)
 
     def _known_head(self, stream: str, number: int, expected: int | Expected) -> Link | None:
-        """Return the head that this store wrote last, if it may append after it directly."""
+        """Return the last event if this store wrote it and may append directly after it.
+
+        Returns None if the lock must be taken first.
+        """
         known, self._head = self._head, None
         if known is None or known[0] != stream or not 0 < number < _MANY:
             return None
@@ -350,7 +367,11 @@ class PostgresStore(EventStore):
         return Appended((decode(n, hash_, text) for n, (*_, hash_, text) in numbered), False)
 
     def _answer(self, known: Claimed, lost: Sequence[NewEvent] = ()) -> Appended:
-        """Return the recorded events, as a repetition unless this call's answer was ``lost``."""
+        """Return the recorded events of a command.
+
+        They are marked as a repetition, unless they are the events in ``lost``: this call recorded
+        them, but lost the connection before the server's answer arrived.
+        """
         found = self.read(known.stream, after=known.first_version - 1, upto=known.last_version)
         events = tuple(found)
         ours = bool(events) and [e.event_id for e in events] == [e.event_id for e in lost]
@@ -362,7 +383,10 @@ class PostgresStore(EventStore):
         return self._server.fetch(statement, parameters)
 
     def wait(self, after: int, timeout: float) -> int:
-        """See EventStore; the server notifies about new events."""
+        """Wait for a new event and return the last position in the log.
+
+        The server notifies this connection about new events. See `EventStore.wait`.
+        """
         end = time.monotonic() + timeout
         while True:
             ((last,),) = self._fetch(self._sql.last)
@@ -372,7 +396,10 @@ class PostgresStore(EventStore):
             self._server.await_notice(CHANNEL, left)
 
     def take_in(self, cargo: Cargo) -> None:
-        """See EventStore. If the connection is lost, the caller must check what was recorded."""
+        """Import rows of another log. See `EventStore.take_in`.
+
+        If the connection is lost, the caller must check which rows were recorded.
+        """
         self._require_writable()
         self._server.once(lambda connection: self._take_in(connection, cargo))
 
@@ -408,20 +435,20 @@ class PostgresStore(EventStore):
         self._server.lasting(work)
 
     def session_user(self) -> str | None:
-        """See EventStore."""
+        """Return the name of the database user. See `EventStore.session_user`."""
         ((name,),) = self._fetch("SELECT session_user::text")
         return str(name)
 
     def be_patient(self, asks_again: Callable[[StoreUnreachable, float], bool]) -> None:
-        """See EventStore."""
+        """Set the function that decides whether to wait longer for an unreachable server."""
         self._server.asks_again = asks_again
 
     def release_connection(self) -> None:
-        """See EventStore."""
+        """Close a connection that goes through a connection pooler."""
         self._server.release()
 
     def close(self) -> None:
-        """See EventStore."""
+        """Close the event store and its connection."""
         if not self._closed:
             self._closed = True
             self._server.close()

@@ -1,1 +1,1 @@
-"""Sign checkpoints of a log, have them witnessed, and prove results."""
+"""Sign checkpoints of a log, obtain signatures of witnesses, and prove results."""

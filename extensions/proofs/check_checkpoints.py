@@ -1,4 +1,8 @@
-"""Sign a checkpoint, and compare existing checkpoints with the log, for several commands."""
+"""Sign a checkpoint, and compare existing checkpoints with the log.
+
+A checkpoint is a signed statement about the size and hash of a log. Several commands use these
+functions.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +19,11 @@ if TYPE_CHECKING:
 
 
 def signed_now(workflow: Reading, log: StreamLog[Any], upto: int | None = None) -> SignedCheckpoint:
-    """Return a new checkpoint of a log. Raise `CheckpointDenied` or `UnsoundLog`."""
+    """Return a new signed checkpoint of the current log.
+
+    Raises `CheckpointDenied` if the log contradicts an earlier signature, and `UnsoundLog` if the
+    log is damaged.
+    """
     from extensions.proofs.checkpoint import first_hash, origin_of, sign_checkpoint
     from extensions.proofs.compare_checkpoints import require_same_log
     from service.questions.audit import require_sound
@@ -34,7 +42,10 @@ def judge_checkpoints(
     witnesses: Sequence[str] = (),
     keys: Sequence[str] = (),
 ) -> JudgedNotes:
-    """Compare the logs of the root with every checkpoint. Raise `NotWitnessed`."""
+    """Compare the logs in the folder with every known checkpoint.
+
+    Raises `NotWitnessed` if a witness cannot be reached.
+    """
     from extensions.proofs.checkpoint import is_of_stream
     from extensions.proofs.compare_checkpoints import JudgedNotes, judge_notes
     from extensions.proofs.witness import keys_named
@@ -61,7 +72,7 @@ def judge_checkpoints(
 def _iterate_kept_notes(
     workflow: Reading, stream: str, files: Sequence[Path], witnesses: Sequence[str]
 ) -> Iterator[KeptNote]:
-    """Yield the checkpoints in the named files, in the root, and of the witnesses."""
+    """Yield the checkpoints in the given files and the folder, and of the witnesses."""
     from extensions.proofs.checkpoint import KeptNote, first_hash, origin_of
     from extensions.proofs.compare_checkpoints import found_in
     from extensions.proofs.witness import last_seen

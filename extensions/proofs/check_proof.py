@@ -22,11 +22,11 @@ from service.consent.signature import find_fingerprint
 def check_proof(
     proof: Proof, keys: Sequence[VerifierKey], file: Path | None = None
 ) -> dict[str, Any]:
-    """Return what a proof shows; raises `ProofRejected`, `UnverifiedNote`, `UnreadableNote`.
+    """Check a proof and return the facts that it proves.
 
-    ``keys`` are public keys of logs and of witnesses: one of the log of the checkpoint must have
-    signed it, and every witness among them must have cosigned it. ``file`` must be the one that
-    the proof claims.
+    ``keys`` are public keys of logs and witnesses. A key of the proven log must have signed the
+    checkpoint, and every given witness must have signed it too. ``file`` must be the file that the
+    proof names. Raises `ProofRejected`, `UnverifiedNote` or `UnreadableNote`.
     """
     checkpoint = read_checkpoint(proof.note)
     logs, witnesses = _require_signers(proof, keys, checkpoint.origin)
@@ -67,7 +67,10 @@ def check_proof(
 def _require_signers(
     proof: Proof, keys: Sequence[VerifierKey], origin: str
 ) -> tuple[list[VerifierKey], list[VerifierKey]]:
-    """Return the keys of logs and witnesses that signed. Raise `ProofRejected` without them."""
+    """Return the keys of the log and of the witnesses that signed the proof.
+
+    Raises `ProofRejected` if the signature of the log or of a given witness is missing.
+    """
     signers = notes.verify_note(proof.note, keys)
     logs = [key for key in signers if key.kind == notes.LOG and key.name == origin]
     witnesses = [key for key in signers if key.kind == notes.WITNESS]
@@ -79,7 +82,10 @@ def _require_signers(
 
 
 def _leaf_event(proof: Proof, origin: str) -> dict[str, Any]:
-    """Return the event of the leaf, after checking its position."""
+    """Return the proven event.
+
+    Raises `ProofRejected` if the event is invalid or at another position in the log.
+    """
     version = proof.index + 1
     try:
         event = json.loads(proof.leaf.decode("utf-8", "surrogateescape"))
@@ -101,9 +107,10 @@ def _leaf_event(proof: Proof, origin: str) -> dict[str, Any]:
 def _of_file(
     proof: Proof, leaf: Mapping[str, Any], claim: dict[str, Any], texts: _Texts, file: Path | None
 ) -> dict[str, Any]:
-    """Return the claimed value in the file, with the error and unit from the event.
+    """Return the claimed value, with its error and unit if the event records them.
 
-    The value is missing if the file is missing and the event does not record the number.
+    If ``file`` is given, it must be the proven file. The value is left out if it is neither in the
+    proof nor in a given file.
     """
     found: dict[str, Any] = {}
     if file is not None:
@@ -133,24 +140,30 @@ def _of_file(
 
 
 class _Texts:
-    """The texts of a proof by their digest. Every text must be used."""
+    """The additional texts in a proof, found by their digests. Each text must be used."""
 
     def __init__(self, texts: Sequence[bytes]) -> None:
         self._left = {sha256(one).hexdigest(): one for one in texts}
         if len(self._left) < len(texts):
             raise ProofRejected("a text appears twice in the proof")
-        #: Names of things that the proof refers to but does not contain.
+        #: Descriptions of things that the proof refers to but does not contain.
         self.not_shown: list[str] = []
 
     def take(self, digest: Any, what: str | None) -> bytes | None:
-        """Return the text of a digest, or None and note that ``what`` is not shown."""
+        """Return the text with a digest, or None if the proof does not contain it.
+
+        A missing text is added to the list ``not_shown``, with the description ``what``.
+        """
         found = self._left.pop(str(digest), None)
         if found is None and what is not None:
             self.not_shown.append(what)
         return found
 
     def event(self, digest: Any, what: str, type_: str) -> dict[str, Any] | None:
-        """Return the event in the text of a digest, or None if the text is not shown."""
+        """Return the event in the text with a digest, or None if the text is missing.
+
+        Raises `ProofRejected` if the text is not an event of this type.
+        """
         text = self.take(digest, what)
         if text is None:
             return None
@@ -168,9 +181,9 @@ class _Texts:
 
 
 def _describe_event(leaf: Mapping[str, Any], texts: _Texts) -> dict[str, Any]:
-    """Return what an event and the texts that it names prove.
+    """Return the facts that an event proves together with the texts to which it refers.
 
-    Raises `ProofRejected` for events in a form that wfctl does not record.
+    Raises `ProofRejected` if the event does not have a form that wfctl records.
     """
     data = leaf["data"]
     try:
@@ -248,9 +261,9 @@ def _describe_consent(event: Mapping[str, Any], texts: _Texts) -> dict[str, Any]
 
 
 def _file_claimed(leaf: Mapping[str, Any], claim: Mapping[str, str]) -> dict[str, Any] | None:
-    """Return the file of a claim: its path, if known, and its ``sha256``.
+    """Return the path, if known, and the SHA-256 of the file that a claim names.
 
-    Raises `ProofRejected` if the event records no such file.
+    Raises `ProofRejected` if the event does not record this file.
     """
     data = leaf["data"] if leaf["type"] in RESULTS else {}
     if claim.keys() == {"task", "metric"}:
@@ -269,7 +282,7 @@ def _file_claimed(leaf: Mapping[str, Any], claim: Mapping[str, str]) -> dict[str
 
 
 def _value_of(content: bytes, claim: Mapping[str, str]) -> Any:
-    """Return the value of a claim, which JSON can represent."""
+    """Return the claimed value in a file's content, as a JSON value."""
     try:
         if "pointer" in claim:
             value = value_at(json.loads(content), claim["pointer"])
@@ -284,7 +297,7 @@ def _value_of(content: bytes, claim: Mapping[str, str]) -> Any:
 
 
 def _name_of(leaf: Mapping[str, Any], claim: Mapping[str, str]) -> str:
-    """Return the name of the proven thing, as `wfctl prove` names it."""
+    """Return the name of the proven thing, as the argument of `wfctl prove`."""
     stage = leaf["data"].get("stage")
     if "metric" in claim:
         task = f"{claim['task']}/" if "task" in claim else ""

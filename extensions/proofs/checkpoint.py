@@ -1,4 +1,7 @@
-"""Checkpoints of a log by https://c2sp.org/tlog-checkpoint: read, store, and sign them."""
+"""Read, store and sign checkpoints of a log (https://c2sp.org/tlog-checkpoint).
+
+A checkpoint is a signed statement about the size and hash of a log.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,10 @@ _FIRST = 16
 
 
 class Checkpoint(NamedTuple):
-    """The state of a log: ``size`` events with the root hash ``root`` (32 bytes)."""
+    """The state of a log: its name ``origin``, its number of events ``size``, and a hash.
+
+    ``root`` is the hash of a tree with all events (32 bytes).
+    """
 
     origin: str
     size: int
@@ -48,17 +54,23 @@ class Checkpoint(NamedTuple):
 
 
 def origin_of(stream: str, first: str) -> str:
-    """Return the name of a log: its stream, and the hash of its first event, in hex."""
+    """Return the name of a log: its stream and the hash of its first event."""
     return f"wfctl/{quote(stream, safe='-._~')}/{first[:_FIRST]}"
 
 
 def is_of_stream(origin: str, stream: str) -> bool:
-    """Return whether the stream can have this origin, with any first event."""
+    """Return whether a log with this name belongs to the stream.
+
+    The first event of the log, which is a part of its name, is ignored.
+    """
     return origin[:-_FIRST] == origin_of(stream, "")
 
 
 def read_checkpoint(note: Note) -> Checkpoint:
-    """Return the checkpoint in the text of a note. Raise `UnreadableNote` without one."""
+    """Return the checkpoint in the text of a signed note.
+
+    Raises `UnreadableNote` if the text is not a checkpoint.
+    """
     lines = note.text.removesuffix("\n").split("\n")
     if len(lines) < 3 or not all(lines) or not lines[0].isprintable():
         raise UnreadableNote(
@@ -76,19 +88,19 @@ def read_checkpoint(note: Note) -> Checkpoint:
 
 
 def text_at(store: EventStore, stream: str, version: int) -> bytes:
-    """Return the text of an event as it was hashed."""
+    """Return the text of the event at a version, as it was hashed."""
     raw = next(iter(store.raw(stream, after=version - 1, upto=version)))
     return raw.text.encode("utf-8", "surrogateescape")
 
 
 def iterate_leaves(store: EventStore, stream: str, upto: int | None = None) -> Iterator[bytes]:
-    """Yield the hashes of a stream's leaves, unchecked, in order."""
+    """Yield the tree hashes of a stream's events in order, without checking the events."""
     for raw in store.raw(stream, upto=upto):
         yield leaf_hash(raw.text.encode("utf-8", "surrogateescape"))
 
 
 def first_hash(store: EventStore, stream: str) -> str | None:
-    """Return the hash of a stream's first event, None of an empty stream."""
+    """Return the hash of a stream's first event, or None if the stream is empty."""
     first = next(iter(store.raw(stream, upto=1)), None)
     return first.hash if first is not None else None
 
@@ -97,14 +109,17 @@ _TAGS, _FOLDER = "wfctl-checkpoint", ".wfctl/checkpoints"
 
 
 class KeptNote(NamedTuple):
-    """A note that may be a checkpoint, and where it was found."""
+    """A signed note that may be a checkpoint, and the place where it was found."""
 
     place: str
     content: bytes
 
 
 def keep_checkpoint(root: Root, checkpoint: Checkpoint, note: Note) -> tuple[Path, Note]:
-    """Store a checkpoint in the root; return its file, and the note with all signatures."""
+    """Store a checkpoint in the workflow folder.
+
+    Returns the file, and the note with all signatures in this file.
+    """
     path = root.below(f"{_FOLDER}/{_file_stem(checkpoint)}.checkpoint")
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with suppress(UnreadableNote):
@@ -117,13 +132,13 @@ def keep_checkpoint(root: Root, checkpoint: Checkpoint, note: Note) -> tuple[Pat
 
 
 def kept_files(root: Root) -> Iterator[KeptNote]:
-    """Yield the notes in the folder of checkpoints."""
+    """Yield the signed notes in the folder for checkpoints."""
     for path in sorted(root.below(_FOLDER).glob("*.checkpoint")):
         yield KeptNote(str(path.relative_to(root.path)), _read_content(path))
 
 
 def _read_content(path: Path) -> bytes:
-    """Return the content of a file, empty if the file cannot be read."""
+    """Return the content of a file, or empty bytes if the file cannot be read."""
     try:
         return read_regular(path)
     except OSError:
@@ -131,7 +146,10 @@ def _read_content(path: Path) -> bytes:
 
 
 def tag_checkpoint(root: Root, checkpoint: Checkpoint, note: Note) -> str:
-    """Store a checkpoint as an annotated tag; return the tag. Raise `NotFound` without git."""
+    """Store a checkpoint as an annotated Git tag, and return the name of the tag.
+
+    Raises `NotFound` if git or a repository is missing.
+    """
     name = f"{_TAGS}/{_file_stem(checkpoint)}"
     if name not in {one.place.removeprefix("tag ") for one in kept_tags(root)}:
         done = run_git(
@@ -151,7 +169,10 @@ def tag_checkpoint(root: Root, checkpoint: Checkpoint, note: Note) -> str:
 
 
 def kept_tags(root: Root) -> Iterator[KeptNote]:
-    """Yield the texts of the tags with checkpoints, none without a repository."""
+    """Yield the checkpoints that are stored as Git tags.
+
+    Without a Git repository, the result is empty.
+    """
     form = "--format=%(refname:strip=2)%00%(contents)%00"
     done = run_git(root.path, "for-each-ref", form, f"refs/tags/{_TAGS}/")
     if done is None or done.returncode != 0:
@@ -169,7 +190,7 @@ _NAMES = {notes.LOG: "checkpoint.key", notes.WITNESS: "witness.key"}
 
 
 class Signer(NamedTuple):
-    """A private key under a name."""
+    """A private key and its name."""
 
     key: Ed25519PrivateKey
     name: str
@@ -177,29 +198,32 @@ class Signer(NamedTuple):
 
     @property
     def public(self) -> VerifierKey:
-        """The public key, with which others check signatures."""
+        """The public key with which others verify the signatures of this key."""
         from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
         raw = self.key.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw)
         return VerifierKey(self.name, self.kind, raw)
 
     def signed(self, text: str) -> notes.Signature:
-        """Return the signature of a note's text."""
+        """Return the signature of a note with the given text."""
         return notes.Signature(self.name, self.public.key_id, self.key.sign(text.encode()))
 
     def cosigned(self, text: str, time: int) -> notes.Signature:
-        """Return a witness's signature of a checkpoint's text at a time, in seconds of POSIX."""
+        """Return a witness's signature of a checkpoint with the given text.
+
+        ``time`` is the time of signing in POSIX seconds.
+        """
         made = self.signed(notes.format_cosigned_text(text, time))
         return made._replace(signature=time.to_bytes(notes.TIME_BYTES, "big") + made.signature)
 
 
 def log_signer(origin: str) -> Signer:
-    """Return this user's key for the log of an origin, creating the key if needed."""
+    """Return this user's private key for a log, creating the key if needed."""
     return Signer(_load_private_key(get_or_create_secret(_key_path(notes.LOG))), origin, notes.LOG)
 
 
 def known_log_key(origin: str) -> VerifierKey | None:
-    """Return this user's public key for a log, None if the key does not exist."""
+    """Return this user's public key for a log, or None if the user has no key."""
     secret = read_secret(_key_path(notes.LOG))
     return (
         Signer(_load_private_key(secret), origin, notes.LOG).public if secret is not None else None
@@ -207,9 +231,9 @@ def known_log_key(origin: str) -> VerifierKey | None:
 
 
 def witness_signer() -> Signer:
-    """Return the key of this user as a witness, creating the key if needed.
+    """Return this user's private key as a witness, creating the key if needed.
 
-    The name of the key is derived from the key, so that no two witnesses share a name.
+    The name of the witness is derived from the key, so that no two witnesses have the same name.
     """
     unnamed = Signer(
         _load_private_key(get_or_create_secret(_key_path(notes.WITNESS))), "unnamed", notes.WITNESS
@@ -231,24 +255,25 @@ def _load_private_key(secret: bytes | None) -> Ed25519PrivateKey:
 
 
 class SignedCheckpoint(NamedTuple):
-    """A checkpoint signed by this user, and the public key that verifies it."""
+    """A checkpoint that this user signed, and the public key that verifies it."""
 
     checkpoint: Checkpoint
     note: Note
     key: VerifierKey
 
 
-#: A partly built tree, and the last link of the chain in the tree.
+#: A partly built hash tree, and the last event that it contains.
 _Grown = tuple[Frontier, Link]
 
 
 def sign_checkpoint(
     store: EventStore, stream: str, root: Path, upto: int | None = None
 ) -> SignedCheckpoint:
-    """Return a checkpoint of all events of a stream, or the first ``upto``, signed by this user.
+    """Sign a checkpoint of all events of a stream, or of the first ``upto`` events.
 
-    Raises `UnsoundLog` if the log is damaged, and `CheckpointDenied` if the log is not an extension
-    of what this user signed or pinned in ``root`` before.
+    Raises `UnsoundLog` if the log is damaged. Raises `CheckpointDenied` if the log is not an
+    extension of the log that this user signed before, or if its first event differs from the pinned
+    one.
     """
     first = first_hash(store, stream)
     if first is None:
@@ -273,7 +298,8 @@ def sign_checkpoint(
         write_whole(path, json.dumps(kept, indent=1, ensure_ascii=False).encode() + b"\n")
     if upto is None or upto == tree.size:
         return signed
-    # The requested part is the start of the log that was just compared with earlier signatures.
+    # No further check is needed: these events are the start of the log that was just compared with
+    # earlier signatures.
     return _sign_tree(origin, _extend_tree(store, stream, (Frontier(), START), upto)[0])
 
 
@@ -284,7 +310,7 @@ def _sign_tree(origin: str, tree: Frontier) -> SignedCheckpoint:
 
 
 def last_signed(origin: str) -> bytes | None:
-    """Return the note of the last checkpoint of a log that this user signed, or None."""
+    """Return the last checkpoint of a log that this user signed, as a note, or None."""
     try:
         return str(json.loads(_memory_path(origin).read_text("utf-8"))["note"]).encode()
     except (OSError, ValueError, KeyError, TypeError):
@@ -330,10 +356,10 @@ def _memory_path(origin: str) -> Path:
 
 
 def _load_memory(path: Path) -> _Grown:
-    """Return the last signed tree, the empty tree if nothing was signed.
+    """Return the hash tree of the last signature, or an empty tree if nothing was signed.
 
-    Raises `CheckpointDenied` if the memory file is unreadable, because this user could otherwise
-    sign a second history.
+    Raises `CheckpointDenied` if the stored tree cannot be read. Otherwise, this user could sign a
+    second, different history.
     """
     try:
         kept = json.loads(path.read_text("utf-8"))

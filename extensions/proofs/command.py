@@ -1,4 +1,7 @@
-"""``wfctl prove``: a file that shows where a result comes from, to anyone who has a public key."""
+"""The commands ``wfctl prove``, ``checkpoint``, ``pin`` and ``witness``.
+
+A proof is a file that shows the origin of a result to anyone with a public key.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compare checkpoints with the log, name the first contradiction, and check proofs."""
+"""Compare checkpoints (signed statements about a log) with the log, and check proofs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ from service.root.root import Root
 
 
 class _Found(NamedTuple):
-    """A checkpoint of the stream, where it was found, and why its signature is ignored."""
+    """A checkpoint, the place where it was found, and a doubt about its signature.
+
+    ``doubt`` is None if a known key signed the checkpoint.
+    """
 
     place: str
     checkpoint: Checkpoint
@@ -25,9 +28,11 @@ class _Found(NamedTuple):
 
 
 class JudgedNotes(NamedTuple):
-    """The number of matching checkpoints, the first contradiction, and the skipped checkpoints.
+    """The result of comparing checkpoints with a log.
 
-    ``others`` are the location and origin of each checkpoint of another stream.
+    ``agree`` is the number of matching checkpoints. ``findings`` contains the first contradiction,
+    if any. ``passed_over`` lists the checkpoints that were skipped, with the reasons. ``others``
+    contains the place and the log name of each checkpoint of another stream.
     """
 
     agree: int
@@ -37,7 +42,10 @@ class JudgedNotes(NamedTuple):
 
 
 def found_in(root: Root, origin: str) -> Iterator[KeptNote]:
-    """Yield all checkpoints in a root and of this user: files, tags, and the last signed one."""
+    """Yield all checkpoints in the folder, and the last one that this user signed.
+
+    The folder may contain checkpoints in files and in Git tags.
+    """
     yield from checkpoints.kept_files(root)
     yield from checkpoints.kept_tags(root)
     last = checkpoints.last_signed(origin)
@@ -46,7 +54,10 @@ def found_in(root: Root, origin: str) -> Iterator[KeptNote]:
 
 
 def require_same_log(root: Root, stream: str, origin: str) -> None:
-    """Raise `CheckpointDenied` if the root has checkpoints of another log of the stream."""
+    """Raise `CheckpointDenied` if the folder has checkpoints of another log.
+
+    Another log of the same stream has the same stream name but a different first event.
+    """
     for one in _sorted_out(stream, checkpoints.kept_files(root), ())[0]:
         if one.doubt is None and one.checkpoint.origin != origin:
             raise CheckpointDenied(
@@ -61,10 +72,10 @@ def require_same_log(root: Root, stream: str, origin: str) -> None:
 def judge_notes(
     store: EventStore, stream: str, found: Iterable[KeptNote], keys: Sequence[VerifierKey] = ()
 ) -> JudgedNotes:
-    """Compare the checkpoints of a stream with its events.
+    """Compare the checkpoints of a stream with its events, and return the result.
 
-    A checkpoint is valid if this user or one of ``keys`` signed it. A checkpoint that contradicts
-    the log that it names is a finding, no matter who signed it: removing a key must not hide
+    A matching checkpoint is counted if this user or one of ``keys`` signed it. A contradiction to
+    the log is reported regardless of the signature, because the removal of a key must not hide
     damage. Checkpoints of other logs are only listed.
     """
     kept, others, passed = _sorted_out(stream, found, keys)
@@ -89,7 +100,7 @@ def judge_notes(
 def _sorted_out(
     stream: str, every: Iterable[KeptNote], keys: Sequence[VerifierKey]
 ) -> tuple[list[_Found], list[tuple[str, str]], list[str]]:
-    """Return the checkpoints of the stream, those of other streams, and invalid notes."""
+    """Return checkpoints of the stream, checkpoints of other streams, and invalid notes."""
     found, others, unreadable = list[_Found](), list[tuple[str, str]](), list[str]()
     for one in every:
         try:

@@ -12,39 +12,39 @@ from __future__ import annotations
 
 from service.errors import ServiceError
 
-#: Exit code of findings: see docs/cli.md.
+#: Exit code of a command that found problems; see docs/cli.md.
 FINDINGS = 7
 
 
 class UnreadableNote(ServiceError):
-    """A text that is no signed note, checkpoint or proof by the letter of its format."""
+    """A text that is not a valid note, checkpoint or proof."""
 
     code = "unreadable_note"
 
 
 class UnverifiedNote(ServiceError):
-    """A note that no known key has signed, or a signature that does not hold."""
+    """A note without a signature of a known key, or with an invalid signature."""
 
     code = "unverified_note"
     exit_code = FINDINGS
 
 
 class CheckpointDenied(ServiceError):
-    """The log is not one that grew from what a checkpoint says of it."""
+    """The log contradicts a checkpoint or a pin, so it is not signed or accepted."""
 
     code = "checkpoint_denied"
     exit_code = FINDINGS
 
 
 class ProofRejected(ServiceError):
-    """A proof that does not lead to what it claims."""
+    """A proof that does not prove its claim."""
 
     code = "proof_rejected"
     exit_code = FINDINGS
 
 
 class NotWitnessed(ServiceError):
-    """A witness that could not be asked, or that did not cosign."""
+    """A witness that could not be reached or refused to sign."""
 
     code = "not_witnessed"
     exit_code = FINDINGS

@@ -1,4 +1,4 @@
-"""What the extension proofs adds to the core of wfctl."""
+"""Register the extension ``proofs`` with the core of wfctl."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from wfctl_eventstore.extension import CheckedCheckpoints, Extension
 
 
 class ProofsExtension(Extension):
-    """Sign checkpoints of a log, have them witnessed, and prove results."""
+    """Sign checkpoints of a log, obtain signatures of witnesses, and prove results."""
 
     commands = {
         "pin": "extensions.proofs.command",
@@ -39,7 +39,10 @@ class ProofsExtension(Extension):
         witnesses: Sequence[str] = (),
         keys: Sequence[str] = (),
     ) -> CheckedCheckpoints:
-        """Compare the logs of the root with every checkpoint; raises `NotWitnessed`."""
+        """Compare the logs in the folder with every known checkpoint.
+
+        Raises `NotWitnessed` if a witness cannot be reached.
+        """
         from extensions.proofs.check_checkpoints import judge_checkpoints
 
         found = judge_checkpoints(workflow, machines, files, witnesses, keys)

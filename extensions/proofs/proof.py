@@ -1,4 +1,4 @@
-"""Proofs: their content, their format, and how they are made."""
+"""Create, read and write proofs that a result was recorded in a log."""
 
 from __future__ import annotations
 
@@ -36,25 +36,30 @@ _PART = re.compile(
     re.DOTALL,  # A JSON key may contain line breaks.
 )
 _VERSION = re.compile(r"v?([1-9][0-9]{0,18})", re.ASCII)
-#: Maximum size in bytes of a file in a proof, even in a whole proof.
+#: Maximum size in bytes of a file that a proof contains, even if nothing else is left out.
 _MOST_OF_FILE = 1_000_000
-#: Maximum size in bytes of a file in which a pointer is followed before a proof names it.
+#: Maximum size in bytes of a file that is read to check whether the claimed value exists.
 _MOST_READ = 100_000_000
-#: Maximum size of a proof in bytes, so that it fits next to a figure.
-#: Longer texts are proven by their digests.
+#: Maximum size of a proof in bytes, so that it can be printed next to a figure. Longer texts are
+#: replaced by their digests.
 MOST_BYTES = 2599
 
 
 def build_proof(
     log: WorkflowLog, what: str, checkpoint: Checkpoint, note: Note, *, whole: bool = False
 ) -> Proof:
-    """Return the proof of ``what`` under a checkpoint of the log.
+    """Return a proof of a recorded fact, based on a signed checkpoint of the log.
 
-    ``what`` is ``stage-3.outputs/FILE``, with ``#/POINTER`` for a value in the file, the path of an
-    output, ``stage-3.metrics/NAME``, ``stage-3.metrics/TASK/NAME``,
-    ``search@2.metrics/stage-3.NAME`` for a round that has ended, a stage, an amendment, or a
-    version. Texts that would make the proof longer than `MOST_BYTES` are left out, unless ``whole``
-    is true. Raises `NotFound`, and `CheckpointDenied` if the checkpoint is of another log.
+    ``what`` names one of the following:
+
+    - an output: its path or ``stage-3.outputs/FILE``, with ``#/POINTER`` for a value in the file
+    - a number: ``stage-3.metrics/NAME``, or ``stage-3.metrics/TASK/NAME`` for a task of a sweep
+    - a number of an ended round: ``search@2.metrics/stage-3.NAME``
+    - a stage, an amendment (plan change), or a version of the log
+
+    Texts that would make the proof longer than `MOST_BYTES` are left out, unless ``whole`` is true.
+    Raises `NotFound` if the log does not record the fact, and `CheckpointDenied` if the checkpoint
+    belongs to another log.
     """
     grounds = _grounds_of(log, what, checkpoint.size)
     path = _find_inclusion_path(log, grounds.version, checkpoint)
@@ -63,7 +68,8 @@ def build_proof(
     for text in grounds.texts:
         longer = replace(proof, texts=(*proof.texts, text))
         fits = len(str(longer).encode("utf-8", "surrogateescape")) <= MOST_BYTES
-        # A text is useless if the text that refers to it was left out.
+        # Leave out a text to which the proof does not refer, because the text that refers to it was
+        # left out.
         is_named = sha256(text).hexdigest().encode() in b"".join((leaf, *proof.texts))
         if (whole or fits) and is_named and text not in proof.texts:
             proof = longer
@@ -73,7 +79,11 @@ def build_proof(
 def _find_inclusion_path(
     log: WorkflowLog, version: int, checkpoint: Checkpoint
 ) -> tuple[bytes, ...]:
-    """Return the hashes on the path from a version to the root of the checkpoint."""
+    """Return the hashes that prove that the checkpoint includes the event at a version.
+
+    Raises `InvalidOption` if the checkpoint is too old, and `CheckpointDenied` if the log has
+    changed.
+    """
     size, whole = checkpoint.size, (0, checkpoint.size)
     if version > size:
         raise InvalidOption(
@@ -93,9 +103,9 @@ def _find_inclusion_path(
 
 
 class _Grounds(NamedTuple):
-    """The version of the proven event, the claim about it, and the texts that it depends on.
+    """The event that a proof is about, the claim about it, and the texts that support it.
 
-    If a proof would be too long, the last texts are left out first.
+    If the proof would be too long, the last texts are left out first.
     """
 
     version: int
@@ -104,7 +114,7 @@ class _Grounds(NamedTuple):
 
 
 class _Result(NamedTuple):
-    """The event that recorded a result, with its definition and its attempt."""
+    """The event that recorded a result, the definition of its stage, and its attempt."""
 
     event: RecordedEvent
     definition: bytes
@@ -120,7 +130,7 @@ class _Result(NamedTuple):
 
     @property
     def record(self) -> dict[str, Any] | None:
-        """The file with the result of each task of the attempt."""
+        """The file in which the attempt recorded the results of its tasks."""
         return ((self.source.tasks or {}) if self.source is not None else {}).get("record")
 
 
@@ -129,13 +139,13 @@ _Results = dict[str, list[_Result]]
 
 @dataclass(slots=True)
 class _Seen:
-    """The versions of the events that a proof may need, by hash and by subject."""
+    """The events that a proof may need, collected while the log is read."""
 
     versions: dict[str, int] = field(default_factory=dict)
-    #: For each stage, its completion and the later adoptions of outputs, newest first.
+    #: For each stage, the event of its completion and later adoptions of outputs, the newest first.
     results: _Results = field(default_factory=dict)
     proposals: dict[str, int] = field(default_factory=dict)
-    #: For each loop and round, the results at the start of the next round.
+    #: For each optimisation loop and round, the results when the next round started.
     rounds: dict[tuple[str, int], _Results] = field(default_factory=dict)
 
     def take(self, event: RecordedEvent, state: Workflow) -> None:
@@ -155,7 +165,10 @@ class _Seen:
 
 
 def _grounds_of(log: WorkflowLog, what: str, upto: int) -> _Grounds:
-    """Return the evidence for ``what`` in the first ``upto`` events. Raise `NotFound`."""
+    """Return the event, the claim and the texts that prove ``what``.
+
+    Only the first ``upto`` events are considered. Raises `NotFound` if they do not record it.
+    """
     version = _VERSION.fullmatch(what)
     if version is not None:
         log.require(int(version[1]))
@@ -190,7 +203,10 @@ def _of_result(log: WorkflowLog, seen: _Seen, state: Workflow, what: str) -> _Gr
 
 
 def _in_round(seen: _Seen, state: Workflow, what: str) -> tuple[_Results, str, int]:
-    """Return the results of a round, the name of the wanted part, and the round or 0."""
+    """Return the results to search, the name of the wanted part, and the round number.
+
+    The number is 0 if ``what`` does not name a round.
+    """
     asked = _PART.fullmatch(what)
     named = asked and asked["metric"] and find_round(state, asked["stage"])
     if not asked or not named:
@@ -215,7 +231,10 @@ def _in_round(seen: _Seen, state: Workflow, what: str) -> tuple[_Results, str, i
 def _iterate_texts(
     log: WorkflowLog, seen: _Seen, result: _Result, claim: dict[str, str]
 ) -> Iterator[bytes]:
-    """Yield the texts that a result depends on, the largest last."""
+    """Yield the texts that support a result.
+
+    If a proof would be too long, the last texts are left out first.
+    """
     rests_on = result.rests_on
     content = [*_iterate_content(log, result, claim)]
     leaf = {"type": result.event.type, "data": result.event.data}
@@ -233,17 +252,17 @@ def _iterate_texts(
 
 
 def is_followed(claim: Mapping[str, str]) -> bool:
-    """Return whether a claim leads to a value inside a JSON file or a record of tasks.
+    """Return whether a claim leads to a value in a JSON file or in the record of tasks.
 
-    For other files, such as a table, the event records the number.
+    For any other file, such as a table, the event itself records the number.
     """
     return "pointer" not in claim or claim["output"].endswith(".json")
 
 
 def number_at(leaf: Mapping[str, Any], claim: Mapping[str, str]) -> dict[str, Any] | None:
-    """Return the number that the event of a result records for a claim, if any.
+    """Return the number that an event records for a claim, or None.
 
-    A claim without a metric has no number if the metrics at this pointer differ in error or unit.
+    If several metrics have the same place, they must have the same value, error and unit.
     """
     metrics = (leaf["data"].get("metrics") or []) if leaf["type"] in RESULTS else []
     found = [one for one in metrics if claim in _claims_of(one)]
@@ -254,7 +273,7 @@ def number_at(leaf: Mapping[str, Any], claim: Mapping[str, str]) -> dict[str, An
 
 
 def _claims_of(metric: Mapping[str, Any]) -> list[dict[str, str]]:
-    """Return the claims by which a proof may name a recorded metric."""
+    """Return the possible claims with which a proof can name a recorded metric."""
     if metric["task"]:
         return [{"task": metric["task"], "metric": metric["name"]}]
     place = {"output": metric["path"], "pointer": metric["pointer"]}
@@ -262,9 +281,9 @@ def _claims_of(metric: Mapping[str, Any]) -> list[dict[str, str]]:
 
 
 def _check_pointer(log: WorkflowLog, result: _Result, claim: dict[str, str], what: str) -> None:
-    """Raise `NotFound` if the pointer of a claim leads nowhere in the local file.
+    """Raise `NotFound` if the claimed value does not exist in the local file.
 
-    A number that the event itself records needs no file.
+    A number that the event itself records needs no check.
     """
     is_recorded = number_at({"type": result.event.type, "data": result.event.data}, claim)
     if "pointer" not in claim or is_recorded is not None:
@@ -280,9 +299,9 @@ def _check_pointer(log: WorkflowLog, result: _Result, claim: dict[str, str], wha
 def _iterate_content(
     log: WorkflowLog, result: _Result, claim: dict[str, str], limit: int = _MOST_OF_FILE
 ) -> Iterator[bytes]:
-    """Yield the file that contains a claimed value, if the file is unchanged.
+    """Yield the content of the file with the claimed value.
 
-    A file of more than ``limit`` bytes is not read.
+    Nothing is yielded if the file is missing, has changed, or has more than ``limit`` bytes.
     """
     named: dict[str, Any] | None = None
     if "pointer" in claim:
@@ -350,7 +369,10 @@ def _find_result(log: WorkflowLog, seen: _Results, what: str) -> tuple[_Result, 
 def _find_number(
     log: WorkflowLog, seen: _Results, asked: re.Match[str]
 ) -> tuple[_Result, dict[str, str]]:
-    """Return the result with a number of a stage, and the claim of its place in a file."""
+    """Return the result with a number of a stage, and a claim that names its place.
+
+    Raises `NotFound` if the stage has no such number.
+    """
     stage, name = asked["stage"], asked["metric"]
     result = next(iter(seen.get(stage, [])), None)
     known = {one["name"]: one for one in (result.event.data.get("metrics") if result else ()) or ()}
@@ -394,7 +416,7 @@ def _of_task(
 
 
 def _has_task(log: WorkflowLog, result: _Result, task: str) -> bool:
-    """Return whether the record of an attempt has a task, True if the record is missing."""
+    """Return whether an attempt recorded a task. Return True if its record is missing."""
     record = result.record or {"sha256": "", "path": ""}
     found = [*_find_unchanged_content(log, record["sha256"], _MOST_OF_FILE, record["path"])]
     return not found or any(json.loads(line)["key"] == task for line in found[0].splitlines())
@@ -435,7 +457,7 @@ WORDS = (
 
 FIRST_LINE = "c2sp.org/tlog-proof@v1"
 FORM = 2
-#: The names of the optional parts of a claim, which are all strings.
+#: The names of the optional parts of a claim. All of them are strings.
 _PLACE = ("output", "pointer")
 _CLAIMS = ((), ("output",), _PLACE, (*_PLACE, "metric"), ("task", "metric"))
 _INDEX = re.compile(r"index (0|[1-9][0-9]{0,18})", re.ASCII)
@@ -446,11 +468,13 @@ _HASH_BYTES = 32
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """The leaf with its path to the root, the texts that it depends on, and the checkpoint.
+    """A proof that a log records an event and, if there is a claim, a part of it.
 
-    ``claim`` names the proven part of the leaf: an ``output`` by its path, and a ``pointer`` into
-    the file, with the name of the ``metric`` that was read there; or a ``metric`` of a ``task``. It
-    is empty if the leaf itself is proven. ``index`` counts from 0.
+    ``leaf`` is the text of the event, and ``index`` its position from 0. ``path`` contains the
+    hashes that lead to the signed checkpoint ``note``. ``texts`` are the texts to which the event
+    refers. ``claim`` names the proven part: an ``output`` by its path, a ``pointer`` into this file
+    with the name of a ``metric``, or a ``metric`` of a ``task``. It is empty if the event itself is
+    proven.
     """
 
     index: int
@@ -470,7 +494,10 @@ class Proof:
 
 
 def read_proof(content: bytes) -> Proof:
-    """Return the unchecked proof in the bytes. Raise `UnreadableNote` for other content."""
+    """Return the proof in the bytes, without checking what it proves.
+
+    Raises `UnreadableNote` if the bytes are not a proof.
+    """
     if len(content) > _MOST_BYTES:
         raise UnreadableNote(
             f"a proof can have at most {_MOST_BYTES} bytes, but this proof is longer"
@@ -508,7 +535,7 @@ def _decode_hash(text: str) -> bytes:
 
 
 def _unpack_extra(packed: bytes) -> tuple[dict[str, str], list[bytes]]:
-    """Return the claim and the texts of a proof."""
+    """Return the claim and the additional texts of a proof from their packed form."""
     unpacking = zlib.decompressobj(zdict=WORDS)
     try:
         content = unpacking.decompress(packed, _MOST_EXTRA)
@@ -540,14 +567,14 @@ def _unpack_extra(packed: bytes) -> tuple[dict[str, str], list[bytes]]:
 
 
 def _head_of(lengths: list[int], claim: dict[str, str]) -> bytes:
-    """Return the JSON line before the texts, in its only valid spelling."""
+    """Return the JSON line before the texts of a proof. Only this exact form is valid."""
     head = {"wfctl-proof": FORM, "lengths": lengths} | ({"claim": claim} if claim else {})
     text = json.dumps(head, ensure_ascii=False, separators=(",", ":"))
     return text.encode("utf-8", "surrogateescape")
 
 
 def _is_sound(lengths: Any, claim: Any, size: int) -> bool:
-    """Return whether the lengths are those of ``size`` bytes, and the claim is of a known kind."""
+    """Return whether the lengths of the texts sum up to ``size`` and the claim is valid."""
     if not isinstance(lengths, list) or not lengths or not isinstance(claim, dict):
         return False
     if not all(type(one) is int and one > 0 for one in lengths) or sum(lengths) != size:

@@ -1,7 +1,8 @@
-"""Signed notes by https://c2sp.org/signed-note: a text, followed by lines of signatures.
+"""Signed notes (https://c2sp.org/signed-note): a text that is followed by signature lines.
 
-A key is identified by its name and four bytes of a digest. The public key is written as a verifier
-key: the name, those bytes in hex, and base64 of its type and its 32 bytes, joined by plus signs.
+A signature identifies its key by the name of the key and four bytes of a digest. A public key is
+written as a verifier key: the name, these four bytes in hexadecimal form, and the base64 form of
+the key's type and 32 bytes, joined by plus signs.
 """
 
 from __future__ import annotations
@@ -14,17 +15,18 @@ from typing import NamedTuple
 
 from extensions.proofs.errors import UnreadableNote, UnverifiedNote
 
-#: The type of a key that signs a note, and of a key that cosigns a checkpoint with a time.
+#: Type of a key that signs notes, and type of a witness's key, which signs a checkpoint with a
+#: time.
 LOG, WITNESS = 1, 4
 _DASH = "\u2014 "
 _KEY_BYTES, _ID_BYTES, TIME_BYTES = 32, 4, 8
-#: Maximum number of signatures of a note; the specification requires at least 16.
+#: Maximum number of signatures of a note. The specification requires support for at least 16.
 MOST_SIGNATURES = 64
 _MOST_BYTES = 1_000_000
 
 
 class Signature(NamedTuple):
-    """One line under a note: the key's name, its id (4 bytes), and the signature."""
+    """A signature line of a note: the key's name, its id (4 bytes), and the signature."""
 
     name: str
     key_id: bytes
@@ -36,7 +38,7 @@ class Signature(NamedTuple):
 
 
 class Note(NamedTuple):
-    """A text that ends with a newline, and its unverified signatures."""
+    """A text that ends with a newline, and its signatures, which are not verified yet."""
 
     text: str
     signatures: tuple[Signature, ...]
@@ -46,7 +48,7 @@ class Note(NamedTuple):
 
 
 class VerifierKey(NamedTuple):
-    """The public half of an Ed25519 key; ``kind`` is `LOG` or `WITNESS`."""
+    """A public Ed25519 key. ``kind`` is `LOG` or `WITNESS`."""
 
     name: str
     kind: int
@@ -54,7 +56,7 @@ class VerifierKey(NamedTuple):
 
     @property
     def key_id(self) -> bytes:
-        """The four bytes with which a signature names its key."""
+        """The four bytes with which a signature identifies this key."""
         said = self.name.encode() + b"\n" + bytes([self.kind]) + self.public
         return sha256(said).digest()[:_ID_BYTES]
 
@@ -63,11 +65,11 @@ class VerifierKey(NamedTuple):
         return f"{self.name}+{self.key_id.hex()}+{key}"
 
     def made(self, signature: Signature) -> bool:
-        """Return whether a signature names this key."""
+        """Return whether a signature states that this key made it."""
         return (signature.name, signature.key_id) == (self.name, self.key_id)
 
     def holds(self, text: str, signature: Signature) -> bool:
-        """Return whether the signature of the text by this key is valid."""
+        """Return whether a signature of the text is valid and was made with this key."""
         from cryptography.exceptions import InvalidSignature
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
@@ -83,12 +85,12 @@ class VerifierKey(NamedTuple):
 
 
 def format_cosigned_text(text: str, time: int) -> str:
-    """Return the text that a witness signs: its time, then the checkpoint."""
+    """Return the text that a witness signs, which consists of a time and the checkpoint."""
     return f"cosignature/v1\ntime {time}\n{text}"
 
 
 def read_note(content: bytes) -> Note:
-    """Return the note in the bytes. Raise `UnreadableNote` if the bytes are not a note."""
+    """Return the signed note in the bytes. Raise `UnreadableNote` if they are not a note."""
     if len(content) > _MOST_BYTES:
         raise UnreadableNote(
             f"a note can have at most {_MOST_BYTES} bytes, but this note is longer"
@@ -108,7 +110,7 @@ def read_note(content: bytes) -> Note:
 
 
 def read_signatures(lines: str) -> tuple[Signature, ...]:
-    """Return the signatures in the lines. Raise `UnreadableNote` for other lines."""
+    """Return the signatures in the lines. Raise `UnreadableNote` for an invalid line."""
     found = lines.removesuffix("\n").split("\n")
     if len(found) > MOST_SIGNATURES:
         raise UnreadableNote(
@@ -167,10 +169,10 @@ def read_key(text: str) -> VerifierKey:
 
 
 def verify_note(note: Note, keys: Iterable[VerifierKey]) -> Sequence[VerifierKey]:
-    """Return the known keys that signed the note. Raise `UnverifiedNote` without one.
+    """Return the known keys that signed a note.
 
-    Signatures of unknown keys are ignored. An invalid signature of a known key rejects the whole
-    note.
+    Raises `UnverifiedNote` if no known key signed it, or if a signature of a known key is invalid.
+    Signatures of unknown keys are ignored.
     """
     known, found = list(keys), []
     for signature in note.signatures:

@@ -1,4 +1,7 @@
-"""Witnesses by https://c2sp.org/tlog-witness: a witness that cosigns, and requests to others."""
+"""Sign checkpoints as a witness, and request signatures of other witnesses.
+
+A witness confirms that events were only added to a log (https://c2sp.org/tlog-witness).
+"""
 
 from __future__ import annotations
 
@@ -27,14 +30,14 @@ from extensions.proofs.signed_note import Note, VerifierKey, read_note
 from service.errors import InvalidOption, NotFound
 from service.root.atomic_files import hold_lock, state_folder, write_whole
 
-#: The content type of the answer to a conflict in the protocol.
+#: Content type that the protocol defines for the answer to a request with an outdated size.
 SIZE_TYPE = "text/x.tlog.size"
 _OLD = re.compile(r"old (0|[1-9][0-9]{0,18})", re.ASCII)
 _MOST_PROOF = 63
 
 
 class Reply(NamedTuple):
-    """An answer of the protocol: an HTTP status, a body and its type."""
+    """An answer to a request: the HTTP status, the body, and the content type."""
 
     status: int
     body: str
@@ -42,7 +45,11 @@ class Reply(NamedTuple):
 
 
 class _CosignRequest(NamedTuple):
-    """A request to cosign: the size that the witness knows, a proof, and a checkpoint."""
+    """A request for the signature of a witness.
+
+    ``old`` is the number of events that the witness is assumed to know. ``proof`` shows that the
+    new checkpoint extends them.
+    """
 
     old: int
     proof: tuple[bytes, ...]
@@ -51,7 +58,7 @@ class _CosignRequest(NamedTuple):
 
 
 class WitnessedLog(NamedTuple):
-    """A log that a witness watches: its keys, and the last cosigned note."""
+    """A log that a witness watches: its name, its keys, and the last signed checkpoint."""
 
     origin: str
     keys: tuple[str, ...]
@@ -59,19 +66,22 @@ class WitnessedLog(NamedTuple):
 
     @property
     def checkpoint(self) -> Checkpoint | None:
-        """The checkpoint that the witness cosigned last."""
+        """The checkpoint that the witness signed last, or None before the first signature."""
         return read_checkpoint(read_note(self.note.encode())) if self.note is not None else None
 
 
 class Witness:
-    """The witness of this user; ``now`` returns the POSIX time in seconds."""
+    """The witness of this user account. ``now`` returns the time in POSIX seconds."""
 
     def __init__(self, now: Callable[[], int], folder: Path | None = None) -> None:
         self._now = now
         self._folder = folder or state_folder() / "witness"
 
     def watch(self, key: VerifierKey) -> WitnessedLog:
-        """Add a log by its public key, keeping its last cosigned checkpoint."""
+        """Add a log with its public key. For a known log, keep the last signed checkpoint.
+
+        Raises `UnreadableNote` if the key belongs to a witness instead of a log.
+        """
         if key.kind != notes.LOG:
             raise UnreadableNote(
                 f"the key {key} belongs to a witness, but wfctl needs the public key of a log here"
@@ -83,25 +93,31 @@ class Witness:
         return new
 
     def seen(self, origin: str) -> WitnessedLog | None:
-        """Return the record of a log, None if the witness does not watch the log."""
+        """Return the record of a log, or None if the witness does not watch the log."""
         try:
             return _read_seen(self._seen_path(origin))
         except FileNotFoundError:
             return None
 
     def all_seen(self) -> Iterator[WitnessedLog]:
-        """Yield every watched log."""
+        """Yield the record of each watched log."""
         yield from map(_read_seen, sorted(self._folder.glob("*.json")))
 
     def latest(self, origin_hash: str) -> str:
-        """Return the note cosigned last for an origin, given as SHA-256 in hex; or `NotFound`."""
+        """Return the last signed checkpoint of a log, as a note.
+
+        ``origin_hash`` is the SHA-256 of the log's name. Raises `NotFound` if nothing was signed.
+        """
         for seen in self.all_seen():
             if sha256(seen.origin.encode()).hexdigest() == origin_hash and seen.note is not None:
                 return seen.note
         raise NotFound("this witness has never cosigned a checkpoint of the requested log")
 
     def answer(self, body: bytes) -> Reply:
-        """Return the reply to an ``add-checkpoint`` request, after storing a new cosignature."""
+        """Answer an ``add-checkpoint`` request.
+
+        A new signature is stored before it is returned.
+        """
         try:
             request = _read_request(body)
             with self._lock_folder():
@@ -138,7 +154,7 @@ class Witness:
 
 
 def _check_growth(request: _CosignRequest, known: Checkpoint | None) -> Reply | None:
-    """Return the refusal if a checkpoint does not extend the known one, otherwise None."""
+    """Return the refusal if a new checkpoint does not extend the last one, otherwise None."""
     old, new = known or Checkpoint(request.checkpoint.origin, 0, EMPTY), request.checkpoint
     if request.old > new.size:
         return Reply(400, "the old size is larger than that of the checkpoint\n")
@@ -183,7 +199,7 @@ _DONE, _NOT_FOUND, _CONFLICT = 200, 404, 409
 def request_of(
     store: EventStore, stream: str, checkpoint: Checkpoint, note: Note, old: int
 ) -> bytes:
-    """Return the body of a request to cosign, for a witness that knows ``old`` events."""
+    """Return the body of a request to a witness that knows the first ``old`` events."""
     ranges = consistency_ranges(old, checkpoint.size) if 0 < old <= checkpoint.size else []
     found = find_nodes(iterate_leaves(store, stream, checkpoint.size), ranges) if ranges else {}
     proof = "".join(f"{b64encode(found[place]).decode()}\n" for place in ranges)
@@ -199,7 +215,10 @@ def request_cosignature(
     url: str,
     key: VerifierKey,
 ) -> Note:
-    """Return the note with the cosignature of the witness. Raise `NotWitnessed`."""
+    """Request the signature of a witness, and return the note with this signature.
+
+    Raises `NotWitnessed` if the witness cannot be reached or refuses.
+    """
     reply = _send_request(url, "add-checkpoint", request_of(store, stream, checkpoint, note, 0))
     if reply.status == _CONFLICT:
         said = reply.body.strip()
@@ -233,7 +252,10 @@ def request_cosignature(
 
 
 def last_seen(url: str, origin: str) -> KeptNote:
-    """Return the checkpoint that a witness cosigned last. Raise `NotWitnessed` on failure."""
+    """Return the checkpoint that a witness signed last.
+
+    Raises `NotWitnessed` if the witness cannot be reached.
+    """
     reply = _send_request(url, f"{sha256(origin.encode()).hexdigest()}/checkpoint")
     if reply.status == _NOT_FOUND:
         raise NotWitnessed(
@@ -254,7 +276,10 @@ def last_seen(url: str, origin: str) -> KeptNote:
 
 
 def _send_request(url: str, path: str, body: bytes | None = None) -> Reply:
-    """Return the reply to a GET, or to a POST of a body. Raise `NotWitnessed` on failure."""
+    """Send a GET request, or a POST request if there is a body, and return the reply.
+
+    Raises `NotWitnessed` if the witness cannot be reached.
+    """
     if not url.startswith(("http://", "https://")):
         raise InvalidOption(
             "the address of a witness must start with http:// or https://, but the given address "
@@ -272,7 +297,7 @@ def _send_request(url: str, path: str, body: bytes | None = None) -> Reply:
 
 
 def keys_named(texts: Sequence[str]) -> list[VerifierKey]:
-    """Return the public keys in the strings, or in the files that they name."""
+    """Return the public keys in the strings, or in the files that the strings name."""
     keys: list[VerifierKey] = []
     for text in texts:
         try:

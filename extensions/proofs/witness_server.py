@@ -1,4 +1,7 @@
-"""A witness over HTTP: ``add-checkpoint``, and the last cosigned checkpoint."""
+"""Run a witness as an HTTP server.
+
+It answers ``add-checkpoint`` requests, and requests for the last signed checkpoint of a log.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,10 @@ _MOST_BYTES = 1_000_000
 
 
 class WitnessServer(ThreadingHTTPServer):
-    """A bound server, which answers after it is started; port 0 selects a free port."""
+    """An HTTP server for a witness. It answers requests after it is started.
+
+    With port 0, a free port is selected.
+    """
 
     def __init__(self, witness: Witness, host: str, port: int) -> None:
         self.witness = witness
@@ -26,7 +32,7 @@ class _Handler(BaseHTTPRequestHandler):
     server: WitnessServer
 
     def do_POST(self) -> None:
-        """Answer ``add-checkpoint``."""
+        """Answer an ``add-checkpoint`` request."""
         length = self.headers.get("Content-Length", "")
         if not length.isdecimal() or len(length) > len(str(_MOST_BYTES)):
             self.close_connection = True  # the next request cannot be found
@@ -38,7 +44,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._send_reply(self.server.witness.answer(body) if known else missing)
 
     def do_GET(self) -> None:
-        """Answer with the last cosigned checkpoint."""
+        """Answer a request for the last signed checkpoint of a log."""
         asked = _LATEST.fullmatch(self.path)
         if asked is None:
             self._send_reply(Reply(404, "expected /<hash of the origin>/checkpoint\n"))
@@ -49,7 +55,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._send_reply(Reply(404, f"{error.message}\n"))
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the library's name
-        """Print nothing for a request, because cosignatures are stored."""
+        """Print nothing, because each signature is stored anyway."""
 
     def _send_reply(self, reply: Reply) -> None:
         content = reply.body.encode()

@@ -1,8 +1,9 @@
-"""Check whether a log could have been written under the promises of the protocol.
+"""Check whether a log keeps the promises of the protocol.
 
-This module restates the promises in docs/ and imports no rules or folds, so that it can detect
-their faults. Its author had read those rules, so a promise that both misread stays undetected. It
-does not check what an approval covers, and how often a stage may be retried.
+This module implements the promises in docs/ again, without importing the rules or the state
+computation of wfctl. It can therefore detect errors in them. Its author had read these rules, so a
+promise that both misunderstand is not detected. The content of approvals and the number of retries
+are not checked.
 """
 
 from __future__ import annotations
@@ -36,10 +37,10 @@ _ALL = frozenset({"pending", "ready", "invalidated", "failed", "completed", *ACT
 
 
 def first_breach(events: Iterable[tuple[Data, str]]) -> Breach | None:
-    """Return the first event that breaks the protocol, or None.
+    """Return the first event that breaks a promise of the protocol, or None.
 
-    ``events`` are envelopes in order of version, each converted to the current schema, with its
-    hash.
+    ``events`` are the recorded events in order of version, converted to the current schema, each
+    with its hash.
     """
     log, envelope = Standing(), Chain()
     for number, (event, hash_) in enumerate(events, 1):
@@ -296,7 +297,10 @@ def _check_block(log: Standing, event: Data) -> None:
 
 
 def _check_plain_event(log: Standing, event: Data) -> None:
-    """Check an event allowed at any time; one with an amendment needs its approval."""
+    """Check an event that is allowed at any time.
+
+    Its stage must exist. If it names an amendment (plan change), the amendment must be approved.
+    """
     if event["type"] != "note.logged" or event["data"].get("stage") is not None:
         _get_stage(log, event)
     if event["data"].get("amendment") is not None:
@@ -448,7 +452,7 @@ def _check_input_files(log: Standing, event: Data) -> None:
     require_promise(first, "consent", "input files may be recorded only at the start of a workflow")
 
 
-#: Rule → the event types that it checks.
+#: Function that checks a rule → the event types to which the rule applies.
 _BY_RULE: dict[Callable[[Standing, Data], object], str] = {
     _check_beginning: "workflow.created workflow.imported",
     _check_finish: "workflow.completed workflow.reopened",

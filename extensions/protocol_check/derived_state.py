@@ -1,4 +1,4 @@
-"""The state that the protocol check derives from the events, and the promises of consent."""
+"""Compute a workflow's state for the protocol check, and check the promises about consent."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Any, NamedTuple, TypeAlias
 
 Data: TypeAlias = Mapping[str, Any]
 
-#: Statuses in which a stage can have an open attempt.
+#: Statuses in which a stage can have a running attempt.
 ACTIVE = frozenset({"preparing", "running", "post_processing"})
 _ACTORS = frozenset({"user", "agent", "reconciler", "runner", "import"})
 START = "0" * 64
-#: The id and the kind of the initial plan.
+#: Id and kind of the initial plan, which is approved like an amendment.
 PLAN = "plan"
 
 
 class Breach(NamedTuple):
-    """The first event that breaks a promise: its version, the promise, and the reason."""
+    """A broken promise of the protocol: the event's version, the promise, and the reason."""
 
     version: int
     promise: str
@@ -25,7 +25,7 @@ class Breach(NamedTuple):
 
 
 class Broken(Exception):
-    """An event that breaks a promise of the protocol."""
+    """An event breaks a promise of the protocol."""
 
     def __init__(self, promise: str, message: str) -> None:
         super().__init__(message)
@@ -33,94 +33,107 @@ class Broken(Exception):
 
 
 def require_promise(held: bool, promise: str, message: str) -> None:
-    """Raise `Broken` unless the promise is kept."""
+    """Raise `Broken` if ``held`` is false, that is, if the promise is not kept."""
     if not held:
         raise Broken(promise, message)
 
 
 @dataclass
 class CheckedAttempt:
-    """One run of a stage; open until its end is recorded."""
+    """An attempt (one run of a stage), as the protocol check sees it.
+
+    It is open until its end is recorded.
+    """
 
     id: str
     mode: str
     is_open: bool = True
     diagnostic: bool = False
     action: str | None = None
-    #: The jobs of the launch, None before the launch.
+    #: Ids of the launched jobs, or None before the launch.
     jobs: list[str] | None = None
-    #: Whether all processes of the attempt were found to be stopped.
+    #: Whether all processes of the attempt are known to have stopped.
     is_stopped: bool = False
-    #: Whether an amendment changed the inputs of the running attempt.
+    #: Whether an amendment (plan change) changed the inputs while the attempt was running.
     is_outdated: bool = False
 
 
 @dataclass
 class CheckedStage:
-    """The dependencies of a stage, and its status."""
+    """A stage as the protocol check sees it.
+
+    ``needs`` are its dependencies.
+    """
 
     needs: list[str]
     status: str = "pending"
     retries: int = 0
     attempts: list[CheckedAttempt] = field(default_factory=list)
-    #: The attempt whose kept outputs the stage reuses, and the attempts with verified outputs.
+    #: The earlier attempt whose outputs the stage reuses, and all attempts whose outputs were
+    #: verified.
     reused: str | None = None
     good: set[str] = field(default_factory=set)
-    #: Attempts with rejected outputs; an amendment may allow a new verification.
+    #: Attempts whose outputs were rejected. An amendment (plan change) may allow a new
+    #: verification.
     refuted: set[str] = field(default_factory=set)
-    #: Paths of the verified results.
+    #: Paths of the verified output files.
     results: set[str] = field(default_factory=set)
-    #: Failed dependency → its status, as recorded.
+    #: Failed dependency → its status when it blocked this stage.
     blocked: dict[str, str] = field(default_factory=dict)
-    #: The amendment that allows a new run without a retry.
+    #: The amendment (plan change) that allows the failed stage to run again without a retry.
     rerun_by: str | None = None
-    #: Whether the stage ended and no session was charged for it.
+    #: Whether the stage has ended, but no session has been charged for it yet.
     is_due: bool = False
 
     @property
     def source(self) -> str | None:
-        """The attempt that produced the outputs."""
+        """The id of the attempt that produced the outputs of the stage, or None."""
         return self.reused or (self.attempts[-1].id if self.attempts else None)
 
     @property
     def open(self) -> CheckedAttempt | None:
-        """The attempt that is still running."""
+        """The running attempt of the stage, or None."""
         return self.attempts[-1] if self.attempts and self.attempts[-1].is_open else None
 
 
 @dataclass
 class CheckedAmendment:
-    """A proposed amendment, its status, and the stages that its approval affects."""
+    """An amendment (plan change), its status, and the stages that its approval affects."""
 
     data: Data
     status: str = "proposed"
     reach: frozenset[str] = frozenset()
-    #: The command that approved the amendment and recorded all its consequences.
+    #: Id of the command that approved the amendment. The same command must record all consequences.
     command: str | None = None
 
     @property
     def is_open(self) -> bool:
-        """Whether it can still be approved; a rejected plan can be approved later."""
+        """Whether the amendment can still be approved.
+
+        The initial plan can be approved even after it was rejected.
+        """
         is_plan = self.data.get("kind") == PLAN
         return self.status == "proposed" or (is_plan and self.status == "rejected")
 
 
 @dataclass
 class Standing:
-    """The state after the events so far."""
+    """The state of a workflow after the events that were checked so far."""
 
     stages: dict[str, CheckedStage] = field(default_factory=dict)
     amendments: dict[str, CheckedAmendment] = field(default_factory=dict)
     drifts: dict[int, str] = field(default_factory=dict)
-    #: Digest of the keys of a sweep's tasks → the number of tasks.
+    #: Digest of the task keys of a sweep → the number of its tasks.
     maps: dict[str, int] = field(default_factory=dict)
-    #: The type of the previous event.
+    #: Type of the previous event.
     last: str = ""
     consent: str = "terminal"
-    #: The mandates by name, and the number of amendments that took effect by each mandate.
+    #: The mandates (permissions given in advance) by name, and the number of amendments that each
+    #: mandate has approved.
     mandates: Data = field(default_factory=dict)
     by_mandate: dict[str, int] = field(default_factory=dict)
-    #: The loops by name, the number of the last round, and the loops that have ended.
+    #: The optimisation loops by name, the number of their last round, and the loops that have
+    #: ended.
     loops: Data = field(default_factory=dict)
     rounds: dict[str, int] = field(default_factory=dict)
     over: set[str] = field(default_factory=set)
@@ -132,12 +145,12 @@ class Standing:
 
     @property
     def unfinished(self) -> list[str]:
-        """The stages that are neither completed nor skipped."""
+        """The ids of the stages that are neither completed nor skipped."""
         return [k for k, one in self.stages.items() if one.status not in ("completed", "skipped")]
 
     @property
     def waits_for_points(self) -> bool:
-        """Whether another round may follow, unless a limit ended the loop."""
+        """Whether an optimisation loop may still start another round."""
         limits = {
             name: loop.get("at_most") for name, loop in self.loops.items() if isinstance(loop, dict)
         }
@@ -149,13 +162,17 @@ class Standing:
 
     @property
     def waiting(self) -> str:
-        """The amendments that wait for a decision."""
+        """The ids of the amendments (plan changes) that can still be decided, as one text."""
         return ", ".join(id_ for id_, one in self.amendments.items() if one.is_open)
 
 
 @dataclass
 class Chain:
-    """The promises of the log itself: ordered, linked, all or none, exactly once."""
+    """Checks the promises of the log itself.
+
+    Events are ordered and linked by hashes. A command is recorded completely or not at all, and
+    only once.
+    """
 
     before: str = START
     stream: str | None = None
@@ -164,7 +181,12 @@ class Chain:
     events: set[str] = field(default_factory=set)
 
     def take(self, event: Data, hash_: str, number: int) -> None:
-        """Check the next envelope against its place in the chain; ``hash_`` is its own hash."""
+        """Check that an event follows the previous event in the log.
+
+        ``hash_`` is the hash of this event.
+
+        Raises `Broken` if a promise is broken.
+        """
         version, command = event["version"], event["command_id"]
         require_promise(version == number, "ordered", f"expected version {number}, found {version}")
         require_promise(
@@ -189,7 +211,10 @@ class Chain:
 
 
 def load_document(log: Standing, document: Data, takes_over: bool) -> None:
-    """Set the state from a document; running stages of an import get an attempt."""
+    """Set the state from the document with which a workflow was created or imported.
+
+    ``takes_over`` is true for an import. A running stage then gets an attempt.
+    """
     log.stages = {one["id"]: _build_stage(one, takes_over) for one in document["stages"]}
     log.is_completed = document.get("workflow_status") == "completed"
     log.changes = document.get("version") or 1
@@ -210,13 +235,16 @@ def _build_stage(one: Data, takes_over: bool) -> CheckedStage:
 
 
 def spans_of(ranges: str) -> list[tuple[int, int]]:
-    """Return the first and last number of each range, for example in 0-3,7."""
+    """Return the first and last number of each range in a text such as ``0-3,7``."""
     parts = [part.partition("-") for part in ranges.split(",") if part]
     return [(int(first), int(last or first)) for first, _, last in parts]
 
 
 def check_proposal(log: Standing, event: Data) -> None:
-    """Check that an amendment is proposed once, with the next number, for a known stage."""
+    """Check the proposal of an amendment (plan change).
+
+    Its id must have the next number, and its stage must exist.
+    """
     id_, stage = event["data"]["amendment"], event["data"].get("stage")
     numbers = [one.removeprefix("amend-") for one in log.amendments]
     expected = max((int(one) for one in numbers if one.isdecimal()), default=0) + 1
@@ -232,7 +260,11 @@ def check_proposal(log: Standing, event: Data) -> None:
 
 
 def check_decision(log: Standing, event: Data) -> None:
-    """Check that an amendment is decided once, by a person or within a mandate."""
+    """Check the decision on an amendment (plan change).
+
+    The amendment must be undecided. Its approval must come from a person or be allowed by a mandate
+    (permission given in advance).
+    """
     found = log.amendments.get(event["data"]["amendment"])
     approves = event["type"] == "amendment.approved"
     if found is None or not (found.is_open if approves else found.status == "proposed"):
@@ -252,9 +284,10 @@ def check_decision(log: Standing, event: Data) -> None:
         _apply_reach(log, found, event)
 
 
-#: The kind of an amendment that changes several stages.
+#: Kind of an amendment (plan change) that changes several stages.
 _OF_SEVERAL = "plan_change"
-#: Parameters that affect only the verification, the waiting and the download of results.
+#: Parameters that affect only the verification of results, the waiting for them, and their
+#: download.
 _JUDGES = frozenset(
     {"verify", "task_verify", "tolerate", "task_retries", "expected_seconds", "bring_back_limit"}
     | {"carry", "verify_parameters"}
@@ -262,7 +295,10 @@ _JUDGES = frozenset(
 
 
 def _apply_reach(log: Standing, amendment: CheckedAmendment, event: Data) -> None:
-    """Record the stages that an approval affects, and the results that become outdated."""
+    """Record the stages that an approved amendment affects.
+
+    Running attempts of these stages become outdated, unless only their verification changes.
+    """
     kind = amendment.data.get("kind")
     named = {amendment.data.get("stage"), *amendment.data.get("also", [])} - {None}
     named |= {*amendment.data.get("rewired", {})} if kind == _OF_SEVERAL else set()
@@ -274,7 +310,7 @@ def _apply_reach(log: Standing, amendment: CheckedAmendment, event: Data) -> Non
     for stage in (log.stages[id_] for id_ in affected | named):
         stage.good |= stage.refuted
     judged = {amendment.data.get("stage")} if _only_judges(amendment.data) else set()
-    # If several stages change, select those whose changes affect only the verification.
+    # For a change of several stages, also find the stages for which only the verification changes.
     parts = (amendment.data.get("rewired") or {}) if kind == _OF_SEVERAL else {}
     judged |= {
         id_
@@ -287,7 +323,10 @@ def _apply_reach(log: Standing, amendment: CheckedAmendment, event: Data) -> Non
 
 
 def _only_judges(proposed: Data) -> bool:
-    """Return whether the amendment changes only how attempts are judged at their end."""
+    """Return whether an amendment changes only the verification of results.
+
+    The computation of the results must not change.
+    """
     changes = proposed.get("changes") or {}
     return (
         proposed.get("kind") in ("parameter_change", "criteria_change")
@@ -302,7 +341,7 @@ def _is_bound(proof: Data) -> None:
 
 
 def by_a_person(log: Standing, event: Data) -> None:
-    """Raise `Broken` without a proof that the consent policy accepts."""
+    """Raise `Broken` if an event lacks a proof of consent that fits the consent policy."""
     proof = event["data"].get("proof") or {}
     require_promise(
         proof.get("policy") == log.consent,
@@ -322,7 +361,10 @@ def by_a_person(log: Standing, event: Data) -> None:
 
 
 def _require_agreement(log: Standing, amendment: Data, event: Data) -> None:
-    """Raise `Broken` unless a person approved, or a mandate allows the amendment."""
+    """Raise `Broken` if neither a person nor a mandate approved an amendment.
+
+    An amendment is a plan change. A mandate is a permission that a person gave in advance.
+    """
     proof = event["data"].get("proof") or {}
     if proof.get("policy") != "mandate":
         by_a_person(log, event)
@@ -365,7 +407,11 @@ def _change_entries(entries: Data, leaves: Data) -> Data:
 
 
 def check_round(log: Standing, event: Data) -> None:
-    """Check that a round follows the last one when its stages ended, and not after a stop."""
+    """Check the start of a round, or the stop, of an optimisation loop.
+
+    A round must have the next number, respect the limits of the loop, and start only after all
+    stages of the previous round were completed.
+    """
     data, name = event["data"], event["data"]["loop"]
     loop, last = log.loops.get(name), log.rounds.get(name, 1)
     if not isinstance(loop, dict) or name in log.over:
@@ -404,7 +450,11 @@ def check_round(log: Standing, event: Data) -> None:
 
 
 def require_approving(log: Standing, event: Data, id_: str) -> CheckedAmendment:
-    """Return the amendment that reaches the stage of the event, and was approved with it."""
+    """Return the amendment (plan change) that permits an event.
+
+    It must affect the stage of the event and must have been approved by the same command.
+    Otherwise, `Broken` is raised.
+    """
     require_agreed(log, event, id_)
     found = log.amendments[id_]
     require_promise(
@@ -416,7 +466,10 @@ def require_approving(log: Standing, event: Data, id_: str) -> CheckedAmendment:
 
 
 def require_agreed(log: Standing, event: Data, id_: str | None) -> None:
-    """Raise `Broken` unless an approved amendment reaches the stage of the event."""
+    """Raise `Broken` unless an approved amendment affects the stage of the event.
+
+    ``id_`` names the amendment (plan change).
+    """
     found, stage = log.amendments.get(id_ or ""), event["data"]["stage"]
     if found is None or found.status != "approved" or stage not in found.reach:
         raise Broken(

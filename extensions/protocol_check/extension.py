@@ -1,4 +1,4 @@
-"""What the extension protocol_check adds to the core of wfctl."""
+"""Register the extension ``protocol_check`` with the core of wfctl."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ class ProtocolCheckExtension(Extension):
     """Check a log against the promises of the protocol, independently of the rules."""
 
     def check_protocol(self, log: WorkflowLog) -> list[Finding]:
-        """Return the first event that violates a promise of the protocol, if there is one."""
+        """Return a finding for the first event that breaks a promise of the protocol.
+
+        The list is empty if no promise is broken.
+        """
         from extensions.protocol_check.behaviour import first_breach
 
         found = first_breach((event.body, event.hash) for event in log.store.read(log.stream))

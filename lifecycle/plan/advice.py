@@ -181,7 +181,7 @@ def _is_used(name: str | None, text: str) -> bool:
 
 
 def _format_names(names: set[str] | None) -> str:
-    """Return the names as a comma-separated list, or "no values" if there are none."""
+    """Return the names as a comma-separated list, or "no values" for an empty list."""
     return ", ".join(sorted(names or ())) or "no values"
 
 

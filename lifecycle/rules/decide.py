@@ -424,8 +424,8 @@ def _decide_creation(command: Payload) -> Decision:
             f"the log contains no workflow yet. Create a workflow with `wfctl init PLAN`. {LOST}",
             type=command.type,
         )
-    # A person must approve the plan, whoever creates the workflow. Only the consent policy `trust`
-    # needs no approval.
+    # A person must approve the plan, even if an agent creates the workflow. Only the consent
+    # policy `trust` needs no approval.
     return [command.model_copy(update={"proposed": command.consent != "trust"})]
 
 

@@ -1,1 +1,1 @@
-"""Lay out graphs, and draw them as SVG and as text."""
+"""Lay out graphs and plots, and draw them as SVG or as text."""

@@ -8,14 +8,16 @@ from typing import NamedTuple
 
 from projections.drawing.svg import Point
 
-#: Number of sweeps down and up. The graph of a workflow settles in two or three.
+#: Number of passes that order the nodes of a graph, alternately downwards and upwards. Workflow
+#: graphs need only two or three.
 _SWEEPS = 4
 
 
 class Layout(NamedTuple):
-    """Positions in units of one node: x from 0, layer y from 0.
+    """The positions of the nodes and edges of a graph, in units of one node.
 
-    ``edges`` lead from a dependency to its dependent through the points between.
+    x starts at 0 on the left, and y is the layer, starting at 0. Each edge leads from a dependency
+    to the node that depends on it, through points in the layers between them.
     """
 
     nodes: dict[str, Point]
@@ -25,9 +27,9 @@ class Layout(NamedTuple):
 
 
 def compute_layout(needs: Mapping[str, Sequence[str]]) -> Layout:
-    """Return the positions of the nodes of an acyclic graph, given as node → its dependencies.
+    """Return a drawing layout for an acyclic graph, given as node → its dependencies.
 
-    The same graph gives the same positions. Dependencies on unknown nodes are ignored.
+    The same graph always has the same layout. Dependencies on unknown nodes are ignored.
     """
     known = {node: [d for d in deps if d in needs] for node, deps in needs.items()}
     layers = layers_of(known)
@@ -44,14 +46,18 @@ def compute_layout(needs: Mapping[str, Sequence[str]]) -> Layout:
 
 
 def layers_of(needs: Mapping[str, Sequence[str]]) -> dict[str, int]:
-    """Return the length of the longest path to each node in an acyclic graph."""
+    """Return the layer of each node: the length of the longest path that leads to it.
+
+    The graph is given as node → its dependencies, and must be acyclic.
+    """
     found: dict[str, int] = {}
     waiting = list(needs)
     while waiting:
         ready = [node for node in waiting if all(dep in found for dep in needs[node])]
         for node in ready:
             found[node] = 1 + max((found[dep] for dep in needs[node]), default=-1)
-        # A cycle never gets ready, so its nodes are placed below all others.
+        # If the graph has a cycle, its nodes never get a layer in this way. Place them below all
+        # others, so that the loop ends.
         stuck = () if ready else waiting
         found.update((node, len(found)) for node in stuck)
         waiting = [node for node in waiting if node not in found]
@@ -61,7 +67,10 @@ def layers_of(needs: Mapping[str, Sequence[str]]) -> dict[str, int]:
 def _build_rows(
     needs: Mapping[str, Sequence[str]], layers: Mapping[str, int]
 ) -> tuple[list[list[str]], dict[tuple[str, str], list[str]]]:
-    """Return the names in each layer, including the points of long edges through the layer."""
+    """Return the names of the nodes in each layer, and the path of each edge.
+
+    An edge that spans several layers gets a placeholder node in each layer between.
+    """
     rows: list[list[str]] = [[] for _ in range(max(layers.values(), default=-1) + 1)]
     for node, layer in layers.items():
         rows[layer].append(node)
@@ -77,7 +86,10 @@ def _build_rows(
 
 
 def _sort_rows(rows: list[list[str]], paths: Iterable[Sequence[str]]) -> None:
-    """Order each row by the mean place of its neighbours in the adjacent row."""
+    """Sort each row of nodes by the mean position of their neighbours in the adjacent row.
+
+    This reduces the number of crossing edges.
+    """
     links: dict[str, list[str]] = {}
     for one, other in chain.from_iterable(map(pairwise, paths)):
         links.setdefault(one, []).append(other)

@@ -1,4 +1,4 @@
-"""Small plots of numbers over points, attempts or rounds, as SVG and in a terminal."""
+"""Small plots of metrics over parameters, attempts or rounds, as SVG or terminal text."""
 
 from __future__ import annotations
 
@@ -15,27 +15,28 @@ from lifecycle.words.rounds import LoopDefinition
 from projections.drawing import svg
 from projections.drawing.svg import format_element, format_text
 
-#: Maximum number of lines of a plot. Further values are averaged.
+#: Maximum number of lines in a plot. If a parameter has more values, their results are averaged.
 _LINES = 6
 _COLOURS = ("running", "failed", "completed", "person", "post_processing", "ready")
-#: Maximum absolute value on an axis, and minimum distance of its ends.
+#: Maximum absolute value on an axis, and minimum difference between the ends of an axis.
 _FAR, _NEAR = 1e300, 1e-300
-#: A limit is drawn to scale if its distance is at most this multiple of the numbers' span.
+#: Draw a limit to scale only if its distance from the data is at most this multiple of the data's
+#: range.
 _REACH = 2.0
-#: Size of the drawing and of its margins in pixels.
+#: Size of the drawing and of its margins, in pixels.
 _WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 420, 240, 58, 70, 30, 40
 _STYLE = (
     ".plot .ground{fill:var(--card)}.plot text{fill:var(--ink);font:12px sans-serif}"
     ".plot .axis{stroke:var(--edge);fill:none}.plot .grid{stroke:var(--line)}"
 )
-#: Styles of the line of best values and of limits, which differ from the style of the numbers.
+#: Line styles for the best value so far and for limits.
 _BEST: dict[str, Any] = {"stroke": "var(--completed)", "stroke_width": 1.5}
 _LIMIT: dict[str, Any] = {"stroke": "var(--person)", "stroke_dasharray": "5 4"}
 _OF_LIMIT = "fill:var(--person)"
 
 
 class PlotPoint(NamedTuple):
-    """A place of a plot. ``error`` is the standard error of ``y``, None if it is not known."""
+    """A point in a plot. ``error`` is the standard error of ``y``, or None if unknown."""
 
     x: float
     y: float
@@ -43,10 +44,11 @@ class PlotPoint(NamedTuple):
 
 
 class Plot(NamedTuple):
-    """A plot: the names of both axes, and the points of each line by name, ordered by ``x``.
+    """A plot: the names of its axes, and its lines by name, with points ordered by ``x``.
 
-    ``best`` is the best value so far at each place; ``limits`` are values of ``y`` by name.
-    ``unit`` is the unit of ``y``, None if it is unknown or not the same for all points.
+    ``best`` contains the best value so far for each ``x``. ``limits`` contains named values of
+    ``y`` to draw as horizontal lines. ``unit`` is the unit of ``y``, or None if it is unknown or
+    differs between the points.
     """
 
     over: str
@@ -58,11 +60,11 @@ class Plot(NamedTuple):
 
     @property
     def title(self) -> str:
-        """The plotted metric with its unit."""
+        """The title of the plot: the plotted metric with its unit."""
         return f"{self.of} in {self.unit}" if self.unit else self.of
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values."""
+        """Return the axes and the points of the plot as a dict of JSON values."""
         lines = {name: [one._asdict() for one in points] for name, points in self.lines.items()}
         return {"over": self.over, "metric": self.of, "lines": lines}
 
@@ -73,11 +75,13 @@ def plot_of_tasks(
     over: str | None = None,
     unit: str | None = None,
 ) -> Plot | None:
-    """Return the plot of a number over a value of the points, with one line per further value.
+    """Return the plot of a metric over a parameter of a sweep's tasks.
 
-    ``rows`` come from the table of tasks. By default, ``over`` is the numeric value with the most
-    different values. Other values (seeds) are averaged, and the error is that of the mean. Returns
-    None if no two points differ in a number.
+    ``rows`` come from the task table of the sweep, and ``over`` names the parameter. By default,
+    ``over`` is the numeric parameter with the most different values. A second parameter can split
+    the points into several lines. Points that differ only in other parameters, such as seeds, are
+    averaged, and have the error of their mean. Returns None if the parameter has fewer than two
+    values.
     """
     having = [row for row in rows if is_number(row["metrics"].get(metric))]
     values = {
@@ -86,7 +90,8 @@ def plot_of_tasks(
     }
     numeric = [name for name in values if all(is_number(row["values"].get(name)) for row in having)]
     if over is None:
-        # Seeds have no meaning of their own, so they are an axis only if no other value exists.
+        # Do not use a random seed as the horizontal axis if there is another numeric parameter,
+        # because the order of seeds has no meaning.
         over = max(numeric, key=lambda name: (not _is_seed(name), len(values[name])), default="")
     if over not in numeric or len(values[over]) < 2:
         return None
@@ -129,7 +134,10 @@ def _compute_mean_point(x: float, rows: Sequence[Mapping[str, Any]], metric: str
 
 
 def plot_of_attempts(attempts: Iterable[Any], metric: str) -> Plot | None:
-    """Return the plot of a number over the attempts that have it, None for fewer than two."""
+    """Return the plot of a metric over the attempts (runs) of a stage.
+
+    Return None if fewer than two attempts have the metric.
+    """
     named = [
         (place, number)
         for place, attempt in enumerate(attempts, 1)
@@ -142,16 +150,17 @@ def plot_of_attempts(attempts: Iterable[Any], metric: str) -> Plot | None:
 
 
 def _unit_of(numbers: Iterable[Mapping[str, Any]]) -> str | None:
-    """Return the unit that all numbers share, or None."""
+    """Return the common unit of all numbers, or None if their units differ or are unknown."""
     units = {one.get("unit") for one in numbers}
     return units.pop() if len(units) == 1 else None
 
 
 def plots_of_rounds(state: Workflow, name: str) -> list[Plot]:
-    """Return a plot over the rounds for each number that decides a loop's end.
+    """Return the plots of the metrics that decide when an optimization loop ends.
 
-    Rounds of an earlier definition, and numbers of fewer than two rounds, are omitted. Raises
-    KeyError for an unknown loop.
+    Each plot shows a metric over the rounds of the loop. Rounds before a change of the loop's
+    definition, and metrics with fewer than two rounds, are omitted. Raises KeyError for an unknown
+    loop.
     """
     loop = state.loop(name)
     plots = (_plot_of_rounds(state, loop, one.metric) for one in loop.until)
@@ -184,7 +193,7 @@ def _plot_of_rounds(state: Workflow, loop: LoopDefinition, metric: str) -> Plot 
 
 
 class _Frame(NamedTuple):
-    """The ends of both axes. A limit far from all numbers is outside."""
+    """The ranges of both axes of a plot. A limit far from all points may lie outside."""
 
     left: float
     right: float
@@ -192,13 +201,16 @@ class _Frame(NamedTuple):
     high: float
 
     def share(self, point: PlotPoint) -> tuple[float, float]:
-        """Return the relative position of a point from the left and from below, from 0 to 1."""
+        """Return the position of a point in the plot, from the left and from the bottom.
+
+        Both numbers are between 0 and 1.
+        """
         return _compute_share(point.x, self.left, self.right), _compute_share(
             point.y, self.low, self.high
         )
 
     def beyond(self, y: float) -> str:
-        """Return an arrow towards a value outside the range, or nothing for a value inside."""
+        """Return an arrow towards a value outside the vertical range, or ""."""
         return "↓ " if _clamp_value(y) < self.low else "↑ " if _clamp_value(y) > self.high else ""
 
 
@@ -219,7 +231,10 @@ def _build_frame(plot: Plot) -> _Frame:
 
 
 def _widen_range(low: float, high: float) -> tuple[float, float]:
-    """Return two ends with a finite, nonzero distance. Values beyond are drawn at the edge."""
+    """Return the ends of an axis, with a finite and nonzero distance between them.
+
+    Very large values are clamped, so their points are drawn at the edge of the plot.
+    """
     low, high = _clamp_value(low), _clamp_value(high)
     if high - low > _NEAR:
         return low, high
@@ -228,7 +243,10 @@ def _widen_range(low: float, high: float) -> tuple[float, float]:
 
 
 def _choose_ticks(low: float, high: float, *, counted: bool = False) -> list[float]:
-    """Return two to six round numbers between the ends, whole ones if things are ``counted``."""
+    """Return two to six round numbers between the ends of an axis.
+
+    With ``counted``, return only integers.
+    """
     step = 10.0 ** floor(log10((high - low) / 2))
     for times in (5, 2, 1) if counted else (5, 2.5, 2, 1):
         if (high - low) / (step * times) >= 2:
@@ -293,7 +311,10 @@ def _draw_polyline(places: Iterable[tuple[float, float]], **style: object) -> st
 
 
 def _draw_best_and_limits(plot: Plot, frame: _Frame) -> Iterator[str]:
-    """Yield the best so far as steps, and each limit as a line with its name, or at the edge."""
+    """Yield SVG elements for the best values so far (steps) and the limits (lines).
+
+    A limit outside the plot appears as its name with an arrow at the edge.
+    """
     if plot.best:
         places = [_get_pixel(frame, one.x, one.y) for one in _compute_step_corners(plot.best)]
         x, y = places[-1]
@@ -307,23 +328,27 @@ def _draw_best_and_limits(plot: Plot, frame: _Frame) -> Iterator[str]:
             yield format_text(f"{arrow}{name}", x=right, y=edge, text_anchor="end", style=_OF_LIMIT)
             continue
         yield format_element("line", x1=x, x2=right, y1=y, y2=y, **_LIMIT)
-        # Below the line at the top, because the name of the axis is there.
+        # Write the name below the line if the line is near the top, because the axis title is
+        # there.
         beside = y - 4 if y > _TOP + 12 else y + 14
         yield format_text(name, x=x + 4, y=beside, style=_OF_LIMIT)
 
 
 def _compute_step_corners(points: Sequence[PlotPoint]) -> list[PlotPoint]:
-    """Return the corners of a line that keeps its value until the next point."""
+    """Return the corners of a step line, which keeps its value until the next point."""
     corners = (corner for a, b in pairwise(points) for corner in (a, a._replace(x=b.x)))
     return [*corners, points[-1]]
 
 
-#: Bits of a Braille character, by column and by row from the top.
+#: Bit of each dot in a Braille character, by column and then by row from the top.
 _DOTS = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))
 
 
 def in_braille(plot: Plot, width: int = 60, height: int = 12) -> list[str]:
-    """Return the plot as terminal lines, with a canvas of ``width`` by ``height`` characters."""
+    """Return the plot as lines of Braille characters for a terminal.
+
+    The drawing area has ``width`` by ``height`` characters.
+    """
     frame = _build_frame(plot)
     canvas = [[0] * width for _ in range(height)]
     near = {name: y for name, y in plot.limits.items() if not frame.beyond(y)}
@@ -354,7 +379,7 @@ def in_braille(plot: Plot, width: int = 60, height: int = 12) -> list[str]:
 def _compute_dots(
     frame: _Frame, points: Sequence[PlotPoint], right: int, bottom: int
 ) -> Iterator[tuple[int, int]]:
-    """Yield the dots of a line, from each point straight to the next."""
+    """Yield the coordinates of all dots on the straight lines between consecutive points."""
     places = [
         (round(across * right), round((1 - up) * bottom)) for across, up in map(frame.share, points)
     ]

@@ -1,4 +1,4 @@
-"""Pictures of stages as SVG: layers, colours and texts."""
+"""Draw graphs of stages as SVG: layout, colours and texts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from projections.words.text import in_lines
 
 
 def format_element(name: str, content: str = "", /, **attributes: object) -> str:
-    """Return an element. ``content`` is markup, and ``class_`` means the attribute ``class``."""
+    """Return an SVG element as text. ``content`` is markup, and is not escaped.
+
+    Because ``class`` is a Python keyword, the argument ``class_`` sets the attribute ``class``.
+    """
     given = "".join(
         f" {key.rstrip('_').replace('_', '-')}={quoteattr(in_lines(format_coordinate(value)))}"
         for key, value in attributes.items()
@@ -20,12 +23,15 @@ def format_element(name: str, content: str = "", /, **attributes: object) -> str
 
 
 def format_text(value: str, /, **attributes: object) -> str:
-    """Return a text element that shows ``value``."""
+    """Return an SVG text element that shows ``value``."""
     return format_element("text", escape(in_lines(value)), **attributes)
 
 
 def format_title(value: str) -> str:
-    """Return the title of an element, which browsers show and screen readers read aloud."""
+    """Return an SVG title element.
+
+    Browsers show the title as a tooltip, and screen readers read it aloud.
+    """
     return format_element("title", escape(in_lines(value)))
 
 
@@ -35,12 +41,18 @@ def format_coordinate(value: object) -> str:
 
 
 def count_columns(value: str) -> int:
-    """Return the number of columns in a terminal, or half-ems, of ``value``."""
+    """Return the display width of a string.
+
+    A wide character, such as a Chinese one, has the width two, and any other one has the width one.
+    """
     return sum(2 if east_asian_width(letter) in "WF" else 1 for letter in value)
 
 
 def shorten_text(value: str, width: int) -> str:
-    """Return ``value`` in at most ``width`` columns, with an ellipsis if it was cut."""
+    """Return ``value`` shortened to a display width of at most ``width`` columns.
+
+    If characters are removed, the result ends with an ellipsis.
+    """
     value = " ".join(value.split())
     if count_columns(value) <= width:
         return value
@@ -50,7 +62,10 @@ def shorten_text(value: str, width: int) -> str:
 
 
 def wrap_text(value: str, width: int) -> list[str]:
-    """Return ``value`` in one or two lines of at most ``width`` columns, and cut the rest."""
+    """Return ``value`` as one or two lines of at most ``width`` columns.
+
+    Omit any further text.
+    """
     first = ""
     words = value.split()
     while words and count_columns(f"{first} {words[0]}".strip()) <= width:
@@ -67,9 +82,10 @@ def format_picture(
     parts: Iterable[str],
     role: str = "img",
 ) -> str:
-    """Return an ``svg`` element with a class, a background of ``size`` and a title.
+    """Return a complete ``svg`` element of the given size, with title and style.
 
-    ``role`` is ``group`` for a picture that contains links.
+    ``of`` is the title, and ``name`` is the CSS class. ``role`` must be ``group`` for a picture
+    that contains links.
     """
     width, height = size
     inner = [
@@ -85,11 +101,11 @@ def format_picture(
 
 
 def file_of(drawing: str) -> Iterator[str]:
-    """Yield the parts of a stand-alone file with the picture."""
+    """Yield the parts of an SVG file that contains the picture."""
     yield from ('<?xml version="1.0" encoding="UTF-8"?>\n', drawing, "\n")
 
 
-#: Name → its colours in the light and in the dark theme.
+#: Name of a colour → its values in the light and in the dark theme.
 _COLORS = {
     "ground": ("#f6f8fa", "#0d1117"),
     "card": ("#ffffff", "#161b22"),
@@ -112,9 +128,9 @@ _COLORS = {
 
 
 def format_color_variables(selector: str) -> str:
-    """Return CSS that defines the colours for ``selector`` as ``--name``.
+    """Return CSS code that defines each colour as a variable ``--name`` for ``selector``.
 
-    Print is always light.
+    Printed pages always use the light theme.
     """
     light, dark = (
         "".join(f"--{name}:{both[place]};" for name, both in _COLORS.items()) for place in (0, 1)
@@ -126,7 +142,10 @@ def format_color_variables(selector: str) -> str:
 
 
 def get_light_color(name: str) -> str:
-    """Return the colour as ``#rrggbb``, for formats without a dark theme."""
+    """Return the light-theme value of a colour as ``#rrggbb``.
+
+    It is for formats without a dark theme.
+    """
     return _COLORS[name][0]
 
 

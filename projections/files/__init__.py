@@ -1,1 +1,1 @@
-"""The files that people read, rendered from the state."""
+"""Render the files that people read, from the state of the workflow."""

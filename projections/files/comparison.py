@@ -1,4 +1,4 @@
-"""Compare inputs and results of attempts, stages, rounds, moments and workflows."""
+"""Compare the inputs and results of attempts, stages, rounds, moments and workflows."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from projections.words.rounds import attempts_of, points_of_round
 from projections.words.text import compute_seconds, format_cell
 
 KINDS = ("metric", "parameter", "script", "code", "input", "environment", "measure", "output")
-#: Kinds of values that are the SHA-256 of a file.
+#: Kinds of compared values that are files, represented by their SHA-256.
 OF_FILES = ("script", "input", "output")
-#: Measures in a table of runs: resources used, and the points of a round.
+#: Measures shown in a table of runs: used resources, and the number of points that a round added.
 _TOLD = ("seconds", "core hours", "points added")
-#: Number of shown digits of a digest.
+#: Number of digits to show of a digest.
 _DIGEST = 12
 
 
 @dataclass(slots=True)
 class ComparedSide:
-    """A side of a comparison: by kind, name → value.
+    """One of the compared items, with its values by kind and name.
 
-    The value of a file is its SHA-256, that of a metric an object with ``value``, ``error`` and
-    ``unit``.
+    The value of a file is its SHA-256. The value of a metric is an object with ``value``, ``error``
+    and ``unit``.
     """
 
     name: str
@@ -40,7 +40,10 @@ class ComparedSide:
 
 @dataclass(frozen=True, slots=True)
 class ComparedRow:
-    """A name, and its value on each side, or None for a side without a value."""
+    """A compared quantity: its kind and name, and its value on each side.
+
+    The value is None for a side without this quantity.
+    """
 
     kind: str
     name: str
@@ -48,17 +51,20 @@ class ComparedRow:
 
     @property
     def is_same(self) -> bool:
-        """Return whether all sides have the same value."""
+        """Return whether the compared quantity has the same value on all sides."""
         return all(value == self.values[0] and value is not None for value in self.values)
 
     @property
     def apart(self) -> tuple[Apart | None, ...]:
-        """The differences between the number of the first side and the numbers of the others."""
+        """The differences between the first side's number and each other side's number.
+
+        An element is None if the values are not numbers or have different units.
+        """
         first, *others = self.values
         return tuple(_measure_difference(first, other) for other in others)
 
     def cell(self, place: int) -> str:
-        """Return the text that shows the value of a side."""
+        """Return the text of a table cell, for the side at index ``place``."""
         value = self.values[place]
         if value is None:
             return "-"
@@ -71,14 +77,17 @@ class ComparedRow:
 
 
 def _parse_number(value: Any) -> tuple[float, float | None, str | None] | None:
-    """Return a number, its error and its unit, or None if the value is not a number."""
+    """Return the value, the error and the unit of a number, or None for any other value."""
     if isinstance(value, dict) and "value" in value:
         return value["value"], value["error"], value["unit"]
     return (value, None, None) if is_number(value) else None
 
 
 def _measure_difference(first: Any, other: Any) -> Apart | None:
-    """Return the difference of two numbers, or None for other values or different units."""
+    """Return the difference of two numbers.
+
+    Return None if a value is not a number, or if the units differ.
+    """
     one, two = _parse_number(first), _parse_number(other)
     if one is None or two is None or (one[2] and two[2] and one[2] != two[2]):
         return None
@@ -86,14 +95,17 @@ def _measure_difference(first: Any, other: Any) -> Apart | None:
 
 
 def build_rows(sides: Sequence[ComparedSide]) -> list[ComparedRow]:
-    """Return a row for each name of any side, in the order of `KINDS`."""
+    """Return one row for each quantity that any side has, in the order of `KINDS`."""
     names = dict.fromkeys(key for side in sides for key in side.values)
     ordered = sorted(names, key=lambda key: KINDS.index(key[0]))
     return [ComparedRow(*key, tuple(side.values.get(key) for side in sides)) for key in ordered]
 
 
 def of_runs(found: Sequence[ComparedRow]) -> list[ComparedRow]:
-    """Return the columns of a table of runs: numbers, parameters that differ, seconds."""
+    """Return the rows to show as columns of a table of runs.
+
+    These are all metrics, and the parameters and times that are not equal on all sides.
+    """
     return [row for row in found if row.kind == "metric" or (_is_told(row) and not row.is_same)]
 
 
@@ -102,18 +114,18 @@ def _is_told(row: ComparedRow) -> bool:
 
 
 def heads_of(columns: Sequence[ComparedRow]) -> list[str]:
-    """Return the name of each column. Equal names get their kind as prefix."""
+    """Return the header of each column. Equal names get their kind as a prefix."""
     names = Counter(["side", *(row.name for row in columns)])
     return [row.name if names[row.name] == 1 else f"{row.kind} {row.name}" for row in columns]
 
 
 def get_sortable_value(value: Any) -> Any:
-    """Return a value that can be sorted: the number of a metric, or the value unchanged."""
+    """Return a value for sorting: the number of a metric, or any other value unchanged."""
     return value["value"] if isinstance(value, dict) and "value" in value else value
 
 
 def order_of(values: Sequence[Any], *, down: bool = False) -> list[int]:
-    """Return the indices of values in sorted order: numbers, then text, then missing values.
+    """Return the indices that sort values: numbers first, then text, then missing values.
 
     With ``down``, the largest value comes first.
     """
@@ -126,7 +138,10 @@ def order_of(values: Sequence[Any], *, down: bool = False) -> list[int]:
 
 
 def side_of_state(name: str, state: Workflow) -> ComparedSide:
-    """Return the values of all stages of a workflow in a state, prefixed with the stage's id."""
+    """Return the values of all stages of a workflow for a comparison.
+
+    The name of each value starts with the id of its stage.
+    """
     side = ComparedSide(name)
     for stage in state.stages.values():
         _put_stage(side, stage, f"{stage.id}.")
@@ -137,7 +152,10 @@ def side_of_state(name: str, state: Workflow) -> ComparedSide:
 
 
 def side_of_stage(name: str, stage: Stage, tasks: Iterable[Mapping[str, Any]] = ()) -> ComparedSide:
-    """Return the values of a stage in a state, with the numbers of its ``tasks`` by key."""
+    """Return the values of a stage for a comparison.
+
+    The names of the metrics of its ``tasks`` start with the key of the task.
+    """
     side, metrics = ComparedSide(name), metrics_of(stage.parameters)
     _put_stage(side, stage)
     for task in tasks:
@@ -170,7 +188,10 @@ def _put_stage(side: ComparedSide, stage: Stage, prefix: str = "") -> None:
 def side_of_attempt(
     name: str, steps: Iterable[tuple[RecordedEvent, Workflow]], stage: str, attempt: str
 ) -> ComparedSide | None:
-    """Return an attempt with the parameters that it ran with, or None if it does not exist."""
+    """Return the values of an attempt for a comparison, or None if it does not exist.
+
+    The parameters are those with which the attempt ran.
+    """
     side = None
     for event, state in steps:
         if event.data.get("stage") != stage:
@@ -193,7 +214,10 @@ def side_of_attempt(
 
 
 def side_of_round(name: str, state: Workflow, loop: str, of: Round) -> ComparedSide:
-    """Return a round of a loop: its numbers, its points, their proposer and its measures."""
+    """Return the values of a round of an optimization loop for a comparison.
+
+    They include its metrics, its points, the author of the points, and its attempts and times.
+    """
     side, attempts = ComparedSide(name), attempts_of(state, loop, of.number)
     numbers = [{"name": number, **value} for number, value in of.numbers.items()]
     ended = [attempt for attempt in attempts if attempt.ended_at is not None]

@@ -1,4 +1,4 @@
-"""The fields of ``workflow-state.json``, and the differences between two versions."""
+"""Find the differences between two versions of ``workflow-state.json``."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from typing import Any, NamedTuple
 
 
 class FieldDifference(NamedTuple):
-    """A field that differs between two documents.
+    """A field that differs between two documents of a workflow.
 
-    ``stage`` is the id of its stage, None for a field of the workflow; ``path`` is the path from
-    there. ``kind``: changed, added, removed, or order (of an object's keys, or of the stages); with
-    order, ``old`` and ``new`` list the keys.
+    ``stage`` is the id of the stage that contains the field, or None for a field of the workflow.
+    ``path`` is the path of the field inside the stage or workflow. ``kind`` is changed, added,
+    removed or order. Order means that the keys of an object, or the stages, have another order. In
+    this case, ``old`` and ``new`` are lists of keys.
     """
 
     stage: str | None
@@ -24,7 +25,7 @@ class FieldDifference(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The name of the field for people: ``stage-2.parameters.command``."""
+        """The name of the field for people, for example ``stage-2.parameters.command``."""
         steps = self.path if self.stage is None else (self.stage, *self.path)
         return ".".join(steps) or "(the whole)"
 
@@ -32,8 +33,8 @@ class FieldDifference(NamedTuple):
 def find_differences(old: Any, new: Any) -> list[FieldDifference]:
     """Return the differences between two documents of a workflow.
 
-    Stages are matched by id; any other list is one value. Values are equal only if their JSON text
-    is equal: 1, 1.0 and true differ.
+    Stages are matched by id. Any other list is compared as a single value. Two values are equal
+    only if their JSON texts are equal, so 1, 1.0 and true all differ.
     """
     if not isinstance(old, dict) or not isinstance(new, dict):
         return list(_compare_values(None, (), old, new))
@@ -63,7 +64,10 @@ def apply_differences(
 
 
 def _find_holder(document: dict[str, Any], difference: FieldDifference) -> dict[str, Any]:
-    """Return the object that holds the field."""
+    """Return the object in the document that contains the differing field.
+
+    Create missing objects on the path to the field.
+    """
     found: Any = document
     if difference.stage is not None:
         found = next(entry for entry in document["stages"] if entry["id"] == difference.stage)
@@ -81,7 +85,7 @@ def _apply_difference(holder: dict[str, Any], difference: FieldDifference) -> No
 
 
 def _map_stages(document: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the stages by id, or None if an id is missing or not unique."""
+    """Return the stages by id, or None if an id is missing or occurs twice."""
     entries = document.get("stages")
     if not isinstance(entries, list):
         return None
@@ -139,7 +143,7 @@ Tree = dict[str, Any]
 
 
 class _Absent:
-    """The value of a missing field."""
+    """The type of the marker `ABSENT`, which stands for the value of a missing field."""
 
     def __repr__(self) -> str:
         return "(not there)"
@@ -149,13 +153,13 @@ ABSENT = _Absent()
 
 
 def build_tree(document: dict[str, Any]) -> Tree:
-    """Return the document with its stages by id, next to the fields of the workflow."""
+    """Return the fields of the document as a dict, with each stage under its id."""
     fields = {key: value for key, value in document.items() if key != "stages"}
     return fields | {stage["id"]: stage for stage in document["stages"]}
 
 
 def iterate_leaves(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
-    """Yield each path to a value that is not an object, together with the value."""
+    """Yield the path and the value of each nested value that is not an object."""
     if not isinstance(value, dict) or not value:
         yield path, value
         return
@@ -164,7 +168,7 @@ def iterate_leaves(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
 
 
 def get_at_path(value: Any, path: Path) -> Any:
-    """Return the value at a path, or `ABSENT` if no value exists there."""
+    """Return the value at a path in a nested dict, or `ABSENT` if the path does not exist."""
     for key in path:
         if not isinstance(value, dict) or key not in value:
             return ABSENT
@@ -173,9 +177,10 @@ def get_at_path(value: Any, path: Path) -> Any:
 
 
 def path_of(known: Any, name: str) -> Path:
-    """Return the path that a name means in a tree. Keys may contain dots.
+    """Return the path of the field with a dotted name.
 
-    If no known path matches, every dot separates two keys.
+    Keys may contain dots, so keys that exist in ``known`` are matched first. If no key matches,
+    every dot separates two keys.
     """
     if not isinstance(known, dict):
         return tuple(name.split("."))
@@ -188,5 +193,5 @@ def path_of(known: Any, name: str) -> Path:
 
 
 def format_path(path: Path) -> str:
-    """Return the name of a path."""
+    """Return a path as a dotted name."""
     return ".".join(path)

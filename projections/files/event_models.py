@@ -1,4 +1,4 @@
-"""The model of the data of any event type: of workflows and of extensions."""
+"""Find the data model of an event type, in the core program or in an extension."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ if TYPE_CHECKING:
 
 
 def find_event_model(type_: str) -> type[Payload]:
-    """Return the model of a known event type. Raises `MissingExtensionError`."""
+    """Return the data model of an event type.
+
+    Raises `MissingExtensionError` if the extension that defines the type is not installed.
+    """
     if type_ in STAGED:
         return model_of(type_)
     return require_extension("machines", f"the event type {type_}").find_event_model(type_)

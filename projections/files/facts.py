@@ -1,4 +1,4 @@
-"""The facts of a report, collected in one pass over the log, for Markdown and HTML."""
+"""Collect the facts for a Markdown or HTML report, in one pass over the log."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ from projections.files.progress_log import format_message, kept_tasks_note
 from projections.files.sessions import SessionRecord, take_session
 from projections.words.decisions import AmendmentFold, AmendmentRecord
 
-#: Maximum number of log lines in a report. An export of the log contains all lines.
+#: Maximum number of log lines in a report. An export of the log contains all of its lines.
 _LINES = 2000
 Fields = dict[str, Any]
 
 
 @dataclass(slots=True)
 class StageResult:
-    """The recorded work of a stage. Each of ``troubles`` has a time, a kind and a text.
+    """The recorded results and problems of a stage.
 
-    ``judged``: attempt → its newest recorded completion or failure, with ``by``. ``ran_with``:
-    attempt → the parameters at its start. ``versions``: attempt → the program versions that its
-    jobs wrote down.
+    ``judged`` maps each attempt to its newest recorded completion or failure, with the author in
+    ``by``. ``ran_with`` maps each attempt to its parameters. ``versions`` maps each attempt to the
+    program versions that its jobs reported. Each of ``troubles`` (failures, retries and losses) has
+    a time, a kind and a text.
     """
 
     completed: Fields = field(default_factory=dict)
@@ -34,7 +35,7 @@ class StageResult:
     troubles: list[tuple[str, str, str]] = field(default_factory=list)
 
     def add(self, event: RecordedEvent, stage: Stage) -> None:
-        """Record an event of the stage, with the stage after the event."""
+        """Add the facts of an event of this stage. ``stage`` is the stage after the event."""
         data, newest = event.data, stage.source
         id_ = data.get("attempt") or (newest.id if newest is not None else None)
         match event.type:
@@ -64,24 +65,27 @@ class StageResult:
         self.troubles.append((event.occurred_at, kind, text.format_map({**data, **more})))
 
     def parameters(self, stage: Stage, attempt: Attempt | None) -> Fields:
-        """Return the parameters at the start of an attempt, or otherwise the current ones."""
+        """Return the parameters of an attempt, or the current ones if they are unknown."""
         return self.ran_with.get(attempt.id if attempt else "", stage.parameters)
 
     def differing(self, stage: Stage, attempt: Attempt) -> Fields:
-        """Return the parameters of an attempt that differ from those behind the outputs."""
+        """Return the parameters that differ from those that produced the outputs."""
         own, last = self.parameters(stage, attempt), self.parameters(stage, stage.source)
         names = [name for name in {**own, **last} if own.get(name) != last.get(name)]
         return {name: own.get(name) for name in names}
 
 
 def _get_judgement(event: RecordedEvent) -> Fields:
-    """Return the recorded judgement of an attempt, with its author as ``by``."""
+    """Return the evidence and result of a completion or failure, with its author.
+
+    The author is in the field ``by``.
+    """
     names = ("evidence", "detail", "judged_by", "error", "checks", "outputs")
     return {**{name: event.data.get(name) for name in names}, "by": str(event.actor)}
 
 
 _RETRIED = "put right"
-#: Event type → kind and text of the trouble.
+#: Event type → kind of problem, and template of its description.
 _TROUBLES = {
     "stage.failed": ("failed", "{error}"),
     "stage.retried": (_RETRIED, "retry {retry}: {fix}{kept}"),
@@ -96,10 +100,10 @@ _TROUBLES = {
 
 @dataclass(slots=True)
 class WorkflowFacts:
-    """The facts for a report on a workflow at ``version``, with the hash ``head``.
+    """The facts for a report on a workflow.
 
-    ``edits`` are file changes by other programs and the decisions on them; ``lines`` are the lines
-    of the history.
+    ``version`` and ``head`` are the version and hash of the last event. ``edits`` are file changes
+    by other programs, and the decisions on them. ``lines`` are the lines of the history.
     """
 
     state: Workflow
@@ -116,7 +120,7 @@ class WorkflowFacts:
     head: str = ""
 
     def add(self, event: RecordedEvent, state: Workflow) -> None:
-        """Record an event and the state after it."""
+        """Add the facts of an event. ``state`` is the state after the event."""
         self.state, self.version, self.head = state, event.version, event.hash
         self.first = min(self.first or event.occurred_at, event.occurred_at)
         self.last = max(self.last, event.occurred_at)
@@ -131,7 +135,10 @@ class WorkflowFacts:
             self._add_edit(event)
 
     def retries_of(self, stage: str) -> int:
-        """Return the number of retries in the history. A rerun sets `retry_count` back to 0."""
+        """Return the total number of retries of a stage in the log.
+
+        The field `retry_count` of the stage can be lower, because a rerun sets it back to 0.
+        """
         found = self.results.get(stage, StageResult())
         return sum(kind == _RETRIED for _, kind, _ in found.troubles)
 
@@ -151,17 +158,23 @@ class WorkflowFacts:
         self.edits.append({"at": event.recorded_at, "what": what, **told})
 
     def result(self, stage: Stage) -> StageResult:
-        """Return the recorded results of a stage."""
+        """Return the recorded results and problems of a stage."""
         return self.results.get(stage.id) or StageResult()
 
     @property
     def amendments(self) -> list[AmendmentRecord]:
-        """All amendments in the order of their proposals, with the persons who decided."""
+        """All amendments (changes of the plan), in the order of their proposals.
+
+        Each has the person who decided on it.
+        """
         return self.decisions.records(self.state)
 
 
 def facts_of(steps: Iterable[tuple[RecordedEvent, Workflow]], state: Workflow) -> WorkflowFacts:
-    """Return the facts of a history. ``state`` is its final state."""
+    """Collect the facts from all events of a log.
+
+    ``steps`` contains each event with the state after it. ``state`` is the final state.
+    """
     found = WorkflowFacts(state)
     for event, after in steps:
         found.add(event, after)
@@ -169,7 +182,7 @@ def facts_of(steps: Iterable[tuple[RecordedEvent, Workflow]], state: Workflow) -
 
 
 def _place_of(difference: Mapping[str, Any]) -> str:
-    """Return the path of a difference with dots, or another description if it has no path."""
+    """Return the dotted path of a difference between two documents, including its stage."""
     path = difference.get("path")
     steps = path if isinstance(path, list) else [path]
     return ".".join(str(step) for step in (difference.get("stage"), *steps) if step is not None)

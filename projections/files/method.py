@@ -1,4 +1,4 @@
-"""The complete method of each stage, so that a reader can repeat the computation."""
+"""Describe the complete method of each stage, so that a reader can repeat the computation."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from lifecycle.sweeps.work import build_work
 from projections.files.facts import Fields, WorkflowFacts
 from projections.words.result_origin import SET, told_code, variables_of
 
-#: Parameters that define the command of a stage, in the order of the report.
+#: Parameters to list first in a report, because they define the commands of a stage.
 _FIRST = ("command", MAP, "verify")
 Named = list[tuple[str, str]]
 """Names and complete values: strings unchanged, all other values as JSON."""
 
 
 class MethodFile(NamedTuple):
-    """A file that a stage read, ran or wrote, with its size in bytes and SHA-256 if known."""
+    """A file that a stage read, ran or wrote. Its size and SHA-256 may be unknown."""
 
     role: str
     path: str
@@ -28,9 +28,11 @@ class MethodFile(NamedTuple):
 
 
 class StageMethod(NamedTuple):
-    """How a stage was computed: by the attempt behind its outputs, else its definition.
+    """A description of how a stage was computed.
 
-    ``place`` is where its command runs, empty without a command; ``ran``: where and how it ran.
+    It describes the attempt that produced the outputs, or the stage's definition if there are no
+    outputs. ``place`` is the host and folder of the command, or empty without a command. ``ran``
+    contains further facts about the run.
     """
 
     stage: Stage
@@ -41,7 +43,10 @@ class StageMethod(NamedTuple):
 
 
 class StageEnvironment(NamedTuple):
-    """The environment that stages have in common. The log has no values for ``names``."""
+    """The software environment that several stages share.
+
+    ``names`` are the names of variables whose values are not in the log.
+    """
 
     stages: list[str]
     values: Named
@@ -58,7 +63,7 @@ class Method(NamedTuple):
 
     @property
     def said(self) -> str:
-        """The description of how the commands are run."""
+        """A text that explains how wfctl runs the commands."""
         return (
             "A command is run by bash, with copies of its inputs at their paths below "
             "$WFCTL_ROOT, and sees a parameter NAME as $WFCTL_PARAM_NAME; verify is run in the "
@@ -67,14 +72,14 @@ class Method(NamedTuple):
 
 
 def describe_method(facts: WorkflowFacts) -> Method:
-    """Return how each stage was computed, in the order of the plan."""
+    """Return a description of how each stage was computed, in the order of the plan."""
     stages = [_of_stage(facts, stage) for stage in facts.state.stages.values()]
     said = (one.environment for one in reversed(facts.sessions) if one.environment)
     return Method(stages, _group_environments(facts), as_typed(next(said, {})))
 
 
 def as_typed(values: Fields) -> Named:
-    """Return names and values as strings: a string unchanged, any other value as JSON."""
+    """Return names and values as strings. Values that are not strings are written as JSON."""
     return [
         (str(name), value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
         for name, value in values.items()
@@ -96,7 +101,10 @@ def _of_stage(facts: WorkflowFacts, stage: Stage) -> StageMethod:
 
 
 def _list_files(stage: Stage, attempt: Attempt | None) -> Iterator[MethodFile]:
-    """Yield each file once, the scripts first: a script may be an input too."""
+    """Yield each file of an attempt once, or the planned inputs if there is no attempt.
+
+    Scripts come first. A script that is also an input is not repeated.
+    """
     scripts = attempt.scripts if attempt is not None else {}
     yield from (MethodFile("script", path, "", digest) for path, digest in scripts.items())
     if attempt is None:
@@ -117,7 +125,10 @@ def _build_files(role: str, files: Sequence[Fields]) -> Iterator[MethodFile]:
 
 
 def _describe_run(facts: WorkflowFacts, stage: Stage) -> Named:
-    """Return where and how the attempt behind the outputs ran, without unknown values."""
+    """Return the backend, host, commit and program versions of the run behind the outputs.
+
+    Unknown values are omitted.
+    """
     state, attempt = facts.state, stage.source
     backend = stage.backend or state.default_backend
     told: dict[str, Any] = {"backend": backend, "profile": state.profile(stage) or None}

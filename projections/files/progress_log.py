@@ -1,7 +1,8 @@
-"""``progress.log``: one line for each event of interest to a reader.
+"""Render ``progress.log``, which has one line for each event of interest to a reader.
 
-The format is that of the staged-workflow protocol ("The lines of progress.log"), because readers
-search for it. The time in brackets is ``recorded_at`` at the writer's local offset.
+The staged-workflow protocol defines the format ("The lines of progress.log"), because readers
+search the file for it. The time in brackets is the time of recording, in the writer's local time
+zone.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ from projections.words.amendments import describe_amendment, format_targets
 from projections.words.text import local_seconds, mark_controls
 
 FILE_NAME = "progress.log"
-#: Maximum number of files that a line names.
+#: Maximum number of file names in one line.
 _NAMES = 10
 
 
 class LogPiece(NamedTuple):
-    """A part of the file: its place among the other parts, and its bytes.
+    """A part of progress.log: its bytes, and its position among the other parts.
 
-    ``external``: another program wrote the part, which may be any part of a line.
+    ``external`` means that another program wrote the part. Such a part can be an incomplete line.
     """
 
     place: tuple[int, int, int]
@@ -35,24 +36,28 @@ class LogPiece(NamedTuple):
 
     @property
     def version(self) -> int:
-        """The version that the file shows with this piece."""
+        """The version of the log that the file shows up to and including this part."""
         return self.place[0]
 
     @property
     def recorded(self) -> int:
-        """The version of the event of this piece. Foreign bytes precede their event."""
+        """The version of the event that recorded this part.
+
+        Text that another program wrote is in the file before its event is recorded.
+        """
         return self.place[2]
 
     def due(self, fresh: bool) -> bytes:
-        """Return the bytes to append. ``fresh`` means that the file ends with a newline.
+        """Return the bytes to append to the file, with a leading newline if needed.
 
-        A line of wfctl never continues a line of another program.
+        ``fresh`` means that the file ends with a newline. A line of wfctl must not continue an
+        incomplete line of another program.
         """
         return self.content if fresh or self.external else b"\n" + self.content
 
 
 def build_piece(event: RecordedEvent, after: Workflow) -> LogPiece | None:
-    """Return the piece that the event adds to the file, or None for an event without one.
+    """Return the part that an event adds to progress.log, or None if it adds nothing.
 
     ``after`` is the state after the event.
     """
@@ -69,15 +74,15 @@ def build_piece(event: RecordedEvent, after: Workflow) -> LogPiece | None:
 
 
 def join_pieces(pieces: Iterable[LogPiece], fresh: bool = True) -> bytes:
-    """Return the bytes of pieces in order.
+    """Return the joined bytes of several parts of progress.log, in order.
 
-    ``fresh`` means that the text before ends with a newline.
+    ``fresh`` means that the text before them ends with a newline.
     """
     return b"".join(iterate_bytes(pieces, fresh))
 
 
 def iterate_bytes(pieces: Iterable[LogPiece], fresh: bool = True) -> Iterator[bytes]:
-    """Yield the bytes of `join_pieces`, piece by piece."""
+    """Yield the bytes of each part of progress.log, as `join_pieces` would join them."""
     for part in pieces:
         yield part.due(fresh)
         fresh = part.content.endswith(b"\n")
@@ -92,7 +97,7 @@ def _imported_bytes(data: dict[str, Any]) -> bytes:
 
 
 def external_bytes(data: dict[str, Any]) -> bytes:
-    """Return the bytes of an external note."""
+    """Return the original bytes of text that another program wrote to progress.log."""
     from base64 import b64decode
 
     raw = data.get("raw")
@@ -100,9 +105,9 @@ def external_bytes(data: dict[str, Any]) -> bytes:
 
 
 def format_line(event: RecordedEvent, after: Workflow) -> str | None:
-    """Return the event's line with its newline, or None for an event without a line.
+    """Return the line of an event in progress.log, or None if the event has no line.
 
-    ``after`` is the state after the event.
+    The line ends with a newline. ``after`` is the state after the event.
     """
     text = format_message(event, after)
     if text is None or (event.type in TYPES and event.version != after.import_end):
@@ -112,10 +117,10 @@ def format_line(event: RecordedEvent, after: Workflow) -> str | None:
 
 
 def format_message(event: RecordedEvent, after: Workflow) -> str | None:
-    """Return the line without its time.
+    """Return the line of an event in progress.log without its time, or None for no line.
 
-    The lines of a session's start and end contain the head of the log before the event. They are
-    outside the chain, so that cutting the log does not stay unnoticed.
+    Lines for the start and end of a session contain the hash of the previous event. This hash is
+    outside the log's hash chain, so a person can notice that the end of the log was removed.
     """
     text = _format_event(event.type, event.data, after)
     if event.type not in ("session.started", "session.ended"):
@@ -124,7 +129,7 @@ def format_message(event: RecordedEvent, after: Workflow) -> str | None:
 
 
 def has_line(type_: str, data: dict[str, Any], after: Workflow) -> bool:
-    """Return whether an event of this type and payload adds a line."""
+    """Return whether an event with this type and data adds a line to progress.log."""
     return _format_event(type_, data, after) is not None
 
 
@@ -165,7 +170,10 @@ def _workflow_completed(data: dict[str, Any], state: Workflow) -> str:
 
 
 def _build_status_message(status: str, *reasons: str) -> Message:
-    """Return a function that formats a new status with the first reason given."""
+    """Return a function that formats a change of a stage's status.
+
+    The message includes the value of the first field in ``reasons`` that has one.
+    """
 
     def render(data: dict[str, Any], state: Workflow) -> str:
         detail = next((data[name] for name in reasons if data.get(name)), None)
@@ -251,7 +259,10 @@ def _format_retried(data: dict[str, Any], state: Workflow) -> str:
 
 
 def kept_tasks_note(data: Mapping[str, Any]) -> str:
-    """Return the suffix of the line for a retry that keeps finished tasks, or ""."""
+    """Return a remark for a retry that keeps finished tasks although their inputs changed.
+
+    Return an empty string for any other retry.
+    """
     if not data.get("failed_only"):
         return ""
     return f" (finished tasks kept although their inputs changed: {data.get('approved_by')})"
@@ -342,7 +353,7 @@ def _format_round(data: dict[str, Any], state: Workflow) -> str:
 
 
 Message = Callable[[dict[str, Any], Workflow], str | None]
-#: Event type → its line: a template with field names, or a function.
+#: Event type → message in progress.log: a template with field names, or a function.
 _MESSAGES: dict[str, str | Message] = {
     "workflow.created": _format_created,
     "line.imported": _line_imported,

@@ -1,7 +1,7 @@
-"""The Markdown report of a workflow: results, inputs and origin.
+"""Render the Markdown report of a workflow: results, inputs and origin.
 
-The report is rendered from the log, so the same log gives the same bytes. The findings of a check
-of the files are optional.
+The report depends only on the log, so the same log always gives the same bytes. The results of a
+check of the files can be added.
 """
 
 from __future__ import annotations
@@ -28,19 +28,20 @@ from projections.words.text import (
     waiting_told,
 )
 
-#: Characters that start a tag, an entity, a link, an image or code, and their replacements.
+#: Characters that have a meaning in Markdown or HTML → their escaped form.
 _ESCAPES = {ord("<"): "&lt;", ord("&"): "&amp;", **{ord(c): f"\\{c}" for c in "\\`[]"}}
 
 
-#: Maximum number of characters of a value on the line of its name. Longer values are blocks.
+#: Maximum number of characters of a value on the same line as its name. Longer values become
+#: blocks.
 _SHORT = 80
 
 
 def render(facts: WorkflowFacts, seen: Seen | None = None, root: str = ".") -> bytes:
     """Return the report as UTF-8 Markdown.
 
-    ``seen`` is a check of the files, or None without a check. ``root`` is the path from the
-    report's folder to the root of the workflow, for links.
+    ``seen`` is the result of a check of the files, or None without a check. ``root`` is the path
+    from the report's folder to the workflow folder. It is needed for links.
     """
     stages = facts.state.stages.values()
     parts = (
@@ -109,7 +110,7 @@ def _format_summary(found: Summary, root: str) -> Iterator[str]:
 
 
 def _format_figure(path: str, root: str) -> str:
-    """Return a Markdown image of a figure among the outputs, linked relative to the report."""
+    """Return a Markdown image of an output file, with its path relative to the report."""
     return f"![{_escape_line(path)}](<{quote(f'{root}/{path}'.removeprefix('./'))}>)"
 
 
@@ -182,7 +183,10 @@ def _format_environment(one: StageEnvironment) -> Iterator[str]:
 
 
 def _format_values(values: Named) -> Iterator[str]:
-    """Yield names and complete values. Long or multi-line values become blocks."""
+    """Yield Markdown lines for names and their complete values.
+
+    Long values and values with several lines become code blocks.
+    """
     for name, value in values:
         if len(value) <= _SHORT and "\n" not in value:
             yield f"- {_escape_line(name)}: {_format_code(value)}"
@@ -195,7 +199,7 @@ def _format_values(values: Named) -> Iterator[str]:
 
 
 def _format_code(text: str) -> str:
-    """Return text on one line as code, even if the text contains backticks."""
+    """Return text as inline Markdown code on one line. The text may contain backticks."""
     shown, ticks = on_one_line(text), _get_fence(text, 1)
     space = " " if shown[:1] == "`" or shown[-1:] == "`" else ""
     return f"{ticks}{space}{shown}{space}{ticks}" if shown else "(empty)"
@@ -298,7 +302,7 @@ def _format_source(facts: WorkflowFacts, seen: Seen | None) -> Iterator[str]:
 
 
 def _escape_line(text: str) -> str:
-    """Return foreign text on one line, with Markdown and HTML escaped."""
+    """Return text from another source on one line, with Markdown and HTML escaped."""
     return on_one_line(text).translate(_ESCAPES)
 
 

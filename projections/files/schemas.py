@@ -1,8 +1,8 @@
-"""JSON Schemas (draft 2020-12) of the data that wfctl writes: events, the state, JSON answers.
+"""JSON Schemas (draft 2020-12) of the data that wfctl writes: events, state, answers.
 
-``event`` is a recorded event as `wfctl events` and `wfctl export events` write it, with the data of
-its type. Any version may add names and fields. Readers must accept unknown ones, as the schemas of
-the state and the answers do.
+The schema ``event`` describes an event as `wfctl events` and `wfctl export events` write it, with
+the data of its type. New versions of wfctl may add event types and fields, so readers must accept
+unknown ones.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _TEXTS: Document = {"type": "array", "items": _TEXT}
 _COUNT: Document = {"type": "integer", "minimum": 0}
 _OPTIONAL: Document = {"type": ["string", "null"]}
 _HASH: Document = {"type": "string", "pattern": "^[0-9a-f]{64}$"}
-#: Schema of a time in UTC with microseconds.
+#: Schema of a UTC time with microseconds.
 _MOMENT: Document = {
     "type": "string",
     "pattern": r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{6}Z$",
@@ -34,14 +34,17 @@ _MOMENT: Document = {
 
 
 def load_schemas() -> dict[str, Document]:
-    """Return every schema by its name: event types, ``event``, ``state``, ``answer``, ``plan`` …"""
+    """Return every schema by its name.
+
+    The name is an event type, or ``event``, ``state``, ``answer`` or ``plan``.
+    """
     types = [name for name in VERSIONS if name in STAGED or is_installed("machines")]
     every = {name: find_schema(name) for name in (*types, *_WHOLES)}
     return {name: found for name, found in every.items() if found is not None}
 
 
 def find_schema(name: str) -> Document | None:
-    """Return the schema of a name, or None for an unknown name."""
+    """Return the schema with this name, or None if it does not exist."""
     if name in VERSIONS:
         body = find_event_model(name).model_json_schema()
         return name_schema(name, body.pop("title"), body)
@@ -49,7 +52,7 @@ def find_schema(name: str) -> Document | None:
 
 
 def describe_schema(name: str, schema: Document) -> str:
-    """Return the purpose of a schema in one line."""
+    """Return a one-line description of a schema."""
     told = _WHOLES[name][1] if name in _WHOLES else schema.get("description")
     if name == "definition":
         told = "the definition for `wfctl machine init --definition`"
@@ -60,7 +63,7 @@ def describe_schema(name: str, schema: Document) -> str:
 
 
 def name_schema(name: str, title: str, body: Document) -> Document:
-    """Return a schema with its address and title."""
+    """Return a schema with its URI and its title added."""
     head = {"$schema": DIALECT, "$id": schema_uri(name, VERSIONS.get(name, 1)), "title": title}
     return {**head, **body}
 
@@ -97,7 +100,7 @@ def _build_event_schema() -> Document:
 
 
 def _data_of(type_: str) -> Document:
-    """Return the schema which requires that an event of a type has the data of that type."""
+    """Return the schema rule that an event of this type has the data of this type."""
     version = VERSIONS[type_]
     kind = {"type": {"const": type_}, "schema_version": {"const": version}}
     return {
@@ -137,7 +140,7 @@ def _build_stage_schema() -> Document:
 
 
 def _build_plan_schema() -> Document:
-    """Return the schema of a plan for `wfctl init`, with a description of each field."""
+    """Return the JSON Schema of a plan for `wfctl init`, with a description of each field."""
     from lifecycle.plan.fields import WORDS_OF_STAGE, WORDS_OF_WORKFLOW
 
     stage = _build_closed_schema(
@@ -154,7 +157,11 @@ def _build_plan_schema() -> Document:
 
 
 def _build_closed_schema(words: dict[str, str], known: Document, needed: list[str]) -> Document:
-    """Return an object schema that allows only these fields and fields that start with x-."""
+    """Return the schema of an object with a fixed set of fields.
+
+    Other fields are allowed only if their name starts with ``x-``. ``needed`` names required
+    fields.
+    """
     properties = {
         name: {**known.get(name, {}), "description": text} for name, text in words.items()
     }
@@ -163,7 +170,7 @@ def _build_closed_schema(words: dict[str, str], known: Document, needed: list[st
 
 
 def _build_answer_schema() -> Document:
-    """Return the schema of the output of `-o json`: a success or a failure."""
+    """Return the JSON Schema of the output with `-o json`, for success and for failure."""
     whole = {"type": ["integer", "null"]}
     action = _build_object_schema(
         {"command": _TEXT, "reason": _TEXT, "needs": _TEXTS, "person": {"type": "boolean"}},
@@ -187,7 +194,8 @@ def _build_answer_schema() -> Document:
     return name_schema("answer", "Answer", {"oneOf": [good, bad]})
 
 
-#: Name of a schema that is not event data → its builder and its purpose.
+#: Schema that does not describe the data of one event type → function that builds it, and its
+#: purpose.
 _WHOLES: dict[str, tuple[Callable[[], Document], str]] = {
     "event": (_build_event_schema, "a recorded event, as `wfctl events` prints it"),
     "state": (_build_state_schema, "the state, as in workflow-state.json"),

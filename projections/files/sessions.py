@@ -1,4 +1,4 @@
-"""The sessions of a workflow: their times, costs and results."""
+"""Collect the working sessions of a workflow, with their times, costs and results."""
 
 from __future__ import annotations
 
@@ -13,7 +13,11 @@ from lifecycle.state.workflow import Workflow
 
 @dataclass(slots=True)
 class SessionRecord:
-    """One session. Times are UTC. ``end`` is its exit reason, ``died`` or ``open``."""
+    """A working session. Times are UTC.
+
+    ``end`` is the reason why the session ended, ``open`` while it runs, or ``died`` if a new
+    session started before it ended.
+    """
 
     number: int
     started_at: str
@@ -30,12 +34,12 @@ class SessionRecord:
     failed: list[str] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values."""
+        """Return the session as a dict of JSON values."""
         return asdict(self)
 
 
 def list_sessions(steps: Iterable[tuple[RecordedEvent, Workflow]]) -> list[SessionRecord]:
-    """Return every session of a history that wfctl recorded, oldest first."""
+    """Return all sessions that the log contains, oldest first."""
     found: list[SessionRecord] = []
     for event, state in steps:
         take_session(found, event, state)
@@ -43,7 +47,10 @@ def list_sessions(steps: Iterable[tuple[RecordedEvent, Workflow]]) -> list[Sessi
 
 
 def take_session(found: list[SessionRecord], event: RecordedEvent, state: Workflow) -> None:
-    """Update ``found`` with a session event. ``state`` is the state after the event."""
+    """Update the list of sessions with an event. ``state`` is the state after the event.
+
+    Events that do not concern a session are ignored.
+    """
     if event.type == "session.started":
         if found and found[-1].end == "open":
             found[-1].end = "died"

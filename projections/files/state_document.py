@@ -1,6 +1,6 @@
-"""``workflow-state.json``: the state as the document that people and agents read.
+"""Render the state as ``workflow-state.json``, the document that people and agents read.
 
-Names and order of the fields are those of the staged-workflow protocol.
+The staged-workflow protocol defines the names and order of the fields.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ Fields = dict[str, Any]
 
 
 def as_it_came(now: Fields, then: Fields, source: Fields) -> Fields:
-    """Return the document ``now`` with unchanged parts in the form of ``source``.
+    """Return the current document, with the unchanged parts in their imported form.
 
-    ``then`` is ``source`` in the form that wfctl writes. A difference between ``then`` and ``now``
-    is a later change.
+    ``source`` is the imported document. ``then`` is the same document in the form that wfctl
+    writes. ``now`` is the current document. A part that differs between ``then`` and ``now`` was
+    changed after the import.
     """
     shown = _restore_fields(now, then, source)
     if "stages" in shown:
@@ -62,16 +63,18 @@ def _restore_fields(now: Fields, then: Fields, source: Fields) -> Fields:
 def _is_same_value(now: Fields, then: Fields, key: str) -> bool:
     if (key in now) != (key in then):
         return False
-    # Compare as text, because True equals 1 in Python and is another value in a file.
+    # Compare the JSON texts, because Python treats True and 1 as equal, but they differ in a file.
     return json.dumps(now.get(key)) == json.dumps(then.get(key))
 
 
 def restore_number_spelling(
     text: str, source: Mapping[str, Any], spelling: Mapping[str, str]
 ) -> str:
-    """Return a rendered document in which imported numbers keep their original spelling.
+    """Return a JSON document in which imported numbers have their original spelling.
 
-    ``text`` is JSON; ``spelling`` maps pointers in ``source`` to the original spelling.
+    For example, ``1e3`` stays ``1e3``. ``text`` is the rendered document. ``spelling`` maps JSON
+    pointers in the imported document ``source`` to the original spelling. A number that has changed
+    since the import is not affected.
     """
     mark = _find_unused_mark(text)
     document = json.loads(text)
@@ -101,7 +104,11 @@ def _find_unused_mark(text: str) -> str:
 def _find_current_keys(
     keys: list[str], source: Mapping[str, Any], places: Mapping[str, str]
 ) -> list[str]:
-    """Return the current keys of a number, because a stage keeps its id but not its place."""
+    """Return the keys that lead to an imported number in the current document.
+
+    The index of a stage may have changed since the import, so the stage is found by its id. Return
+    an empty list if the stage no longer exists.
+    """
     if len(keys) < 2 or keys[0] != "stages":
         return keys
     place = places.get(source["stages"][int(keys[1])]["id"])
@@ -129,7 +136,7 @@ FILE_NAME = "workflow-state.json"
 
 
 def render_state(state: Workflow) -> bytes:
-    """Return the file's bytes: UTF-8 JSON, 2-space indent, a newline at the end."""
+    """Return the content of ``workflow-state.json`` as UTF-8 JSON, indented by two spaces."""
     text = json.dumps(build_document(state), indent=2, ensure_ascii=False)
     if state.source is not None and state.spelling:
         text = restore_number_spelling(text, state.source, state.spelling)
@@ -137,9 +144,10 @@ def render_state(state: Workflow) -> bytes:
 
 
 def build_document(state: Workflow) -> dict[str, Any]:
-    """Return the document. Optional fields without a value are omitted.
+    """Return the state as the document of ``workflow-state.json``.
 
-    Imported and unchanged parts keep their original form.
+    Optional fields without a value are omitted. Parts that were imported and have not changed keep
+    their original form.
     """
     if state.source is None:
         return _build_plain_document(state)
@@ -149,10 +157,10 @@ def build_document(state: Workflow) -> dict[str, Any]:
 
 
 def get_document_part(state: Workflow, name: str, default: Any = None) -> Any:
-    """Return the entry of a stage, or a field of the workflow, in the form that wfctl writes.
+    """Return a stage or a field of the workflow, in the form that wfctl writes.
 
-    Returns ``default`` if it is missing. For an import, this form may differ from the document, but
-    it changes whenever the document changes, until a further version is imported.
+    Returns ``default`` if it does not exist. In an imported workflow, this form may differ from the
+    document. It changes whenever the document changes, except when another version is imported.
     """
     if name in state.stages:
         return _build_stage(state.stages[name])
@@ -166,7 +174,8 @@ def _build_plain_document(state: Workflow) -> dict[str, Any]:
 
 
 def _fields_of_state(state: Workflow) -> dict[str, Any]:
-    # The published file format has no field for the approval of the plan itself.
+    # The published file format has no field for the approval of the plan, so leave this amendment
+    # out.
     every = state.amendments.values()
     changes = [one for one in every if one.status == "approved" and not one.is_plan]
     fields = {
@@ -230,9 +239,9 @@ def _build_amendment(amendment: Amendment) -> dict[str, Any]:
 
 
 def changes_of(amendment: Amendment) -> dict[str, Any]:
-    """Return every change with old and new value.
+    """Return every change of an amendment, with its old and new value.
 
-    Changes of other stages are below ``stages``.
+    Changes of other stages are in the field ``stages``.
     """
     stages: dict[str, Any] = {id_: rewired_fields(c) for id_, c in amendment.rewired.items()}
     if amendment.insert is not None:

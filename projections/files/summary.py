@@ -1,6 +1,6 @@
-"""The beginning of a report: question, answers, reliability and decisions.
+"""Collect the first part of a report: question, answers, reliability and decisions.
 
-It contains only facts from the state and the log, which the Markdown and HTML reports format.
+It contains only facts from the state and the log. The Markdown and HTML reports format them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from projections.words.result_origin import (
 if TYPE_CHECKING:
     from projections.files.facts import StageResult, WorkflowFacts
 
-#: Suffix → type of a figure that browsers draw.
+#: File suffix → media type of the figures that browsers can show.
 FIGURES = {
     ".png": "image/png",
     ".jpg": "image/jpeg",
@@ -36,12 +36,12 @@ FIGURES = {
 
 
 def is_figure(path: str) -> bool:
-    """Return whether a path is that of a figure, by its suffix."""
+    """Return whether the suffix of a path is that of a figure."""
     return PurePosixPath(path).suffix.lower() in FIGURES
 
 
 def figures_of(state: Workflow) -> list[str]:
-    """Return the paths of the results that are figures on record."""
+    """Return the paths of the workflow's results that are figures recorded in the log."""
     known = {str(one["path"]) for stage in state.stages.values() for one in stage.results}
     paths = (one.path for one in list_answers(state) if one.number is None)
     return [path for path in paths if path in known and is_figure(path)]
@@ -49,7 +49,7 @@ def figures_of(state: Workflow) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class StageSummary:
-    """The results of a completed stage, the source of the judgement, and its checks."""
+    """The results of a completed stage, its checks, and the source of the verdict on it."""
 
     stage: Stage
     said: str
@@ -60,7 +60,7 @@ class StageSummary:
 
     @property
     def trust(self) -> str:
-        """The reason why the stage is called verified."""
+        """The reason why the report calls the stage verified."""
         if self.gone:
             return f"taken over from an imported record, {describe_missing_outputs(self.gone)}"
         if is_taken_over(self.stage):
@@ -72,10 +72,11 @@ class StageSummary:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The beginning of a report; ``outcomes`` starts with the stages that no other stage needs.
+    """The first part of a report.
 
-    ``answers`` are the results that the plan names, a line each; ``figures`` are the paths of the
-    figures among them.
+    ``answers`` has one line for each result that the plan names, and ``figures`` has the paths of
+    the figures among them. ``outcomes`` contains the stages, starting with those that no other
+    stage needs.
     """
 
     standing: str
@@ -88,14 +89,14 @@ class Summary:
 
     @property
     def undecided(self) -> str:
-        """The sentence for a workflow without decisions."""
+        """The sentence to print if the workflow has no decisions."""
         if self.waits:
             return "Nothing was decided yet. The list above shows what waits for a person."
         return "No decision of a person was needed."
 
 
 def build_summary(facts: WorkflowFacts, seen: Seen | None = None) -> Summary:
-    """Return the summary of the facts and of a check of the files."""
+    """Return the first part of a report, from the log and a check of the files."""
     state = facts.state
     needed = {id_ for stage in state.stages.values() for id_ in stage.depends_on}
     done = [stage for stage in state.stages.values() if stage.status is Status.COMPLETED]
@@ -150,7 +151,7 @@ def _build_stage_summary(stage: Stage, result: StageResult, gone: Sequence[str])
 
 
 def _list_doubts(facts: WorkflowFacts) -> Iterator[str]:
-    """Yield further reasons for doubt, in addition to the items of `list_items`."""
+    """Yield reasons to doubt the results that `list_items` does not include."""
     for id_, result in facts.results.items():
         for _, kind, text in result.troubles:
             if kind == "adopted":
@@ -168,7 +169,10 @@ def _list_decisions(state: Workflow) -> Iterator[str]:
 
 
 def _list_judged_stages(facts: WorkflowFacts) -> Iterator[str]:
-    """Yield the stages that were completed on a person's or agent's claim, with that claim."""
+    """Yield the stages that were completed only because a person or agent claimed success.
+
+    Each text contains the claim.
+    """
     for stage in facts.state.stages.values():
         found = facts.result(stage).completed
         if stage.status is Status.COMPLETED and found.get("judged_by"):

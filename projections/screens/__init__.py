@@ -1,1 +1,1 @@
-"""The current view: next actions, items that wait for a person, and the live display."""
+"""Screens for the current state: next actions, the inbox, and the live view."""

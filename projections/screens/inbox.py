@@ -1,4 +1,4 @@
-"""The items that wait for a person in a workflow and its machines, each with a permanent number."""
+"""The items of a workflow and its machines that wait for a person, with permanent numbers."""
 
 from __future__ import annotations
 
@@ -10,14 +10,17 @@ from lifecycle.event import Event
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Workflow
 
-#: Statuses of a stage that is being worked on.
+#: Statuses of a stage on which a person or agent is working.
 _IN_HAND = (Status.PREPARING, Status.RUNNING, Status.POST_PROCESSING)
-#: Event types with which a person or agent leaves a note on a stage or in general.
+#: Types of the events that record a note, either on one stage or on the whole workflow.
 _WORDS = ("note.logged", "checkpoint.recorded", "session.ended")
 
 
 class Unfinished(NamedTuple):
-    """A stage or machine at work, its state, and the command that leaves a note on it."""
+    """A stage or machine whose work is unfinished, and the command to leave a note on it.
+
+    An agent should leave such a note before it stops.
+    """
 
     subject: str
     text: str
@@ -25,10 +28,11 @@ class Unfinished(NamedTuple):
 
 
 def of_workflow(state: Workflow, events: Iterable[Event]) -> list[Unfinished]:
-    """Return the running stages without a note since their status changed.
+    """Return the stages in work that have no note since their last change of status.
 
-    ``events`` are the newest events of the log, oldest first. While an amendment waits, no stage is
-    unfinished, because the amendment explains the state.
+    ``events`` are the newest events of the log, oldest first. Return an empty list while an
+    amendment (change of the plan) waits for a decision, because this already explains why the work
+    stopped.
     """
     if state.pending_amendments:
         return []
@@ -52,17 +56,18 @@ def of_workflow(state: Workflow, events: Iterable[Event]) -> list[Unfinished]:
     ]
 
 
-#: Characters that are not confused with each other (Crockford's base 32).
-#: Twelve characters are 60 bits, so nobody can create a proposal with the number of another.
+#: Digits and letters for the number of an item, without letters that look like others (Crockford's
+#: base 32). A number has twelve of them (60 bits), so nobody can create a proposal with the same
+#: number as another one.
 _LETTERS = "0123456789abcdefghjkmnpqrstvwxyz"
 _LENGTH, _GROUP = 12, 4
 
 
 class InboxItem(NamedTuple):
-    """An item that waits in a root: its kind, subject, text and possible answers.
+    """An item in a workflow folder that waits for a person: its kind, subject and text.
 
-    ``lines``: an answer (approve, reject, answer, statement) → its command line. ``mark``
-    identifies the content of the item.
+    ``lines`` maps each possible action (approve, reject, answer or statement) to its command line.
+    ``mark`` is a digest of the item's content. ``of`` is the id of the workflow or machine.
     """
 
     root: str
@@ -74,7 +79,7 @@ class InboxItem(NamedTuple):
     of: str
 
     def to_dict(self, number: str) -> dict[str, Any]:
-        """Return plain JSON values."""
+        """Return the item as JSON values, with its number."""
         return {
             "number": number,
             "of": self.of,
@@ -87,15 +92,19 @@ class InboxItem(NamedTuple):
 
 
 def number_items(asked: Sequence[InboxItem]) -> dict[str, InboxItem]:
-    """Return the waiting items by number. A number depends on the item, not on its position.
+    """Return the waiting items by their numbers.
 
-    A number that a person read earlier therefore never means another item.
+    A number is computed from the item's content and not from its position in the list. A number
+    that a person has read can therefore never refer to another item later.
     """
     return {_compute_number(one): one for one in asked}
 
 
 def number_of(text: str) -> str:
-    """Return a typed number in its listed form: in lower case, with dashes between groups."""
+    """Convert a number that a user typed to the form used in the list.
+
+    This form has lower-case letters, and dashes between groups.
+    """
     letters = "".join(letter for letter in text.lower() if letter.isalnum())
     return "-".join(letters[at : at + _GROUP] for at in range(0, len(letters), _GROUP))
 

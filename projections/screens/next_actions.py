@@ -1,7 +1,7 @@
-"""The next actions: commands that continue from a state.
+"""Suggest the next commands for the current state of a workflow.
 
-The rules accept each command as it is, and it changes the state. Otherwise the action states which
-argument is missing, or that a person must decide. No action destroys data.
+Each suggested command is accepted and changes the state. If it needs further arguments, or if only
+a person may run it, the suggestion states this. No suggested command destroys data.
 """
 
 from __future__ import annotations
@@ -37,27 +37,32 @@ from projections.words.text import NextAction
 
 
 class Bar(NamedTuple):
-    """The reason why a stage cannot start, and the command that helps."""
+    """The reason why a stage cannot start, and the command that removes the obstacle."""
 
     why: str
     action: NextAction
 
     def to_hindrance(self, stage: str | None) -> Hindrance:
-        """Return the bar as a hindrance of a stage."""
+        """Return this obstacle as a `Hindrance` of a stage.
+
+        If ``stage`` is None, the hindrance belongs to the workflow.
+        """
         command, needs = self.action.command, self.action.needs
         return Hindrance(stage, self.why, f"`{command}`", command, needs)
 
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """The state around a workflow that is not in the log: its runner and its files.
+    """Circumstances that affect the next actions but are not in the log.
 
-    ``lacking``: stage → missing requirements of its dispatch. ``edited``: undecided manually edited
-    fields by stage; under None those of the workflow. ``scripts`` are pinned files that have
-    changed; ``unpinnable`` says why files cannot be pinned. ``session`` says why the last session
-    could not start. ``beneath`` are results that differ, of stages that others build on now.
-    ``seen`` is the result of a check of all files, None without a check; ``now`` is the time, if
-    known (UTC, ISO 8601). ``drive_again`` is the command that replaces a killed loop, if any.
+    - ``driven``: a runner is active. ``drive_again``: the command that replaces a killed runner.
+    - ``lacking``: the missing requirements of each stage that cannot start.
+    - ``edited``: manually edited fields that wait for a decision, by stage (None: the workflow).
+    - ``scripts``: pinned scripts that have changed. ``unpinnable``: why scripts cannot be pinned.
+    - ``session``: the reason why the last session could not start.
+    - ``beneath``: changed results of the stages on which the next stages depend.
+    - ``seen``: the result of a check of all files, or None without a check.
+    - ``now``: the current UTC time in ISO 8601, or empty.
     """
 
     driven: bool = False
@@ -69,7 +74,8 @@ class Surroundings:
     unpinnable: Sequence[str] = ()
     session: str | None = None
     prepared: frozenset[str] = frozenset()
-    #: A stage with outputs to verify → fields in which its launch differed from its plan.
+    #: Stage whose outputs must be verified → fields in which the launch of its job differed from
+    #: the plan.
     launched: Mapping[str, Sequence[str]] = field(default_factory=dict)
     beneath: Sequence[Deviation] = ()
     seen: Seen | None = None
@@ -77,7 +83,10 @@ class Surroundings:
 
 
 def is_due(state: Workflow, stage: Stage) -> bool:
-    """Return whether the rules allow a stage to start, without regard to amendments."""
+    """Return whether a stage is ready to start and all its dependencies are completed.
+
+    Amendments that wait for a decision are ignored here.
+    """
     waiting = stage.status is Status.READY or (
         stage.status is Status.PREPARING and stage.open_attempt is None
     )
@@ -85,13 +94,13 @@ def is_due(state: Workflow, stage: Stage) -> bool:
 
 
 def built_on(state: Workflow) -> list[str]:
-    """Return the completed stages on which the stages that are due depend."""
+    """Return the dependencies of all stages that are ready to start."""
     due = (stage for stage in state.stages.values() if is_due(state, stage))
     return list(dict.fromkeys(id_ for stage in due for id_ in stage.depends_on))
 
 
 def find_bar(state: Workflow, stage: Stage, around: Surroundings) -> Bar | None:
-    """Return the reason why a due stage cannot start, or None if it can."""
+    """Return the obstacle that prevents a stage from starting, or None if it can start."""
     return next(_find_bars(state, stage, around), None)
 
 
@@ -126,9 +135,10 @@ def _find_bars(state: Workflow, stage: Stage, around: Surroundings) -> Iterator[
 
 
 def _of_mandate(state: Workflow, stage: Stage, around: Surroundings) -> Iterator[Bar]:
-    """Yield a bar for each mandate that does not allow the stage.
+    """Yield an obstacle for each mandate that excludes the stage.
 
-    Files are checked at the start.
+    A mandate is a permission given in advance. Limits that depend on files are checked later, when
+    the stage starts.
     """
     from lifecycle.rules.mandates import command_to_widen, list_refusing_mandates
     from lifecycle.state.effort import task_count
@@ -142,7 +152,10 @@ def _of_mandate(state: Workflow, stage: Stage, around: Surroundings) -> Iterator
 
 
 def list_hindrances(state: Workflow, around: Surroundings) -> list[Hindrance]:
-    """Return all hindrances, from the log and from the surroundings."""
+    """Return everything that prevents stages or the workflow from continuing.
+
+    This includes obstacles from the log, from the files, and from loops that wait for new points.
+    """
     told = hindrances(state)
     named = {one.stage for one in told}
     due = [one for one in state.stages.values() if is_due(state, one) and one.id not in named]
@@ -155,10 +168,11 @@ def list_hindrances(state: Workflow, around: Surroundings) -> list[Hindrance]:
 
 
 def _waiting_loops(state: Workflow) -> Iterator[Bar]:
-    """Yield a bar for each loop whose next points a stage wrote, with the next command.
+    """Yield an obstacle for each loop whose next points a stage has already written.
 
-    `run` uses the points. If it has ended without using them, it refused them and would refuse them
-    again. The stage that wrote them must then run again after a correction.
+    An optimization loop runs its stages in rounds, with new points in each round. Normally, `wfctl
+    run` uses these points. If it ended without using them, the points are invalid, and it would
+    refuse them again. The suggested action is then to correct the stage and run it again.
     """
     for name, loop in state.loops.items():
         definition = state.loop(name)
@@ -173,7 +187,10 @@ def _waiting_loops(state: Workflow) -> Iterator[Bar]:
 
 
 def edited_before(state: Workflow, stage: str, around: Surroundings) -> list[str]:
-    """Return the undecided edited fields of a stage, its upstream stages and the workflow."""
+    """Return the manually edited fields that affect a stage and wait for a decision.
+
+    These are fields of the stage, of the stages it depends on, and of the workflow.
+    """
     edited = around.edited if around.edited is not None else _map_edited_fields(state)
     if not edited:
         return []
@@ -181,17 +198,16 @@ def edited_before(state: Workflow, stage: str, around: Surroundings) -> list[str
 
 
 def resting_on(state: Workflow, stage: str) -> list[str | None]:
-    """Return the owners of the fields that a stage depends on: stages by id, the workflow as None.
+    """Return the owners of all fields that can affect a stage.
 
-    These are the stage, its upstream stages and the workflow. A stage that is not in the workflow
-    depends only on the workflow's fields.
+    They are the workflow (None), the stage itself, and all stages it depends on.
     """
     graph = {id_: one.depends_on for id_, one in state.stages.items()}
     return [None, stage, *sorted(upstream(graph, [stage]))]
 
 
 def _map_edited_fields(state: Workflow) -> dict[str | None, list[str]]:
-    """Return the manually edited fields that the log records, by stage."""
+    """Return the manually edited fields that the log records, by the id of their stage."""
     found: dict[str | None, list[str]] = {}
     for name in (name for drift in state.drifts for name in drift.touches):
         found.setdefault(name.partition(".")[0], []).append(name)
@@ -199,7 +215,7 @@ def _map_edited_fields(state: Workflow) -> dict[str | None, list[str]]:
 
 
 def _find_changed_inputs(state: Workflow, stage: Stage, around: Surroundings) -> Iterator[Bar]:
-    """Yield a bar for each changed result that the stage would use as an input."""
+    """Yield an obstacle for each changed result that the stage would use as an input."""
     known = list_recorded_deviations(state) if around.seen is None else around.seen.deviations
     found = [*known, *around.beneath]
     for one in found:
@@ -211,7 +227,10 @@ def _find_changed_inputs(state: Workflow, stage: Stage, around: Surroundings) ->
 
 
 def too_dear(state: Workflow, stage: Stage) -> Bar:
-    """Return a bar for a stage that no session can afford, with a sufficient budget."""
+    """Return the obstacle for a stage that costs more than the budget of a session.
+
+    The suggested action is to increase the budget to the cost of the stage.
+    """
     least = estimate(state, stage)
     why = (
         f"{stage.id} costs {least:g}, which is above the budget of a session, "
@@ -222,7 +241,10 @@ def too_dear(state: Workflow, stage: Stage) -> Bar:
 
 
 def session_bar(state: Workflow, around: Surroundings) -> Bar | None:
-    """Return the reason why no session, and so no `wfctl run`, can start, or None."""
+    """Return the obstacle that prevents a new session, or None if a session can start.
+
+    Without a session, `wfctl run` cannot run any stage.
+    """
     if around.session is not None:
         action = NextAction("wfctl run", "start a new session", (around.session,))
         return Bar(f"the last session could not start: {around.session}", action)
@@ -240,13 +262,17 @@ def session_bar(state: Workflow, around: Surroundings) -> Bar | None:
 
 
 GO_ON = "wfctl run"
-#: Maximum number of stale stages in one command, and of stages that are named.
+#: Maximum number of stages with outdated results in one suggested command, and maximum number of
+#: stages named in a reason.
 _TOGETHER, _NAMED = 8, 3
 _ALONE = Surroundings()
 
 
 def next_actions(state: Workflow, around: Surroundings = _ALONE) -> list[NextAction]:
-    """Return the next actions, the most urgent first, or nothing if there is nothing to do."""
+    """Return the suggested next actions, the most urgent first.
+
+    Return an empty list if there is nothing to do.
+    """
     found = [*_list_decisions(state, list_waiting_items(state, around.seen))]
     if state.workflow_status == "completed":
         return found or [NextAction("wfctl report -", "the workflow is completed")]
@@ -260,7 +286,11 @@ def next_actions(state: Workflow, around: Surroundings = _ALONE) -> list[NextAct
 
 
 def leading_on(state: Workflow, id_: str, around: Surroundings) -> list[NextAction]:
-    """Return the actions for one stage: those that name it, and those that unblock its start."""
+    """Return the suggested actions for one stage.
+
+    These are actions that remove an obstacle to its start, and actions whose command names the
+    stage.
+    """
     stage = state.stage(id_)
     found = (
         [find_bar(state, stage, around), session_bar(state, around)] if is_due(state, stage) else []
@@ -270,7 +300,7 @@ def leading_on(state: Workflow, id_: str, around: Surroundings) -> list[NextActi
 
 
 def _remove_repeated_commands(actions: list[NextAction]) -> list[NextAction]:
-    """Return each command once, with the first reason for it."""
+    """Return the actions without repeated commands. The first one of each is kept."""
     found: dict[str, NextAction] = {}
     for one in actions:
         found.setdefault(one.command, one)
@@ -278,7 +308,7 @@ def _remove_repeated_commands(actions: list[NextAction]) -> list[NextAction]:
 
 
 def _list_decisions(state: Workflow, waiting: list[Item]) -> Iterator[NextAction]:
-    """Yield the actions for waiting decisions of a person."""
+    """Yield an action for each decision that waits for a person."""
     for one in waiting:
         if one.kind == "amendment":
             why = f"approve or reject {one.subject}"
@@ -308,7 +338,7 @@ def _suggest_rerun(state: Workflow, stale: list[Item]) -> Iterator[NextAction]:
 
 
 def _drive_again(state: Workflow, around: Surroundings) -> Iterator[NextAction]:
-    """Suggest restarting a killed runner, if a stage runs or is due."""
+    """Suggest restarting a killed background runner, if a stage runs or can start."""
     stages = state.stages.values()
     if around.drive_again is None or around.driven or around.paused:
         return
@@ -320,7 +350,11 @@ def _drive_again(state: Workflow, around: Surroundings) -> Iterator[NextAction]:
 
 
 def _under_way(state: Workflow) -> Iterator[NextAction]:
-    """Suggest how to unblock running stages, and one command that waits for the others."""
+    """Yield actions for running stages.
+
+    For each blocked stage, suggest how to continue. For all others, suggest a single command that
+    waits for them.
+    """
     going = [stage for stage in state.stages.values() if stage.open_attempt is not None]
     found = [one for one in (find_what_waits(state, stage) for stage in going) if one is not None]
     for one in found:
@@ -334,7 +368,10 @@ def _under_way(state: Workflow) -> Iterator[NextAction]:
 
 
 def _of_loops(state: Workflow, around: Surroundings) -> Iterator[NextAction]:
-    """Suggest how each waiting loop continues, unless a runner does so."""
+    """Suggest how each waiting optimization loop can continue.
+
+    If a runner is active, suggest only the loops whose points must come from outside.
+    """
     yield from () if around.driven else (one.action for one in _waiting_loops(state))
     for name, loop in state.loops.items():
         if loop.is_due and not state.pending_amendments and state.loop(name).asks_somebody:
@@ -360,7 +397,11 @@ def _of_stage(state: Workflow, stage: Stage, around: Surroundings) -> list[NextA
 
 
 def _suggest_unblocking(state: Workflow, stage: Stage) -> list[NextAction]:
-    """Return the action that unblocks a stage, unless it is already proposed."""
+    """Return the action that unblocks a stage, as a list with at most one element.
+
+    The list is empty if an attempt is running, or if an amendment that waits for a decision would
+    already solve the problem.
+    """
     found = find_what_waits(state, stage)
     under_way = found is None or stage.open_attempt is not None
     if found is None or under_way or pending_answers(state, stage):
@@ -384,7 +425,7 @@ def _suggest_verification(state: Workflow, stage: Stage, unlike: Sequence[str]) 
         return NextAction(f'wfctl stage fail {stage.id} --error "not launched as defined"', reason)
     found = find_what_waits(state, stage)
     if found is None:
-        # The result of the checks is not known yet, so the command records a failure too.
+        # The checks may pass or fail. With ``--or-fail``, the command also records a failure.
         command = f"wfctl stage complete {stage.id} --or-fail"
         return NextAction(command, f"check the outputs of {stage.id}")
     reason = f"{stage.id}: {found.why}; or `wfctl stage fail`"
@@ -392,7 +433,11 @@ def _suggest_verification(state: Workflow, stage: Stage, unlike: Sequence[str]) 
 
 
 def _suggest_after_failure(state: Workflow, stage: Stage, around: Surroundings) -> list[NextAction]:
-    """Return the actions after which a failed stage runs again, if it needs any."""
+    """Return the actions that let a failed stage run again.
+
+    Return an empty list if a decision on the stage already waits or has been made, or if its
+    dependencies are not completed and retries are left.
+    """
     decided = stage.rerun_by is not None or edited_before(state, stage.id, around)
     used_up = stage.retry_count >= retry_limit(state.backend_type(stage))
     if decided or (state.unmet(stage) and not used_up):
@@ -402,7 +447,10 @@ def _suggest_after_failure(state: Workflow, stage: Stage, around: Surroundings) 
 
 
 def _keeping_tasks(stage: Stage, around: Surroundings, retry: NextAction) -> Iterator[NextAction]:
-    """Yield the retry that keeps the finished tasks of a sweep whose inputs changed."""
+    """Yield a variant of the retry command that keeps the finished tasks of a sweep.
+
+    Without this option, a retry computes all tasks again, because the inputs of the stage changed.
+    """
     files = around.seen.changed_inputs.get(stage.id) if around.seen is not None else None
     tasks = stage.attempts[-1].tasks if stage.attempts else None
     if files and tasks and tasks["done"] and retry.command.startswith("wfctl stage retry "):
@@ -412,7 +460,11 @@ def _keeping_tasks(stage: Stage, around: Surroundings, retry: NextAction) -> Ite
 
 
 def _suggest_start(state: Workflow, around: Surroundings) -> Iterator[NextAction]:
-    """Suggest one command that starts all due stages, unless a loop starts them or is paused."""
+    """Suggest a command that starts the stages that can start.
+
+    Suggest nothing if a runner is active, because it starts them. If the runner is paused, suggest
+    resuming it. For stages that cannot start, suggest how to remove the obstacle.
+    """
     ready = [stage for stage in state.stages.values() if is_due(state, stage)]
     if not ready or state.pending_amendments or around.driven:
         return
@@ -442,7 +494,10 @@ def _suggest_start(state: Workflow, around: Surroundings) -> Iterator[NextAction
 
 
 def _or_reused(state: Workflow, stage: Stage) -> str:
-    """Return a hint that the stage can reuse kept outputs, or an empty string."""
+    """Return a hint that the stage can reuse the outputs of an earlier run.
+
+    Return an empty string if no earlier run has the same definition.
+    """
     if state.session_config.get("reuse") == "never" or stage.status is not Status.READY:
         return ""
     one = next(iter(reusable(state, stage)), None)

@@ -1,4 +1,4 @@
-"""The live view: counts, stages, running attempts, decisions and the last lines of the log."""
+"""The live view of a workflow: stages, running attempts, open decisions and log lines."""
 
 from __future__ import annotations
 
@@ -41,12 +41,13 @@ STYLES = {
 _AT_WORK = frozenset({Status.PREPARING, Status.RUNNING, Status.POST_PROCESSING, Status.FAILED})
 
 
-#: Maximum lines for running attempts, decisions and the log if the window is too small.
+#: Maximum number of lines for each of the sections running attempts, decisions and log, if the
+#: window is too small for everything.
 _SHARE = 5
 
 
 class View(NamedTuple):
-    """A frame, and how far down the stages can be scrolled."""
+    """The lines of the live view, and the maximum scroll position of its list of stages."""
 
     lines: tuple[Text, ...]
     bottom: int
@@ -60,11 +61,11 @@ def render_frame(
     scrolled: int | None = None,
     told: Mapping[str, Mapping[str, int]] = MappingProxyType({}),
 ) -> View:
-    """Return the frame for a window of ``size`` (columns, lines).
+    """Return the lines of the live view for a window of ``size`` (columns, lines).
 
-    ``log`` holds the newest messages, oldest first. ``told`` has the number of tasks in each
-    status, by stage. ``scrolled`` is the first visible line of the stages if they do not all fit;
-    None follows the stages at work. Equal frames look the same.
+    ``log`` contains the newest messages, oldest first. ``told`` contains the number of tasks in
+    each state, by stage. If the stages do not fit, ``scrolled`` is the index of the first visible
+    stage, or None to show the stages that are running.
     """
     width, height = size
     status = f"  {state.workflow_status or 'active'}, plan version {state.version}, "
@@ -98,7 +99,7 @@ def render_frame(
 
 
 def _fit_line(line: Text, width: int) -> Text:
-    """Return a line cut to the width, with invisible characters replaced."""
+    """Return a line shortened to the width, with visible marks for invisible characters."""
     line = line.copy()
     line.plain = mark_unseen(line.plain)
     line.truncate(width, overflow="ellipsis")
@@ -112,9 +113,9 @@ def _limit_lines(lines: list[Text]) -> list[Text]:
 
 
 def _select_window(stages: Sequence[Text], first: int, room: int) -> list[Text]:
-    """Return ``room`` lines from ``first`` on.
+    """Return ``room`` stage lines, starting at index ``first``.
 
-    The outer lines show the number of hidden lines.
+    If lines above or below are hidden, the first or last line states how many.
     """
     shown = list(stages[first : first + room])
     below = len(stages) - first - len(shown)
@@ -126,7 +127,10 @@ def _select_window(stages: Sequence[Text], first: int, room: int) -> list[Text]:
 
 
 def _first_at_work(stages: Iterable[Stage]) -> int:
-    """Return the line two above the first running or failed stage, else the first line."""
+    """Return the index of the first stage line to show.
+
+    It is two lines above the first running or failed stage, or 0 if there is no such stage.
+    """
     at_work = (n for n, stage in enumerate(stages) if stage.status in _AT_WORK)
     return max(next(at_work, 0) - 2, 0)
 
@@ -142,7 +146,7 @@ def _format_counts(state: Workflow) -> Text:
 
 
 def _format_section(title: str, lines: Sequence[Text]) -> list[Text]:
-    """Return lines under a heading, or nothing if there are no lines."""
+    """Return lines under a heading, or an empty list if there are no lines."""
     return [Text(), Text(title, style="bold"), *lines] if lines else []
 
 
@@ -162,7 +166,7 @@ def _format_attempt(
 
 
 def format_elapsed(since: str, now: datetime) -> str:
-    """Return the time since a time of the log: ``4 s``, ``3 min 20 s``, ``5 h 12 min``."""
+    """Return the time since an event as text: ``4 s``, ``3 min 20 s``, ``5 h 12 min``."""
     found = compute_seconds(since, now.isoformat())
     if found is None:
         return "since an unknown time"  # typed by a person in an imported file

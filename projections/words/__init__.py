@@ -1,1 +1,1 @@
-"""Texts for amendments, times, results and foreign text."""
+"""Format amendments, times, results and text from other programs for display."""

@@ -1,6 +1,7 @@
-"""The account of a workflow: stale, changed, undecided, failed and waiting items, and their origin.
+"""List everything in a workflow that needs attention, and the origin of its results.
 
-It is derived from the state and from a check of the root, and all outputs about these items use it.
+The items are changed files, outdated results, open decisions and failures. They are derived from
+the state and from a check of the files. All commands use this list, so that they agree.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ _PAST = {"changed": "has changed", "missing": "is missing", "touched": "was touc
 class Deviation:
     """A file that differs from its record in the log.
 
-    ``what``: result, input. ``kind``: changed, missing, or touched (only a deep check can tell).
+    ``what`` is ``result`` or ``input``. ``kind`` is ``changed``, ``missing``, ``deleted``, or
+    ``touched``. Touched means that only the time of the file is new, so only a check of the content
+    can tell.
     """
 
     stage: str
@@ -39,16 +42,16 @@ class Deviation:
     path: str
     kind: str
     since: str
-    #: Seconds between that time and the last change of the file, or None for a missing file.
+    #: Seconds between ``since`` and the last change of the file, or None for a missing file.
     after: float | None = None
 
     @property
     def is_changed_input(self) -> bool:
-        """Return whether the deviation makes its stage stale."""
+        """Return whether an input has changed, so that the stage's results are outdated."""
         return self.what == "input" and self.kind != "touched"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values."""
+        """Return the difference as a dict of JSON values."""
         fields = ("stage", "attempt", "what", "path", "kind", "since", "after")
         return {name: getattr(self, name) for name in fields}
 
@@ -57,7 +60,7 @@ class Deviation:
 
     @property
     def said(self) -> str:
-        """The description of the deviation, without its stage."""
+        """A description of the difference, without the name of the stage."""
         if self.kind == "deleted":
             return f"{self.path} was recorded as deleted on {utc_seconds(self.since)}"
         how = f"{self.stage} left it" if self.what == "result" else f"{self.attempt} read it"
@@ -69,25 +72,27 @@ class Deviation:
 
 
 def _format_span(seconds: float) -> str:
-    """Return a time span in its largest unit: ``2 h``."""
+    """Return a time span in its largest unit, such as ``2 h``."""
     for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60)):
         if seconds >= length:
             return f"{seconds // length:.0f} {unit}"
     return f"{max(seconds, 0):.0f} s"
 
 
-#: Maximum number of characters of a failure's reason.
+#: Maximum number of characters of the reason for a failure.
 _REASON = 400
-#: Descriptions of files that another program changed.
+#: Description of a generated file that another program or a person has edited.
 EDITED = "was changed by hand or by another program; `wfctl drift show` prints the change"
 
 
 class Seen(NamedTuple):
-    """The findings of a check of the root.
+    """The results of a check of the files in the workflow folder.
 
-    ``files``: a generated file that differs from the log → description. ``verdicts``: a stage whose
-    judging scripts changed since it failed → reason. ``gone``: an adopted stage → its missing
-    outputs. ``times``: a result without a record at the end of its job → its modification time.
+    - ``deviations``: results and inputs that differ from the log.
+    - ``files``: each generated file that differs from the log, with a description.
+    - ``verdicts``: each failed stage whose checking scripts have changed since, with the reason.
+    - ``gone``: the missing outputs of each stage that was imported as completed.
+    - ``times``: the modification times of results that were not recorded at the end of their job.
     """
 
     deviations: Sequence[Deviation] = ()
@@ -95,23 +100,23 @@ class Seen(NamedTuple):
     verdicts: Mapping[str, str] = MappingProxyType({})
     times: Mapping[str, float] = MappingProxyType({})
     gone: Mapping[str, Sequence[str]] = MappingProxyType({})
-    #: A failed sweep with finished tasks → its inputs that changed since its newest attempt.
+    #: Failed sweep that has finished tasks → its inputs that changed since its newest attempt.
     changed_inputs: Mapping[str, Sequence[str]] = MappingProxyType({})
-    #: Scripts that have changed since their approval or since the start of an attempt.
+    #: Scripts that have changed since a person approved them, or since an attempt started.
     scripts: Sequence[Item] = ()
-    #: Evidence against the log itself, and a full file system of the root.
+    #: Signs that the log itself was changed, and a warning if the file system is full.
     log: Sequence[Item] = ()
 
     @property
     def edited(self) -> list[str]:
-        """The generated files with unrecorded edits."""
+        """The generated files that were edited by hand or by another program."""
         return [file for file, text in self.files.items() if text == EDITED]
 
 
 def list_items(state: Workflow, seen: Seen | None = None) -> list[Item]:
-    """Return all items, decisions first.
+    """Return all items of a workflow that need attention, with open decisions first.
 
-    Without ``seen``, return only items that the log records.
+    Without a check of the files (``seen``), return only the items that follow from the log.
     """
     found = list_recorded_deviations(state) if seen is None else seen.deviations
     seen = seen or Seen()
@@ -133,7 +138,7 @@ def list_items(state: Workflow, seen: Seen | None = None) -> list[Item]:
 
 
 def list_origins(state: Workflow, seen: Seen) -> list[Item]:
-    """Return the items about results whose origin differs from the record."""
+    """Return an item for each result that was not produced exactly as the log records."""
     found = [*came_about(state, seen.times, seen.gone), *seen.scripts]
     return [with_answer(one, state.agreed) for one in found]
 
@@ -144,7 +149,7 @@ def list_waiting_items(state: Workflow, seen: Seen | None = None) -> list[Item]:
 
 
 def to_dicts(items: Iterable[Item]) -> list[dict[str, Any]]:
-    """Return plain JSON values."""
+    """Return each item as a dict of JSON values."""
     dicts = (one._asdict() for one in items)
     return [{name: value for name, value in one.items() if name != "file_entry"} for one in dicts]
 
@@ -169,7 +174,8 @@ def _list_stale(state: Workflow, found: Iterable[Deviation]) -> Iterator[Item]:
         yield Item("stale", id_, ", ".join(why), id_)
     for stage in state.stages.values():
         loop = state.loops.get(state.loop_of(stage.id) or "")
-        # In a later round, the loop decides that the stage is computed again.
+        # In rounds after the first, the optimization loop itself invalidates its stages, so this
+        # needs no attention.
         if stage.status is Status.INVALIDATED and (loop is None or loop.round.number == 1):
             yield Item("stale", stage.id, "its results are no longer valid", stage.id, False)
 
@@ -177,7 +183,8 @@ def _list_stale(state: Workflow, found: Iterable[Deviation]) -> Iterator[Item]:
 def _of_stages(state: Workflow) -> Iterator[Item]:
     stages = state.stages.values()
     for stage in stages:
-        # Only a claim can complete the stage: its criteria are prose, and nothing checks them.
+        # The success criteria are a text, and no command checks them. A person or agent must state
+        # that they are met.
         prose = bool(stage.success_criteria) and not stage.parameters.get("verify")
         if stage.status is Status.POST_PROCESSING and prose:
             yield Item("judgement", stage.id, stage.success_criteria, stage.id)
@@ -196,7 +203,7 @@ def _of_stages(state: Workflow) -> Iterator[Item]:
 
 
 def _of_loops(state: Workflow) -> Iterator[Item]:
-    """Yield the loops that need an action to continue."""
+    """Yield an item for each optimization loop that waits for new points from outside."""
     for name, loop in state.loops.items():
         definition = state.loop(name)
         if not loop.is_due or state.pending_amendments:
@@ -209,9 +216,9 @@ def _of_loops(state: Workflow) -> Iterator[Item]:
 
 
 def find_stale_stages(state: Workflow, found: Iterable[Deviation]) -> dict[str, list[str]]:
-    """Return the completed stages whose inputs have changed since they were computed.
+    """Return the completed stages with outdated results, each with the reasons.
 
-    The result maps a stage to its reasons, by name: a changed input, or a stale stage upstream.
+    A reason is a changed input, or a dependency whose results are outdated.
     """
     reasons: dict[str, list[str]] = {}
     for one in found:
@@ -228,7 +235,7 @@ def find_stale_stages(state: Workflow, found: Iterable[Deviation]) -> dict[str, 
 
 
 def list_recorded_deviations(state: Workflow) -> list[Deviation]:
-    """Return the deviations in the log: changed results, and the attempts that read them."""
+    """Return the changed results in the log, and the attempts that read these files."""
     gone = {one["path"]: one["kind"] for stage in state.stages.values() for one in stage.changed}
     if not gone:
         return []

@@ -1,4 +1,7 @@
-"""Describe plans and amendments by their changes, never by the words of the proposer."""
+"""Describe plans and amendments (changes of the plan) by their actual changes.
+
+The description that a proposer wrote is not trusted.
+"""
 
 from __future__ import annotations
 
@@ -13,43 +16,47 @@ from lifecycle.state.workflow import PLAN, Amendment
 from lifecycle.words.document import rewired_fields
 from projections.words.text import spell_unseen
 
-#: Maximum number of values in `describe_amendment`, and of characters of a place or a value.
+#: Maximum number of values in `describe_amendment`, and maximum number of characters of a path or a
+#: value.
 _VALUES, _LETTERS = 5, 80
 #: Placeholder for a missing value.
 _NOTHING = object()
-#: Pattern of a key that needs no quotes in a path.
+#: Pattern of keys that need no quotes in a dotted path.
 _PLAIN = re.compile(r"[\w.-]+")
 Parts = tuple[str, ...]
 """A changed place with its old and new value, or one text for another action."""
 
 
 def format_targets(amendment: Amendment) -> str:
-    """Return the stages that an amendment changes, or ``workflow``."""
+    """Return the stages that an amendment changes, or ``workflow``.
+
+    If the change starts with a later round of a loop, add this round.
+    """
     since = f", from round {amendment.from_round} on" if amendment.from_round is not None else ""
     return (", ".join(amendment.targets) or "workflow") + since
 
 
 def format_changes(amendment: Amendment) -> list[str]:
-    """Return one line for each changed value, complete, with place, old value and new value."""
+    """Return one line for each changed value, with its path, old value and new value."""
     return [_format_change(parts, spell_unseen) for parts in _list_changes(amendment)]
 
 
 def describe_pending_amendments(ids: Sequence[str]) -> str:
-    """Return why a stage waits: pending amendments would change it."""
+    """Return the text for a stage that waits because open amendments would change it."""
     if PLAN in ids:
         return "waits for the plan's approval"
     return f"waits for a decision: {', '.join(ids)} would change it"
 
 
 def summarise_changes(amendment: Amendment) -> str:
-    """Return all changes on one line."""
+    """Return all changes of an amendment as one line."""
     return "; ".join(format_changes(amendment))
 
 
 def describe_amendment(amendment: Amendment) -> str:
-    """Return the changes and then the proposer's description, on one line.
+    """Return the changes of an amendment and the proposer's description, on one line.
 
-    Each long value is cut separately, so that no value hides another.
+    Each long value is shortened separately, so that all changed values remain visible.
     """
     found = list(_list_changes(amendment))
     listed = [_format_change(parts, _shorten_value) for parts in found[:_VALUES]]
@@ -92,7 +99,7 @@ def _of_fields(changes: dict[str, Any], of: str) -> Iterator[Parts]:
 
 
 def _compare_values(place: str, old: Any, new: Any) -> Iterator[Parts]:
-    """Yield the changes in a value. For objects, yield each changed field separately."""
+    """Yield the changes between two values. For objects, compare each field separately."""
     if _format_json(old) == _format_json(new):
         return
     sides = [one if isinstance(one, dict) else {} for one in (old, new)]
@@ -107,7 +114,11 @@ def _compare_values(place: str, old: Any, new: Any) -> Iterator[Parts]:
 
 
 def _of_long_list(place: str, old: Any, new: Any) -> list[Parts]:
-    """Return the entries that a long list loses and gains, or nothing for any other value."""
+    """Return the entries added to and removed from a long list.
+
+    Return an empty list if the values are not lists, or if the list is short or reordered. Such
+    values are shown completely.
+    """
     if not (isinstance(old, list) and isinstance(new, list)):
         return []
     before, after = ([_format_json(one) for one in entries] for entries in (old, new))
@@ -125,7 +136,10 @@ def _of_long_list(place: str, old: Any, new: Any) -> list[Parts]:
 
 
 def _remove_entries(entries: list[str], gone: Counter[str]) -> list[str]:
-    """Return the entries in order, without the last occurrences of the removed entries."""
+    """Return the entries without the removed ones, in order.
+
+    If an entry occurs several times, its last occurrences are removed.
+    """
     left = Counter(entries) - gone
     kept = []
     for one in entries:

@@ -1,4 +1,4 @@
-"""Amendments with their proposers and deciders, from the recorded events."""
+"""Collect the amendments (changes of the plan), with their proposers and deciders."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from projections.words.amendments import describe_amendment
 
 @dataclass(frozen=True, slots=True)
 class AmendmentRecord:
-    """An amendment with who proposed and who decided it. Times are UTC.
+    """An amendment with its proposer and the person who decided on it. Times are UTC.
 
-    ``change`` is the text of `describe_amendment`. The proposer of an amendment from an earlier
-    record is unknown.
+    ``change`` describes the changes (see `describe_amendment`). The proposer of an imported
+    amendment is None.
     """
 
     id: str
@@ -37,23 +37,24 @@ class AmendmentRecord:
     signer: str | None
     version: int | None
     affected: list[str]
-    #: Account of the database server behind a claimed name.
+    #: Account on the database server that recorded the decision. It can differ from the name that
+    #: the person gave.
     database_user: str | None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values."""
+        """Return the record as a dict of JSON values."""
         return asdict(self)
 
 
 @dataclass(slots=True)
 class AmendmentFold:
-    """The events by which amendments were proposed and decided."""
+    """Collects the events that proposed and decided amendments, while the log is read."""
 
     proposed: dict[str, RecordedEvent] = field(default_factory=dict)
     decided: dict[str, RecordedEvent] = field(default_factory=dict)
 
     def add(self, event: RecordedEvent, state: Workflow) -> None:
-        """Record an event and the state after it."""
+        """Add an event. ``state`` is the state after the event."""
         if (proposes := find_proposed_id(event)) is not None:
             self.proposed.setdefault(proposes, event)
         elif event.type in ("amendment.approved", "amendment.rejected"):
@@ -62,20 +63,20 @@ class AmendmentFold:
                 self._keep_first_decision(amendment, event)
 
     def _keep_first_decision(self, amendment: Amendment, event: RecordedEvent) -> None:
-        """Keep the first decision, unless a later one replaced it.
+        """Remember the first decision on an amendment, or a later one of another kind.
 
-        A plan may be rejected, then approved.
+        For example, a plan may be rejected first and approved later.
         """
         before = self.decided.get(amendment.id)
         if before is None or before.type != event.type:
             self.decided[amendment.id] = event
 
     def records(self, state: Workflow) -> list[AmendmentRecord]:
-        """Return every amendment of a state in the order of its proposal."""
+        """Return all amendments of a state, in the order of their proposals."""
         return [self._build_record(one) for one in state.amendments.values()]
 
     def answer(self, amendment: str) -> str | None:
-        """Return the reason of the person who decided, if one was given."""
+        """Return the reason for a decision on an amendment, or None without a reason."""
         decided = self.decided.get(amendment)
         return decided.data.get("reason") if decided is not None else None
 
@@ -117,5 +118,5 @@ def _list_changed_names(changes: dict[str, Any]) -> Iterator[str]:
 
 
 def get_actor(event: RecordedEvent | None) -> str | None:
-    """Return the actor of an event, or None without an event."""
+    """Return the author of an event, or None if there is no event."""
     return str(event.actor) if event is not None else None

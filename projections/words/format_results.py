@@ -1,4 +1,4 @@
-"""Format the numbers and files that answer the question of a workflow."""
+"""Format the numbers and files that the plan names as the results of the workflow."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ _OF_ERROR, _OF_NUMBER = 2, 6
 
 
 class Answer(NamedTuple):
-    """An entry of ``results``: ``text`` has the number, or the path of the file.
+    """A result that the plan names: a number or a file.
 
-    ``number`` is a `MeasuredNumber` as a dict, None for a file. ``lacking`` says why the result is
-    missing or unreliable; it is empty for a valid answer.
+    ``text`` contains the number or the path of the file. ``number`` is a `MeasuredNumber` as a
+    dict, or None for a file. ``lacking`` is the reason why the result is missing or unreliable, and
+    is empty for a valid result.
     """
 
     name: str
@@ -32,7 +33,7 @@ class Answer(NamedTuple):
     lacking: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values, without empty values."""
+        """Return the result as JSON values. Omit empty values."""
         number = {k: v for k, v in (self.number or {}).items() if v is not None}
         told = {"result": self.name, "stage": self.stage, "text": self.text, "path": self.path}
         told |= {"lacking": self.lacking}
@@ -45,10 +46,10 @@ class Answer(NamedTuple):
 
 
 def list_answers(state: Workflow, seen: Seen | None = None) -> list[Answer]:
-    """Return the results that the plan names, in the plan's order.
+    """Return the results that the plan names, in the order of the plan.
 
-    ``seen`` is a check of the root. Without it, the statements of the log about the files are used.
-    Numbers of two stages with the same name are written as ``results`` names them.
+    ``seen`` is the result of a check of the files. Without it, the files are assumed to be as the
+    log describes them. If two stages have a metric of the same name, the text includes the stage.
     """
     found = (resolve_result(text, state.stages.values()) for text in dict.fromkeys(state.results))
     named = [one for one in found if one is not None]
@@ -63,7 +64,10 @@ def list_answers(state: Workflow, seen: Seen | None = None) -> list[Answer]:
 
 
 def _find_doubts(state: Workflow, seen: Seen) -> dict[str, str]:
-    """Return the doubts about results, by path, or about all results of a stage, by id."""
+    """Return the reasons to doubt results.
+
+    The key is the path of a result file, or the id of a stage if all its results are affected.
+    """
     files = {
         one.path: f"{one.path} {_CHANGED[one.kind]} since"
         for one in seen.deviations
@@ -108,20 +112,21 @@ _CHANGED = {"changed": "has changed", "missing": "is missing"}
 
 
 def number_of(stage: Stage, name: str) -> Mapping[str, Any] | None:
-    """Return a recorded number of the stage, or None if no number has that name."""
+    """Return the recorded value of a metric of the stage, or None for an unknown name."""
     return next((one for one in stage.metrics if one["name"] == name), None)
 
 
 def told_all(stage: Stage, numbers: list[dict[str, Any]]) -> list[str]:
-    """Return a line for each number of a stage or of one of its attempts."""
+    """Return a line of text for each metric of a stage or of one of its attempts."""
     metrics = metrics_of(stage.parameters)
     return [describe_number(one, metrics.get(one["name"])) for one in numbers]
 
 
 def describe_number(number: Mapping[str, Any], metric: Metric | None = None) -> str:
-    """Return a number as text, such as ``T_c = 2.261 ± 0.010 J (0.8 σ from 2.2692, Onsager)``.
+    """Return a metric as text.
 
-    For the best task of a sweep, its key follows.
+    An example is ``T_c = 2.261 ± 0.010 J (0.8 σ from 2.2692, Onsager)``. If the number belongs to
+    the best task of a sweep, the text includes the key of this task.
     """
     text = f"{number['name']} = {with_error(number['value'], number.get('error'))}"
     text += f" {number['unit']}" if number.get("unit") else ""
@@ -131,7 +136,7 @@ def describe_number(number: Mapping[str, Any], metric: Metric | None = None) -> 
 
 
 def with_error(value: float, error: float | None) -> str:
-    """Return a number rounded to the precision of its error: ``2.261 ± 0.010``."""
+    """Return a number rounded to the precision of its error, such as ``2.261 ± 0.010``."""
     if not error or error < 0:
         return _format_plain_number(value)
     decimals = max(_OF_ERROR - 1 - floor(log10(error)), 0)
@@ -155,9 +160,10 @@ def _compare_with_reference(number: Mapping[str, Any], reference: Mapping[str, A
 
 
 class Apart(NamedTuple):
-    """The distance of a number from another one. ``sigma`` is set if an error is known.
+    """The difference between two numbers.
 
-    ``relative`` and ``sigma`` are None if they are not finite.
+    ``sigma`` is the absolute difference divided by the combined error. ``sigma`` and ``relative``
+    are None if they are unknown or not finite.
     """
 
     value: float
@@ -166,7 +172,7 @@ class Apart(NamedTuple):
 
     @property
     def told(self) -> str:
-        """The distance in σ if an error is known, otherwise in percent."""
+        """The difference in σ if an error is known, otherwise in percent."""
         if self.sigma is not None:
             return f"{self.sigma:.1f} σ"
         if self.relative is None:
@@ -180,7 +186,10 @@ class Apart(NamedTuple):
 def measure_difference(
     first: float, of_first: float | None, other: float, of_other: float | None
 ) -> Apart | None:
-    """Return the distance of a number from the first one, given their errors, or None."""
+    """Return the difference between two numbers, given their errors.
+
+    Return None if the difference is not finite.
+    """
     far, sigma = float(other) - float(first), hypot(of_first or 0.0, of_other or 0.0)
     if not isfinite(far):
         return None

@@ -1,4 +1,4 @@
-"""Describe the mandates of a workflow and their remaining limits."""
+"""Describe the mandates (permissions given in advance) and their remaining limits."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _HOUR = 3600.0
 
 @dataclass(frozen=True, slots=True)
 class MandateStanding:
-    """A mandate, and the used part of its limits."""
+    """A mandate (permission given in advance), and the used part of each limit."""
 
     mandate: Mandate
     used: Used
 
     @property
     def limits(self) -> dict[str, tuple[float, float]]:
-        """The numeric limits: the used amount, and the maximum."""
+        """The numeric limits by name. Each value is the used amount and the maximum."""
         one, so_far = self.mandate, self.used
         hours = round(so_far.core_seconds / _HOUR, 4)
         found: dict[str, tuple[float, float]] = {
@@ -34,7 +34,7 @@ class MandateStanding:
         return found | ({"core hours": (hours, one.core_hours)} if one.core_hours else {})
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values."""
+        """Return the mandate and its use as JSON values."""
         one = self.mandate
         return {
             "name": one.name,
@@ -63,7 +63,7 @@ class MandateStanding:
 
 
 def range_told(bounds: Bounds) -> str:
-    """Return bounds as text: ``0.1 to 0.5 in steps of 0.1``."""
+    """Return a range as text, such as ``0.1 to 0.5 in steps of 0.1``."""
     if isinstance(bounds, list):
         return f"one of {', '.join(map(canonical_text, bounds))}"
     steps = f" in steps of {canonical_text(bounds['step'])}" if "step" in bounds else ""
@@ -71,7 +71,10 @@ def range_told(bounds: Bounds) -> str:
 
 
 def list_mandates(state: Workflow) -> list[MandateStanding]:
-    """Return the mandates of a workflow with their current use, in the order of the definition."""
+    """Return the mandates of a workflow and their current use, in the order of the plan.
+
+    A mandate is a permission that a person gave in advance.
+    """
     if not state.mandates:
         return []
     found = mandates_of(state.mandates)

@@ -9,12 +9,12 @@ from typing import Any
 from lifecycle.state.session_budget import budget_of, estimate
 from lifecycle.state.workflow import Stage, Workflow
 
-#: Maximum number of characters of a value that is shown to a person.
+#: Maximum number of characters of a value in the text that a person reads before approving.
 _LONG = 2000
 
 
 def plan_lines(state: Workflow) -> list[str]:
-    """Return the complete plan in lines: stages, back ends, possible approvers and cost."""
+    """Return the complete plan as lines: stages, backends, allowed approvers and cost."""
     counted = ("session_count", "session_id", "session_cost", "exit_reason")
     steering = {name: one for name, one in state.session_config.items() if name not in counted}
     signers = f", of {'; '.join(state.signers)}" if state.signers else ""
@@ -52,7 +52,7 @@ def _describe_stage(state: Workflow, stage: Stage) -> Iterator[str]:
 
 
 def _describe_allowance(name: str, given: Any) -> Iterator[str]:
-    """Yield the limits of an advance approval, one line each, so that all are shown."""
+    """Yield one line for each limit of a mandate (permission given in advance)."""
     yield f"{name}, which allows stages to run without asking a person"
     for field, value in given.items() if isinstance(given, dict) else [("is", given)]:
         parts = value.items() if isinstance(value, dict) else [("", value)]
@@ -61,7 +61,7 @@ def _describe_allowance(name: str, given: Any) -> Iterator[str]:
 
 
 def _describe_cost(state: Workflow) -> str:
-    """Return the known cost of the plan in advance."""
+    """Return the expected cost of the plan: its budget weight, tasks and computing time."""
     stages = list(state.stages.values())
     weight = sum(estimate(state, stage) for stage in stages)
     tasks = sum(_count_tasks(stage) for stage in stages)
@@ -76,7 +76,10 @@ def _describe_cost(state: Workflow) -> str:
 
 
 def _count_tasks(stage: Stage) -> int:
-    """Return the number of points listed in a sweep, or 0 for other sources of points."""
+    """Return the number of points that the definition of a sweep lists.
+
+    Return 0 if the points come from a file, from another stage or are not known yet.
+    """
     from lifecycle.sweeps.points import UnusableMap
 
     try:
@@ -86,6 +89,9 @@ def _count_tasks(stage: Stage) -> int:
 
 
 def _plan_json(value: Any) -> str:
-    """Return a value as JSON, cut if long: `amend show --statement` prints all of it."""
+    """Return a value as JSON, shortened if it is long.
+
+    The command `wfctl amend show --statement` prints the complete value.
+    """
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= _LONG else f"{text[:_LONG]}… ({len(text):,} characters of JSON)"

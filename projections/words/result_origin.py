@@ -1,4 +1,4 @@
-"""Describe how a result came about."""
+"""Describe how the results of a workflow were produced and approved."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from projections.words.text import name_approver, utc_seconds
 
 
 class Item(NamedTuple):
-    """An item of the account.
+    """A fact about the workflow that needs attention, such as a file change or failure.
 
     ``kind``: log, root, amendment, unagreed, drift, verdict, judgement, stop, failure, stale,
     script, input, environment, program, taken over, adopted, deleted, kept tasks, edit, rewritten,
-    module, journal, or changed, missing or touched result.
-    ``person``: the item waits for a person. ``stage`` is its stage, if any. ``entry`` is the id
-    under which a person may agree to the item, ``agreed`` how a person did. If ``entry`` belongs to
-    an input folder, an answer to ``file_entry``, the entry of the file alone, is valid too.
+    module, journal, or changed, missing or touched result. ``person`` means that the item waits for
+    a person. ``stage`` is its stage, if any. A person can accept the item by its id ``entry``, and
+    ``agreed`` describes this acceptance. ``file_entry`` is the id of a single file in an input
+    folder. Accepting it is sufficient too.
     """
 
     kind: str
@@ -40,22 +40,23 @@ class Item(NamedTuple):
 
     @property
     def is_of_files(self) -> bool:
-        """Return whether the item is about changed files, or results computed from them."""
+        """Return whether the item concerns changed files or results computed from them."""
         return self.kind in ("drift", "stale") or self.kind.endswith(" result")
 
     def __str__(self) -> str:
         return " ".join(f"{self.kind} {self.subject}: {self.text}".split())
 
 
-#: Seconds after the end of a job in which its files may still get their times, if clocks differ.
+#: Seconds after the end of a job in which a change of its files is still attributed to the job.
+#: Clocks of different computers may differ.
 _MARGIN = 2.0
 
 
 def find_rewritten_results(stage: Stage, times: Mapping[str, float]) -> Iterator[str]:
-    """Yield the results of a completed stage that are known to differ from the job's files.
+    """Yield descriptions of results that were changed after the stage's job ended.
 
-    ``times`` are the modification times of files that are not in the log, in seconds since the
-    epoch.
+    ``times`` maps the files that the log does not record to their modification times, in seconds
+    since the epoch.
     """
     attempt = stage.source
     if attempt is None:
@@ -72,7 +73,7 @@ def find_rewritten_results(stage: Stage, times: Mapping[str, float]) -> Iterator
 
 
 def _list_sources(stage: Stage, newest: Attempt) -> list[Attempt]:
-    """Return the attempts behind the results of each earlier round, then the newest attempt."""
+    """Return the attempts that produced results: of each earlier round, then the newest."""
     last = {one.round: one for one in stage.attempts if one.results and one.round < newest.round}
     return [*(one for number, one in last.items() if number), newest]
 
@@ -99,12 +100,12 @@ def _of_result(
 
 
 def _list_contributing_attempts(stage: Stage, newest: Attempt) -> list[Attempt]:
-    """Return the attempts whose jobs computed results. For a sweep, these are all attempts."""
+    """Return the attempts whose jobs computed results. For a sweep, return all attempts."""
     return stage.attempts if newest.tasks_given is not None else _list_sources(stage, newest)
 
 
 def _find_exchanged_scripts(attempt: Attempt) -> Iterator[str]:
-    """Yield the scripts that were replaced in the folder of a job while the job ran."""
+    """Yield descriptions of scripts that changed in a job's folder while the job ran."""
     known = {**(attempt.beside or {}), **attempt.scripts}
     for path in attempt.exchanged:
         text = f"the copy of {path} in the folder of the job of {attempt.id} changed during the job"
@@ -114,7 +115,7 @@ def _find_exchanged_scripts(attempt: Attempt) -> Iterator[str]:
 
 
 def _find_unapproved_scripts(state: Workflow, attempt: Attempt) -> Iterator[tuple[str, str]]:
-    """Yield each script of an attempt that nobody approved, with a description."""
+    """Yield each script of an attempt that no person approved, with a description."""
     if not attempt.unapproved:
         return
     decisions = [one for one in state.amendments.values() if one.policy and one.mandate is None]
@@ -127,14 +128,17 @@ def _find_unapproved_scripts(state: Workflow, attempt: Attempt) -> Iterator[tupl
 
 
 def _edited_journals(stage: Stage) -> Iterator[str]:
-    """Yield descriptions of the task journals of a sweep that other programs changed."""
+    """Yield descriptions of the task journals that another program or a person edited.
+
+    A task journal is a file that records how the tasks of a sweep ended.
+    """
     for attempt in stage.attempts:
         for path in (attempt.tasks or {}).get("edited", []):
             yield f"{path}, which records how tasks of {attempt.id} ended, was edited"
 
 
 def without_record(stage: Stage) -> list[str]:
-    """Return the results of a completed stage that were not recorded at the end of its job."""
+    """Return the paths of results that were not recorded when their job ended."""
     attempt = stage.source
     if attempt is None or attempt.ended_at is None or stage.reused is not None:
         return []
@@ -143,9 +147,9 @@ def without_record(stage: Stage) -> list[str]:
 
 
 def _map_files_at_end(attempt: Attempt) -> dict[str, dict[str, Any]]:
-    """Return the recorded files at the end of the job, by path: its outputs, or all leftover files.
+    """Return the files that were recorded when the job of an attempt ended, by path.
 
-    Records of an earlier program have no digests.
+    Attempts recorded by an old version of wfctl have files without digests.
     """
     seen = attempt.evidence or {} if attempt.action == "succeeded" else {}
     outputs = {one["path"]: one for one in seen.get("outputs", [])}
@@ -154,7 +158,10 @@ def _map_files_at_end(attempt: Attempt) -> dict[str, dict[str, Any]]:
 
 
 def _get_end_time(attempt: Attempt) -> float | None:
-    """Return the latest known time at which the job ended and was collected, in seconds."""
+    """Return the latest recorded end time of the job, in seconds since the epoch.
+
+    Return None if no time is known.
+    """
     seen = attempt.evidence or {}
     said = [job.get("ended_at") for job in seen.get("jobs", [])]
     said += [(seen.get(name) or {}).get("mtime") for name in ("exit_marker", "done_marker")]
@@ -164,15 +171,15 @@ def _get_end_time(attempt: Attempt) -> float | None:
     return max(ends, default=None)
 
 
-#: Prefixes of the names of variables that decide which program runs.
+#: Prefixes of environment variables that determine which program or library runs.
 _INTERPRETER = ("PATH", "PYTHON", "python3", "LD_", "CONDA_", "VIRTUAL_ENV")
-#: Modules that come with Python, and modules that Python imports before any script.
+#: Names of modules that belong to Python, or that Python imports before it runs any script.
 _OWN = sys.stdlib_module_names | {"sitecustomize", "usercustomize"}
 _LIES = "is in a folder from which a script imports"
 _NOBODY = "without the approval of a person"
-#: Maximum number of missing outputs that are named.
+#: Maximum number of missing outputs to name in a message.
 _NAMED = 5
-#: Policy → how it determines the name of the person who approved.
+#: Consent policy → text that states who approved and how the name was verified.
 _POLICIES = {
     "terminal": "at a terminal by {by} (name not verified)",
     "trust": "by {by} (policy trust: anyone can approve)",
@@ -184,10 +191,10 @@ _POLICIES = {
 def came_about(
     state: Workflow, times: Mapping[str, float], gone: Mapping[str, Sequence[str]]
 ) -> Iterator[Item]:
-    """Yield the facts about completed stages that their records alone do not show.
+    """Yield an item for each unusual fact about the results of a completed stage.
 
-    ``times`` are those of results without a record at the end of their job. ``gone`` are missing
-    outputs of stages that were taken over.
+    ``times`` maps results that were not recorded at the end of their job to their modification
+    times. ``gone`` contains the missing outputs of each stage that was imported as completed.
     """
     if state.plan is None and state.consent != "trust":  # the policy `trust` states this itself
         text = "nobody approved the script, because nobody was asked when the workflow was created"
@@ -216,7 +223,7 @@ def _taken_over(stage: Stage, gone: Sequence[str] | None) -> Item:
 def _list_computation_items(
     state: Workflow, stage: Stage, source: Attempt, times: Mapping[str, float]
 ) -> Iterator[Item]:
-    """Yield the facts about a stage that differ from the record of its results' attempt."""
+    """Yield an item for each difference between a computation and its record in the log."""
     yield from (
         _build_item("rewritten", stage, text) for text in find_rewritten_results(stage, times)
     )
@@ -233,7 +240,7 @@ def _list_computation_items(
 
 
 def _decided_results(stage: Stage) -> Iterator[Item]:
-    """Yield the changed results that a person adopted, and the results recorded as deleted."""
+    """Yield an item for each result that was changed and accepted, or recorded as deleted."""
     for one in stage.adopted:
         how = describe_agreement(one["policy"], approver_of(one))
         text = f"{', '.join(one['paths'])}: changed by hand and adopted, {how or _NOBODY}"
@@ -245,7 +252,7 @@ def _decided_results(stage: Stage) -> Iterator[Item]:
 
 
 def describe_deleted(result: Mapping[str, Any]) -> str:
-    """Describe when a result was recorded as deleted, and which digest stays valid."""
+    """Return a text on when a result was recorded as deleted, and the digest it had."""
     at, digest = utc_seconds(result["at"]), result["sha256"]
     return f"{result['path']}: recorded as deleted on {at}, SHA-256 {digest}"
 
@@ -258,7 +265,7 @@ def _list_kept_tasks(stage: Stage) -> Iterator[Item]:
 
 
 def describe_kept_tasks(stage: Stage) -> Iterator[str]:
-    """Yield each decision that finished tasks of a stage count although their inputs changed."""
+    """Yield a text for each decision to keep finished tasks although their inputs changed."""
     for one in stage.kept_tasks:
         yield _describe_kept(one, describe_agreement(one["policy"], approver_of(one)))
 
@@ -269,7 +276,7 @@ def _describe_kept(one: Mapping[str, Any], how: str | None) -> str:
 
 
 def decided_edits(edits: Iterable[Mapping[str, Any]]) -> Iterator[Item]:
-    """Yield the manual edits of files that were decided, with the person's consent."""
+    """Yield an item for each manual edit that a person accepted or discarded."""
     for one in edits:
         how = describe_agreement(one["policy"], approver_of(one)) or _NOBODY
         text = f"a manual edit was discarded, {how}"
@@ -279,25 +286,25 @@ def decided_edits(edits: Iterable[Mapping[str, Any]]) -> Iterator[Item]:
 
 
 def is_taken_over(stage: Stage) -> bool:
-    """Return whether only an imported record states that a stage is completed, without attempt."""
+    """Return whether a stage was imported as completed, without any attempt in the log."""
     return stage.status is Status.COMPLETED and stage.source is None
 
 
 def describe_missing_outputs(gone: Sequence[str]) -> str:
-    """Return which outputs are missing, naming the first of them."""
+    """Return a text that names the first missing outputs, and the number of further ones."""
     more = f" and {len(gone) - _NAMED} more" if len(gone) > _NAMED else ""
     return f"outputs missing: {', '.join(gone[:_NAMED])}{more}"
 
 
 def describe_decision(amendment: Amendment) -> str:
-    """Return how an amendment was decided: its status, and who decided if known."""
+    """Return the status of an amendment, with the person who decided if known."""
     by = name_approver(amendment.approved_by, amendment.database_user)
     how = describe_agreement(amendment.policy, by) or (f"by {by}" if by else "")
     return f"{amendment.status} {how}".rstrip()
 
 
 def group_decisions(state: Workflow) -> dict[str, list[str]]:
-    """Return how the plan and the amendments were decided: text → the amendments."""
+    """Return the decided amendments, grouped by the description of their decision."""
     found: dict[str, list[str]] = {}
     for one in state.amendments.values():
         if one.status != "proposed":
@@ -306,22 +313,28 @@ def group_decisions(state: Workflow) -> dict[str, list[str]]:
 
 
 def approver_of(decision: Mapping[str, Any]) -> str | None:
-    """Return the name of the person who approved a decision about a stage or a file."""
+    """Return the name of the person who approved a decision on a stage or a file, or None."""
     return name_approver(decision["by"], decision.get("database_user"))
 
 
 def describe_agreement(policy: str | None, by: str | None) -> str | None:
-    """Return how a person agreed under a policy, or None if no agreement is recorded."""
+    """Return a text on how a person approved, such as ``signed by NAME``.
+
+    Return None if no approval is recorded.
+    """
     return None if by is None or policy not in _POLICIES else _POLICIES[policy].format(by=by)
 
 
 def _describe_answer(one: Mapping[str, Any]) -> str | None:
-    """Return how a person made a decision, or None for an agent (only under ``trust``)."""
+    """Return a text on how a person approved, or None if an agent decided.
+
+    An agent can decide only under the consent policy ``trust``.
+    """
     return answer_of(one["policy"], approver_of(one))
 
 
 def answer_of(policy: str | None, by: str | None) -> str | None:
-    """Return how a person agreed, or None if no person did."""
+    """Return a text on how a person approved under a policy, or None if nobody did."""
     is_agent = policy == "trust" and by is not None and by.startswith("agent:")
     return None if is_agent else describe_agreement(policy, by)
 
@@ -337,7 +350,7 @@ def _failed_before(stage: Stage) -> Iterator[Attempt]:
 def _completed_before(stage: Stage, agreed: Mapping[str, Mapping[str, Any]]) -> Iterator[Attempt]:
     """Yield the earlier attempts whose results were verified, newest first.
 
-    The last one is the newest attempt whose environment a person agreed to.
+    Stop after the first attempt whose environment a person has accepted.
     """
     earlier = itertools.takewhile(lambda one: one is not stage.source, stage.attempts)
     for attempt in reversed(list(earlier)):
@@ -350,7 +363,10 @@ def _completed_before(stage: Stage, agreed: Mapping[str, Mapping[str, Any]]) -> 
 def _list_changes_since(
     state: Workflow, stage: Stage, failed: Attempt, now: Attempt
 ) -> Iterator[Item]:
-    """Yield the changes since a failed attempt that no person has agreed to."""
+    """Yield an item for each change since a failed attempt that no person approved.
+
+    Changes of scripts, inputs, added files, modules and the environment are compared.
+    """
 
     for path in sorted(now.scripts.keys() | failed.scripts.keys()):
         old, new = failed.scripts.get(path), now.scripts.get(path)
@@ -368,9 +384,10 @@ def _list_changes_since(
 def _of_surroundings(
     stage: Stage, now: Attempt, agreed: Mapping[str, Mapping[str, Any]]
 ) -> Iterator[Item]:
-    """Yield the variables and programs that differ from failed and completed attempts.
+    """Yield items for variables and programs that differ from those of earlier attempts.
 
-    Of the completed attempts with the same differences, only the newest is named.
+    The current attempt is compared with failed and with completed attempts. If several completed
+    attempts have the same differences, only the newest is named.
     """
     before = [(one, "failed") for one in _failed_before(stage)]
     named = set[tuple[str, ...]]()
@@ -391,7 +408,10 @@ def _of_surroundings(
 
 
 def other_programs(now: Attempt, before: Attempt) -> list[str]:
-    """Return the programs that had other contents under the same name in an earlier attempt."""
+    """Return the paths of programs whose content differs from that in an earlier attempt.
+
+    Programs are matched by their file names.
+    """
     here, there = ([*filter(None, (one.program, *one.programs))] for one in (now, before))
     earlier: dict[str, set[str]] = {}
     for one in there:
@@ -401,9 +421,10 @@ def other_programs(now: Attempt, before: Attempt) -> list[str]:
 
 
 def other_variables(now: Attempt, before: Attempt) -> list[str]:
-    """Return the variables whose values differ between two attempts.
+    """Return the names of the variables whose values differ between two attempts.
 
-    Leave out interpreter variables whose values the log holds: `compare_environments` has them.
+    Variables of the interpreter with known values are omitted, because `compare_environments`
+    already reports them.
     """
     if now.variables_key is None or now.variables_key != before.variables_key:
         return []
@@ -416,7 +437,10 @@ def other_variables(now: Attempt, before: Attempt) -> list[str]:
 
 
 def _describe_changed_checks(state: Workflow, stage: Stage, now: Attempt) -> Iterator[Item]:
-    """Yield the files of the check that have changed since the attempt started."""
+    """Yield an item for each file of the check that changed after the attempt started.
+
+    Changes that a person approved are omitted.
+    """
     known = {**(now.beside or {}), **now.scripts}
     for path, sha256 in now.check_files.items():
         new = None if sha256 == MISSING else sha256
@@ -431,9 +455,9 @@ def _describe_changed_checks(state: Workflow, stage: Stage, now: Attempt) -> Ite
 
 
 def _added_files(state: Workflow, stage: Stage, failed: Attempt, now: Attempt) -> Iterator[Item]:
-    """Yield the files in the stage's folder that only one of two attempts was sent.
+    """Yield an item for each file in the stage's folder that only one attempt received.
 
-    A file that the stage names itself is left out: a person approved the definition.
+    Files that the stage's definition names are omitted, because a person approved the definition.
     """
     made = {path for one in state.stages.values() for path in one.outputs}
     given = stage.parameters.get("forward_files")
@@ -457,7 +481,7 @@ def _other_modules(state: Workflow, stage: Stage, failed: Attempt, now: Attempt)
 
 
 def _modules_of(attempt: Attempt) -> dict[str, str]:
-    """Return the modules that an attempt or its check could import, in their last known version."""
+    """Return the modules that an attempt or its check could import, with digests."""
     known = {**(attempt.beside or {}), **attempt.check_files}
     return {path: one for path, one in known.items() if path not in attempt.scripts}
 
@@ -470,14 +494,18 @@ def _of_module(stage: Stage, path: str, now: Attempt, failed: Attempt) -> Iterat
     elif new is not None and old != new:
         yield _file_item("module", stage, now, path, new, _was_another(path, failed))
     elif new is None and now.scripts == failed.scripts:
-        # A changed script is reported itself, and may simply no longer import the module.
+        # If the scripts have changed, they may no longer import the module, and the change of the
+        # scripts is reported anyway.
         yield _file_item("module", stage, now, path, new, f"{path} is missing since {failed.id}")
 
 
 def _other_inputs(
     state: Workflow, failed: Attempt, now: Attempt
 ) -> Iterator[tuple[str, str | None]]:
-    """Yield the inputs from outside that differed in the failed attempt, with their digests."""
+    """Yield the inputs that differed in the failed attempt, with their current digests.
+
+    Results of other stages and scripts are omitted.
+    """
     made = {path for one in state.stages.values() for path in one.outputs}
     before = {one["path"]: one["sha256"] for one in failed.inputs}
     for one in now.inputs:
@@ -492,7 +520,10 @@ def _was_another(path: str, failed: Attempt) -> str:
 
 
 def _list_shadowing_files(stage: Stage, attempt: Attempt) -> Iterator[Item]:
-    """Yield files that Python would import instead of its own modules, or run before any script."""
+    """Yield an item for each file that Python would import instead of its own modules.
+
+    Files that Python imports automatically before any script are included.
+    """
     for path, sha256 in (attempt.beside or {}).items():
         if module_of(path) in _OWN:
             text = f"{path} {_LIES}, and has the name of a module of Python's own"
@@ -500,7 +531,7 @@ def _list_shadowing_files(stage: Stage, attempt: Attempt) -> Iterator[Item]:
 
 
 def module_of(path: str) -> str:
-    """Return the name under which a script in the same folder imports a Python file."""
+    """Return the module name under which a script in the same folder imports a file."""
     file = PurePosixPath(path)
     return file.parent.name if file.name == "__init__.py" else file.name.partition(".")[0]
 
@@ -508,7 +539,10 @@ def module_of(path: str) -> str:
 def _was_agreed_to(
     state: Workflow, path: str, digest: str | None, earlier: Attempt, now: Attempt | None
 ) -> bool:
-    """Return whether a person approved the file between two attempts, or since the first."""
+    """Return whether a person approved this file version since an attempt started.
+
+    If ``now`` is given, the approval must be older than the start of this attempt.
+    """
     return any(
         one.policy is not None
         and one.mandate is None
@@ -529,15 +563,15 @@ def _build_item(kind: str, stage: Stage, text: str) -> Item:
 def _file_item(
     kind: str, stage: Stage, attempt: Attempt, path: str, sha256: str | None, text: str
 ) -> Item:
-    """Return an item about a file of an attempt."""
+    """Return an item about a file that an attempt used."""
     entry, own = entry_of_folder(attempt, path), entry_of_file(path, sha256)
     return Item(kind, stage.id, text, stage.id, False, entry or own, file_entry=own)
 
 
 def entry_of_folder(attempt: Attempt, path: str) -> str | None:
-    """Return the id that all items about files in one input folder of an attempt share.
+    """Return the id that all items on files in the same input folder of an attempt share.
 
-    None if no input of the attempt is a folder that holds the path.
+    Return None if the file is not in an input folder.
     """
     folders = [one for one in attempt.inputs if path.startswith(f"{one['path']}/")]
     top = min(folders, key=lambda one: len(one["path"]), default=None)
@@ -545,7 +579,10 @@ def entry_of_folder(attempt: Attempt, path: str) -> str | None:
 
 
 def _environment_item(kind: str, stage: Stage, now: Attempt, text: str) -> Item:
-    """Return an item about an attempt's environment. All such items have the same id."""
+    """Return an item about the environment of an attempt.
+
+    All such items of an attempt have the same id, so that a person can accept them together.
+    """
     entry = _entry_of_environment(now)
     return Item(kind, stage.id, text, stage.id, person=False, entry=entry)
 
@@ -559,61 +596,71 @@ def _entry_of_environment(attempt: Attempt) -> str:
 
 
 def entry_of_file(path: str, sha256: str | None) -> str:
-    """Return the id that all entries of the audit about this content of a file share."""
+    """Return the id that all audit items about this version of a file share."""
     return entry_of("file", path, "", sha256)
 
 
 def entry_of(kind: str, subject: str, text: str, basis: object) -> str:
-    """Return the id of an entry of the audit. A different text or basis gives a different id.
+    """Return the id of an audit item, which a person uses to accept it.
 
-    ``basis`` contains the further data on which the entry depends, as JSON values.
+    ``basis`` contains further data of the item as JSON values. A different text or basis results in
+    a different id.
     """
     return sha256_hex(canonical_json([kind, subject, text, basis]))[:_ENTRY]
 
 
 def with_answer(item: Item, agreed: Mapping[str, Mapping[str, Any]]) -> Item:
-    """Return the item with the statement of the person who accepted it, if any."""
+    """Return the item with the acceptance by a person added, if there is one."""
     answers = (describe_answer(agreed.get(one or "")) for one in (item.entry, item.file_entry))
     how = next((one for one in answers if one is not None), None)
     return item if how is None else item._replace(text=f"{item.text}; {how}", agreed=how)
 
 
 def describe_answer(answer: Mapping[str, Any] | None) -> str | None:
-    """Return who accepted an audit entry, how and why, or None if no person did."""
+    """Return a text on the person who accepted an audit item, and the reason.
+
+    Return None if no person accepted it.
+    """
     how = _describe_answer(answer) if answer is not None else None
     return None if answer is None or how is None else f"agreed {how}: {answer['reason']}"
 
 
-#: Number of characters of an entry's id, which is 60 bits.
+#: Number of hexadecimal digits in the id of an audit item (60 bits).
 _ENTRY = 15
-#: Variables that list folders separated by colons.
+#: Environment variables that contain a list of folders separated by colons.
 _FOLDER_LISTS = frozenset({"PATH", "PYTHONPATH", "LD_LIBRARY_PATH"})
-#: Placeholder for a value that the log does not contain.
+#: Placeholder for the value of a variable that is set, but whose value is not in the log.
 SET = "set"
 
 
 def variables_of(environment: Mapping[str, Any]) -> dict[str, str]:
-    """Return each variable with its value or `SET`, and the path of python3."""
+    """Return the recorded environment variables, and the path of python3.
+
+    If the log does not contain the value of a variable, its value is `SET`.
+    """
     found = dict.fromkeys(environment["names"], SET) | environment["values"]
     python = environment["python3"]
     return {**found, "python3": python} if python else found
 
 
 def told_code(code: Mapping[str, Any]) -> str:
-    """Return the commit of an attempt's files, and the files that differ from the commit."""
+    """Return the Git commit of an attempt's files, and the files with local changes."""
     commit, others = code["commit"], describe_uncommitted_files(code)
     return f"{commit}, but with local changes: {others}" if others else str(commit)
 
 
 def describe_uncommitted_files(code: Mapping[str, Any]) -> str:
-    """Return the files of an attempt that differ from their commit, or "" if none does."""
+    """Return a text with the files of an attempt that differ from their Git commit, or ""."""
     return ", ".join(code["files"]) or ("other files of the repository" if code["dirty"] else "")
 
 
 def compare_environments(
     now: Mapping[str, Any] | None, before: Mapping[str, Any] | None, attempt: str
 ) -> Iterator[str]:
-    """Yield a line for each variable that differs from an earlier attempt."""
+    """Yield a line for each environment variable that differs from an earlier attempt.
+
+    ``attempt`` is the id of the earlier attempt.
+    """
     if now is None or before is None or now["sha256"] == before["sha256"]:
         return
     here, there = variables_of(now), variables_of(before)
@@ -630,7 +677,10 @@ def compare_environments(
 
 
 def _change_of_folders(name: str, now: str, before: str, attempt: str) -> Iterator[str]:
-    """Yield the differences between two lists of folders. Duplicates are not a difference."""
+    """Yield a line with the differences between two lists of folders, such as PATH.
+
+    Repeated folders are not a difference, but another order is.
+    """
     here, there = (list(dict.fromkeys(one.split(":"))) for one in (now, before))
     more = [f"has {folder or 'an empty entry'}" for folder in here if folder not in there]
     less = [f"lacks {folder or 'an empty entry'}" for folder in there if folder not in here]
@@ -651,7 +701,7 @@ _BAR = 20
 
 
 def count_tasks_by_state(seen: Mapping[str, Any]) -> dict[str, int]:
-    """Return the number of tasks in each state, from an attempt's ``tasks`` in the log."""
+    """Return the number of tasks in each state, from the field ``tasks`` of an attempt."""
     found = {
         name: count_range_numbers(seen.get(name, ""))
         for name in ("done", "failed", "lost", "running")
@@ -661,7 +711,10 @@ def count_tasks_by_state(seen: Mapping[str, Any]) -> dict[str, int]:
 
 
 def line_of(counts: Mapping[str, int]) -> str:
-    """Return a bar and the counts that are not zero: ``[#####.....] 50 of 100 done, 2 failed``."""
+    """Return a progress bar with task counts: ``[#####.....] 50 of 100 done, 2 failed``.
+
+    Counts that are zero are omitted.
+    """
     total = sum(counts.values())
     filled = _BAR * counts["done"] // total if total else 0
     others = [f"{number:,} {state}" for state, number in counts.items() if number]

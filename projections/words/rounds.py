@@ -1,4 +1,4 @@
-"""Describe loops: their progress, their best value, and the data for a proposer of points."""
+"""Describe optimization loops: progress, best value, and data for new proposals."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from projections.words.text import name_approver, spell_unseen
 
 @dataclass(frozen=True, slots=True)
 class LoopTold:
-    """A loop: its definition and its current state.
+    """An optimization loop: its definition and its current state.
 
-    ``last`` is the value of its metric in the last round; ``best`` is the best value so far, if the
-    loop says whether lower or higher is better.
+    ``last`` is the value of its metric in the last round. ``best`` is the best value so far, or
+    None if the loop does not define whether lower or higher is better.
     """
 
     loop: LoopDefinition
@@ -31,7 +31,7 @@ class LoopTold:
     tasks: int
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values."""
+        """Return the loop and its state as JSON values."""
         last = self.state.round
         return {
             "loop": self.loop.name,
@@ -61,12 +61,12 @@ class LoopTold:
 
 
 def loops_told(state: Workflow) -> list[LoopTold]:
-    """Return the loops of a workflow with their current state."""
+    """Return all optimization loops of a workflow with their current state."""
     return [loop_told(state, name) for name in state.loops]
 
 
 def loop_told(state: Workflow, name: str) -> LoopTold:
-    """Return the current state of a loop. Raises KeyError."""
+    """Return a loop with its current state. Raises KeyError for an unknown name."""
     loop, standing = state.loop(name), state.loops[name]
     best, last = _best_and_last(state, loop, standing) if loop.until else (None, None)
     return LoopTold(loop, standing, best, last, len(points_before(state, loop, standing)))
@@ -88,7 +88,7 @@ def _best_and_last(
 
 
 def number_told(number: dict[str, Any]) -> str:
-    """Return a number of a round with its error and its unit: ``4.31 ± 0.05 nm``."""
+    """Return a metric of a round with its error and unit, such as ``4.31 ± 0.05 nm``."""
     unit = f" {number['unit']}" if number.get("unit") else ""
     return f"{with_error(number['value'], number.get('error'))}{unit}"
 
@@ -103,7 +103,10 @@ RoundRow = tuple[str, str, str, str]
 
 
 def points_of_round(state: Workflow, name: str, number: int) -> list[dict[str, Any]]:
-    """Return the points that a round of a loop added, or for the first round those of the map."""
+    """Return the points (sets of parameter values) that a round of a loop added.
+
+    The first round has the points that the plan lists.
+    """
     standing = state.loops[name]
     if number > 1:
         return standing.rounds[number - 1].points
@@ -118,7 +121,7 @@ def attempts_of(state: Workflow, name: str, number: int) -> list[Attempt]:
 
 
 def round_rows(state: Workflow, name: str) -> list[RoundRow]:
-    """Return a row for each round of a loop."""
+    """Return a table row for each round of a loop: number, points, source and metrics."""
     rows, counting = [], counting_rounds(state, state.loops[name])
     for one in state.loops[name].rounds:
         count = f"{len(one.points)} points" if one.points else "the points of the map"
@@ -130,7 +133,7 @@ def round_rows(state: Workflow, name: str) -> list[RoundRow]:
 
 
 def origin_told(found: dict[str, Any]) -> Iterator[str]:
-    """Yield lines about the origin of a task's point."""
+    """Yield lines that explain where a task's point (set of parameter values) came from."""
     name, proposed = found["loop"], found["proposed"]
     of = f"a point of round {found['round']} of {name}" if name else "a point of the map"
     why = f" ({found['why']})" if found["why"] else ""
@@ -172,7 +175,10 @@ def _agreed_told(agreed: dict[str, Any], since: str = "unchanged since") -> str:
 
 
 def asked_of(state: Workflow, name: str) -> dict[str, Any]:
-    """Return the data that a proposer of a loop's next points needs. Raises KeyError."""
+    """Return the data that is needed to propose the next points of an optimization loop.
+
+    Raises KeyError for an unknown loop.
+    """
     loop, standing = state.loop(name), state.loops[name]
     as_csv, as_json = table_of(loop.points)
     counting = counting_rounds(state, standing)

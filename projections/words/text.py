@@ -1,4 +1,4 @@
-"""Format foreign text, times, table cells and identifiers for display."""
+"""Format times, numbers, table cells, and text from other programs for display."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from urllib.parse import quote
 if TYPE_CHECKING:
     from lifecycle.state.workflow import Attempt
 
-#: Printable characters in Unicode that are invisible: fillers, joiners, selectors and blanks.
+#: Unicode characters that Python regards as printable but that are invisible: fillers, joiners,
+#: selectors and blanks.
 _UNSEEN = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0"
     "\U000e0100-\U000e01ef]"
@@ -33,26 +34,29 @@ def spell_unseen(text: str) -> str:
 
 
 def mark_unseen(text: str) -> str:
-    """Return ``text`` on one line, with a sign for each invisible character."""
+    """Return ``text`` with a visible mark for each invisible character and line break."""
     return _replace_unseen(text, lambda _: _MARK)
 
 
 def mark_controls(text: str) -> str:
-    """Return ``text`` with a sign for each control character except tab and newline.
+    """Return ``text`` with a visible mark in place of each control character.
 
-    All output of wfctl passes this function. Text for a person also passes `mark_unseen` or
-    `spell_unseen`.
+    Tabs and newlines stay. All output of wfctl passes through this function. Text for a person also
+    passes through `mark_unseen` or `spell_unseen`.
     """
     return _STEERING.sub(_MARK, text.replace("\r\n", "\n"))
 
 
 def without_controls(document: str) -> str:
-    """Return JSON of the same value in which control characters are escaped."""
+    """Return an equivalent JSON document in which all control characters are escaped."""
     return _STEERING.sub(lambda found: _escape_letter(found[0]), document)
 
 
 def in_lines(text: str) -> str:
-    """Return ``text`` with its lines kept, tabs as spaces, and `mark_unseen` for each line."""
+    """Return ``text`` with marks for invisible characters, and with tabs as spaces.
+
+    Line breaks are kept.
+    """
     if text.isprintable() and text.isascii():
         return text
     lines = text.replace("\r\n", "\n").replace("\t", "    ").split("\n")
@@ -60,19 +64,20 @@ def in_lines(text: str) -> str:
 
 
 def on_one_line(text: str) -> str:
-    """Return ``text`` on one line, with each run of whitespace as one space."""
+    """Return ``text`` on one line. Each run of whitespace becomes one space."""
     return mark_unseen(" ".join(text.split()))
 
 
 def clip_text(text: str, most: int) -> str:
-    """Return ``text`` on one line, cut to ``most`` characters. 0 means no limit."""
+    """Return ``text`` on one line, shortened to ``most`` characters. 0 means no limit."""
     line = " ".join(text.split())
     return line if not most or len(line) <= most else f"{line[: most - 1]}…"
 
 
 def spelled_json(document: str) -> str:
-    """Return JSON of the same value in which every character is visible."""
-    # Invisible characters occur only inside strings, except line ends.
+    """Return an equivalent JSON document in which all characters are visible."""
+    # Escape each line separately to keep the line breaks. All other invisible characters are inside
+    # JSON strings, where escapes are allowed.
     return "\n".join(_replace_unseen(line, _escape_letter) for line in document.split("\n"))
 
 
@@ -94,12 +99,16 @@ def _escape_letter(letter: str) -> str:
 
 
 _NUMBER = re.compile(r"[+-]?[\d.]+(?:e[+-]?\d+)?", re.ASCII)
-#: First characters of a spreadsheet formula, also in full width or small form.
+#: Characters that start a formula in a spreadsheet. Text is normalised before the comparison, to
+#: include full-width and small forms.
 _FORMULA = "=+-@\N{MINUS SIGN}"
 
 
 def format_cell(value: Any) -> str:
-    """Return a value for a cell: null as empty, a string unchanged, the rest as JSON."""
+    """Return a value as the text of a table cell.
+
+    Null becomes empty, strings stay unchanged, and other values are written as JSON.
+    """
     if value is None:
         return ""
     if isinstance(value, str):
@@ -108,10 +117,10 @@ def format_cell(value: Any) -> str:
 
 
 def escape_formula(text: str) -> str:
-    """Return the text with a leading apostrophe if a spreadsheet might read it as a formula.
+    """Return the text with an apostrophe in front if it could run as a formula.
 
-    Text that starts with a newline or tab always gets the apostrophe, because spreadsheets may
-    split or trim it first.
+    Text that starts with a newline or tab always gets the apostrophe, because a spreadsheet may
+    split or trim the text first.
     """
     if not text or _NUMBER.fullmatch(text):
         return text
@@ -120,7 +129,7 @@ def escape_formula(text: str) -> str:
     return f"'{text}" if is_formula or text[0] in "\t\r\n" else text
 
 
-#: Number of characters of a time in the log's format.
+#: Number of characters of a time as the log stores it.
 _LOG_FORM = 27
 _UNITS = (
     ("year", 31_556_952),
@@ -134,7 +143,10 @@ _UNITS = (
 
 
 def waiting_told(attempt: Attempt | None) -> str:
-    """Return why a running attempt does not continue, and since when, or an empty string."""
+    """Return the reason why a running attempt does not continue, and the time since then.
+
+    Return an empty string if the attempt has ended or continues normally.
+    """
     if attempt is None or attempt.ended_at is not None:
         return ""
     if attempt.waiting is None:
@@ -143,14 +155,20 @@ def waiting_told(attempt: Attempt | None) -> str:
 
 
 def utc_seconds(moment: str | None) -> str | None:
-    """Return a UTC time of the log cut to seconds. Other strings stay unchanged."""
+    """Return a UTC time of the log without fractions of a second.
+
+    Other strings stay unchanged.
+    """
     if moment is None or len(moment) != _LOG_FORM or not moment.endswith("Z"):
         return moment
     return moment[:19] + "Z"
 
 
 def local_seconds(moment: str, offset: str) -> str:
-    """Return a UTC time of the log at ``offset`` (``+02:00``), in seconds: ``…T02:00:00+02:00``."""
+    """Return a UTC time of the log in another time zone, without fractions of a second.
+
+    ``offset`` has the form ``+02:00``, and the result the form ``…T02:00:00+02:00``.
+    """
     if offset == "+00:00":
         return moment[:19] + offset
     hours, minutes = int(offset[1:3]), int(offset[4:6])
@@ -160,7 +178,10 @@ def local_seconds(moment: str, offset: str) -> str:
 
 
 def format_age(moment: str, now: str) -> str:
-    """Return how long before ``now`` a UTC time of the log was: ``2 hours ago``, ``just now``."""
+    """Return the age of an event as text, such as ``2 hours ago`` or ``just now``.
+
+    ``moment`` is its UTC time, and ``now`` is the current UTC time.
+    """
     before = int((datetime.fromisoformat(now) - datetime.fromisoformat(moment)).total_seconds())
     for unit, length in _UNITS:
         number = abs(before) // length
@@ -171,20 +192,20 @@ def format_age(moment: str, now: str) -> str:
 
 
 def compute_age(moment: str, now: str) -> int:
-    """Return the whole seconds from one UTC time (``…Z``) to another, at least 0."""
+    """Return the whole seconds between two UTC times, at least 0."""
     passed = datetime.fromisoformat(now) - datetime.fromisoformat(moment)
     return max(int(passed.total_seconds()), 0)
 
 
-#: Maximum difference in seconds between two clocks for the same event.
+#: Maximum difference in seconds between two clocks that is not treated as an error.
 _PRECISION = 1.0
 
 
 def compute_seconds(start: str | None, end: str | None) -> float | None:
     """Return the seconds between two times, or None if a time is unknown or invalid.
 
-    If the end is slightly before the start, clocks differ, and the result is 0. If it is much
-    earlier, a clock was set back, and the result is None.
+    If the end is slightly before the start, the result is 0, because clocks can differ. If it is
+    much earlier, a clock was set back, and the result is None.
     """
     try:
         found = datetime.fromisoformat(end or "") - datetime.fromisoformat(start or "")
@@ -194,16 +215,16 @@ def compute_seconds(start: str | None, end: str | None) -> float | None:
 
 
 def round_span(span: float) -> float | None:
-    """Return a rounded span of seconds, at least 0, or None if it is clearly negative."""
+    """Return a rounded number of seconds, at least 0, or None if it is clearly negative."""
     return None if span < -_PRECISION else round(max(span, 0.0), 6)
 
 
-#: Unit → its number in the next larger unit, smallest unit first.
+#: Unit of file size → number of these units in the next larger unit, smallest unit first.
 _BYTES = (("B", 1024), ("kB", 1024), ("MB", 1024), ("GB", 1024), ("TB", 1 << 62))
 
 
 def told_used(resources: Mapping[str, float]) -> str:
-    """Return the resources that jobs used: ``1.9 s of processors, at most 305 MB of memory``."""
+    """Return a text on used resources: ``1.9 s of processors, at most 305 MB of memory``."""
     told = []
     if "cpu_seconds" in resources:
         told.append(f"{told_seconds(resources['cpu_seconds'])} of processors")
@@ -215,12 +236,12 @@ def told_used(resources: Mapping[str, float]) -> str:
 
 
 def told_seconds(span: float) -> str:
-    """Return a duration in seconds as text, or in hours if above two hours."""
+    """Return a duration as text in seconds, or in hours if it is longer than two hours."""
     return f"{span:.1f} s" if span < 7200 else f"{span / 3600:.1f} h"
 
 
 def told_bytes(count: float) -> str:
-    """Return a number of bytes in its largest fitting unit."""
+    """Return a number of bytes as text, in the largest suitable unit."""
     for unit, times in _BYTES:
         if count < times:
             return f"{count:.3g} {unit}" if count < 1000 else f"{count:.0f} {unit}"
@@ -229,7 +250,7 @@ def told_bytes(count: float) -> str:
 
 
 def told_span(span: float) -> str:
-    """Return seconds in one or two units: ``4 s``, ``3 min 20 s``, ``5 h 12 min``."""
+    """Return a duration in one or two units: ``4 s``, ``3 min 20 s``, ``5 h 12 min``."""
     whole = round(span)
     if whole < 60:
         return f"{whole} s"
@@ -242,7 +263,7 @@ _LENGTHS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
 
 def format_duration(start: str | None, end: str | None) -> str:
-    """Return the time between two times in its two largest units, or a dash if unknown."""
+    """Return the time between two times as text, or a dash if a time is unknown."""
     found = compute_seconds(start, end)
     if found is None:
         return "-"
@@ -264,9 +285,10 @@ def parse_epoch(moment: str | None) -> float | None:
 
 
 def seconds_since(moment: str, now: str) -> float | None:
-    """Return the seconds from a time to ``now`` (UTC), negative for a future time.
+    """Return the seconds from a time to ``now`` (UTC).
 
-    A time without an offset is local. Return None if the string is not a time.
+    The result is negative for a future time. A time without an offset is a local time. Return None
+    if the string is not a time.
     """
     try:
         then = datetime.fromisoformat(moment).astimezone()
@@ -276,25 +298,25 @@ def seconds_since(moment: str, now: str) -> float | None:
 
 
 def workflow_uri(workflow: str) -> str:
-    """Return the URN of a workflow."""
+    """Return the URN (a permanent identifier) of a workflow."""
     return f"urn:wfctl:workflow:{percent_encode(workflow)}"
 
 
 def schema_uri(name: str, version: int) -> str:
-    """Return the URN of a JSON Schema for an event type, at its version, or for a document."""
+    """Return the URN of the JSON Schema for a version of an event type or of a document."""
     return f"urn:wfctl:schema:{percent_encode(name)}:{version}"
 
 
 def percent_encode(value: str) -> str:
-    """Return ``value`` with all characters percent-encoded that are not allowed in a URI."""
+    """Return ``value`` with each character percent-encoded that a URI does not allow."""
     return quote(value, safe="-._~")
 
 
 class NextAction(NamedTuple):
-    """A command and the reason to call it.
+    """A suggested command, and the reason to run it.
 
-    ``needs`` lists the placeholders of the command, and files that must exist first. ``person``:
-    only a person can decide. ``verb`` and ``target`` name the action and its object.
+    ``needs`` lists the placeholders in the command, and files that must exist first. ``person``
+    means that only a person may decide. ``verb`` and ``target`` name the action and its object.
     """
 
     command: str
@@ -305,7 +327,7 @@ class NextAction(NamedTuple):
     target: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values without the empty fields."""
+        """Return the suggested command as a dict of JSON values. Omit empty fields."""
         found: dict[str, Any] = {"command": self.command, "reason": self.reason}
         if self.verb is not None:
             found |= {"verb": self.verb, "target": self.target}
@@ -314,7 +336,8 @@ class NextAction(NamedTuple):
         return {**found, "person": True} if self.person else found
 
     def __str__(self) -> str:
-        # The placeholders of the command need no explanation.
+        # The reader sees the placeholders in the command itself, so list only the other
+        # requirements.
         missing = [one for one in self.needs if one not in self.command]
         notes = [f"needs {', '.join(missing)}"] if missing else []
         notes += ["only a person can decide; an agent waits"] if self.person else []
@@ -322,7 +345,10 @@ class NextAction(NamedTuple):
 
 
 def name_approver(by: str | None, database_user: str | None) -> str | None:
-    """Return the name of a person who agreed, with the database account if it has another name."""
+    """Return the name of a person who approved, or None.
+
+    If the database account of the person has another name, add the name of this account.
+    """
     if by is None or database_user is None or by.partition(":")[2] == database_user:
         return by
     return f"{by} (as the database user {spell_unseen(str(database_user))})"

@@ -25,7 +25,8 @@ from reconciler.errors import DamagedAttempt, UnusableSubmission
 from service.root.atomic_files import open_replacement, resolve_words
 from service.root.folder_entries import is_file
 
-#: Batch types that wfctl passes through, including types whose scheduler is queried by job name.
+#: Batch types that a machine in a submission may name. wfctl passes the type to DPDispatcher
+#: unchanged.
 _SHELL, _SLURM = "shell", "slurm"
 _BATCH_TYPES = frozenset({_SHELL, _SLURM, "pbs", "torque", "lsf", "sge"})
 _CONTEXTS = {
@@ -54,21 +55,27 @@ class ExecutionHost:
 
     @property
     def has_scheduler(self) -> bool:
-        """Return whether jobs wait in a queue."""
+        """Return whether a scheduler, such as Slurm, runs the jobs of this machine."""
         return self.batch_type.lower() != _SHELL
 
     @property
     def has_slurm(self) -> bool:
-        """Return whether the scheduler is Slurm, which wfctl can query."""
+        """Return whether the scheduler is Slurm.
+
+        Slurm is the only scheduler that wfctl queries itself.
+        """
         return self.batch_type.lower() == _SLURM
 
     def to_text(self) -> str:
-        """Return the text of the description for the attempt's folder."""
+        """Return this description of the machine as JSON text."""
         return json.dumps(asdict(self), indent=2) + "\n"
 
 
 def check_machine(given: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the batch type and context type of a machine. Raises UnusableSubmission."""
+    """Return the batch type and the context type of the machine in a submission.
+
+    Raises UnusableSubmission if wfctl does not support one of them.
+    """
     context = _CONTEXTS.get(str(given.get("context_type")).lower())
     if context is None:
         raise UnusableSubmission(
@@ -90,15 +97,17 @@ def check_machine(given: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def load_execution_host(attempt: AttemptPaths) -> ExecutionHost:
-    """Return the machine of a prepared attempt, or a local shell if no machine is recorded.
+    """Return the machine on which the jobs of a prepared attempt run.
 
-    Raises DamagedAttempt if the record cannot be read and no copy exists.
+    If no machine is recorded, returns this machine with a plain shell. Raises DamagedAttempt if the
+    record cannot be read and no copy of it exists.
     """
     known = (_parse_machine(text) for text in genuine.machine_text(attempt))
     where = next((one for one in known if one is not None), None)
     given = (genuine.submission_of(attempt) or {}).get("machine") if where is None else None
     if isinstance(given, dict) and "remote_root" in given and "batch_type" in given:
-        # Use the machine that the attempt's submission names, unless it refers to a file.
+        # If the machine was not recorded, the submission describes it, unless it only refers to a
+        # file.
         where = ExecutionHost(*check_machine(given), str(given["remote_root"]))
     if where is None:
         if os.path.lexists(attempt.machine_record):
@@ -108,7 +117,8 @@ def load_execution_host(attempt: AttemptPaths) -> ExecutionHost:
         return ExecutionHost("Shell", "LocalContext", str(attempt.work))
     own = attempt.work.relative_to(attempt.root)
     if not where.is_far and where.scratch.endswith(f"/{own}"):
-        # The scratch folder moves with the root.
+        # The scratch folder is in the workflow root. If the root was moved, the recorded path is
+        # outdated.
         return replace(where, scratch=str(attempt.work))
     return where
 
@@ -122,9 +132,10 @@ def _parse_machine(text: str) -> ExecutionHost | None:
 
 
 def why_unmakable(scratch: str, attempt: AttemptPaths) -> str | None:
-    """Return why this user cannot create an attempt's folder on this machine, or None.
+    """Return the reason why the folder of an attempt cannot be created, or None.
 
-    A full disk is not a reason, because space may become free. `probe.sh` uses the same rule.
+    ``scratch`` is the path of that folder on this machine. A full disk is not a reason, because
+    space may become free. The script `probe.sh` applies the same rule on other machines.
     """
     at = next(one for one in (Path(scratch), *Path(scratch).parents) if os.path.lexists(one))
     if at.is_dir() and os.access(at, os.W_OK | os.X_OK):
@@ -139,25 +150,32 @@ def why_unmakable(scratch: str, attempt: AttemptPaths) -> str | None:
 
 
 def find_machine_file(machine: Mapping[str, Any], folder: Path) -> Path | None:
-    """Return the file that defines a machine, relative to ``folder``, or None without a file."""
+    """Return the path of the file to which the description of a machine refers.
+
+    A relative path is resolved against ``folder``. Returns None if the description refers to no
+    file.
+    """
     return resolve_words(folder, str(machine["$ref"])) if "$ref" in machine else None
 
 
-#: Variables of the shell itself and of wfctl that belong to one call and are not passed to a job.
+#: Variables of the shell itself and of wfctl. They belong to one wfctl call and are not passed to a
+#: job.
 _OF_THE_CALL = re.compile(r"PWD|OLDPWD|SHLVL|_|TMUX|TMUX_PANE|WFCTL_(?!PATIENCE$).*")
-#: Variables of a login or a terminal. Old values are useless, so the values of this call are used.
+#: Variables of a user session or a terminal. Recorded values may be outdated, so the jobs get the
+#: values of the current wfctl call.
 _OF_THE_LOGIN = re.compile(
     r"SSH_.*|XDG_SESSION_.*|XDG_RUNTIME_DIR|DBUS_SESSION_BUS_ADDRESS|KRB5CCNAME|DISPLAY|XAUTHORITY"
     r"|TERM|TERM_PROGRAM.*|WINDOWID|COLUMNS|LINES|TMUX_TMPDIR|WFCTL_PATIENCE"
 )
-#: Variables that Slurm or an MPI launcher sets for a job. No user default has such a name.
+#: Variables that Slurm or an MPI launcher sets for a job. Users do not set variables with these
+#: names as defaults.
 _OF_A_SLURM_JOB = re.compile(
     r"SLURMD_.*|PMI2?_.*|PMIX_.*|SLURM_(JOBID|NODEID|LOCALID|PROCID|STEPID|NPROCS|NNODES|NODELIST"
     r"|GTIDS|TASK_PID|TASKS_PER_NODE|CLUSTER_NAME|EXPORT_ENV|DISTRIBUTION|OVERCOMMIT|PRIO_PROCESS"
     r"|RESTART_COUNT|THREADS_PER_CORE|UMASK|LAUNCH_NODE_IPADDR|NODE_ALIASES|TOPOLOGY_.*|(ARRAY|CPU"
     r"|CPUS|GPU|GPUS|HET|JOB|MEM|NTASKS|PACK|SHARDS|SRUN|STEP|SUBMIT|TRES)_.*)",
 )
-#: Variables of terminals, desktops, editors, agents and test runs, which influence no result.
+#: Variables of terminals, desktops, editors, agents and test runs. They influence no result.
 _OF_THE_DESK = re.compile(
     r"XDG_.*|GNOME_.*|KDE_.*|DESKTOP_.*|SESSION_MANAGER|VTE_.*|KONSOLE_.*|ITERM_.*|WT_.*|COLORTERM"
     r"|LS_COLORS|GPG_.*|HIST.*|INVOCATION_ID|JOURNAL_STREAM|MAIL|PS1|PROMPT.*|EDITOR|VISUAL|PAGER"
@@ -166,11 +184,11 @@ _OF_THE_DESK = re.compile(
     r"|GHOSTTY_.*|TERMINATOR_.*|TILIX_.*|ZELLIJ.*|STY|WINDOW|(TERM|SHELL)_SESSION_ID|(INSIDE_)?EMACS.*"
     r"|NVIM.*|JPY_.*|JUPYTER_.*"
 )
-#: Maximum number of programs of an attempt whose digests are recorded.
+#: Maximum number of programs per attempt whose digests are recorded.
 _PROGRAMS = 30
-#: Maximum size in bytes of a program whose digest is recorded.
+#: Maximum size in bytes of a program. No digest of a larger program is recorded.
 _PROGRAM_BYTES = 256 * 10**6
-#: Number of hexadecimal digits of a variable's digest.
+#: Number of hexadecimal digits in the digest of an environment variable.
 _DIGITS = 12
 #: Names of variables that may hold a password, because they contain one of these words.
 #: The pattern excludes AUTHOR, TOKENIZERS, KEYBOARD and similar words.
@@ -187,20 +205,21 @@ _WITH_PASSWORD = re.compile(
     r"|(account|access)key=|[?&;\s](sig|signature|token|password|pwd|secret|access_token)=",
     re.IGNORECASE,
 )
-#: Variables that hold no secret and influence how a program runs.
+#: Environment variables that contain no secret and influence how a program runs.
 _READABLE = re.compile(
     r"PATH|LD_LIBRARY_PATH|LD_PRELOAD|PYTHON[A-Z0-9]+|VIRTUAL_ENV|CONDA_PREFIX|CONDA_DEFAULT_ENV"
     r"|LOADEDMODULES|(OMP|MKL|OPENBLAS)_[A-Z_]+|CUDA_VISIBLE_DEVICES|LANG|LC_[A-Z]+|TZ|TMPDIR"
 )
-#: Shell code of the wrapper: run the given command in the environment that the file contains.
+#: Code for a Python process: run a command in the environment that a file contains. The first
+#: argument is the path of the file, and the command follows.
 TAKE_UP = (
     "import os, sys; held = open(sys.argv[1], 'rb').read().split(b'\\0')[:-1]; "
     "own = {one: os.environb[one] for one in held if one in os.environb}; "
     "kept = dict(one.split(b'=', 1) for one in held if b'=' in one); "
     "os.execve(sys.argv[2], sys.argv[2:], own | kept)"
 )
-#: Shell code for a tmux session: run the given command in the environment that the caller provides.
-#: The tmux server has a different environment.
+#: Code for a Python process in a tmux session: run a command in the environment of the caller. This
+#: is necessary because the tmux server has its own environment.
 BECOME = (
     "import os, sys\n"
     "try: held = open(sys.argv[1], 'rb').read().split(b'\\0')[:-1]\n"
@@ -213,7 +232,11 @@ BECOME = (
 
 @contextmanager
 def hold_environment(environ: Mapping[str, str]) -> Iterator[str]:
-    """Hold an environment in memory, and yield the path at which other processes can read it."""
+    """Keep environment variables in memory, and yield a path for reading them.
+
+    Other processes of this user can read the path while the `with` block runs. No secret is written
+    to a disk.
+    """
     descriptor = os.memfd_create("environment")
     try:
         for name, value in environ.items():
@@ -224,13 +247,16 @@ def hold_environment(environ: Mapping[str, str]) -> Iterator[str]:
 
 
 def environment_of(attempt: AttemptPaths | None, environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of an attempt's processes, for a call that has ``environ``.
+    """Return the environment for the processes of an attempt.
 
-    This is the recorded environment, or ``environ`` if no environment or no attempt is known.
+    This is the recorded environment of the attempt, completed with variables of ``environ``, the
+    environment of the current wfctl call. If no attempt or no recorded environment is known, the
+    result is ``environ`` without the variables that belong to the call itself.
     """
     own = {name: value for name, value in environ.items() if not _OF_THE_CALL.fullmatch(name)}
     if "SLURM_JOB_ID" in own and attempt is not None and load_execution_host(attempt).has_slurm:
-        # The job in which this call runs is not the job that this call submits.
+        # This call may run inside a Slurm job. The variables of that job must not reach the job
+        # that this call submits.
         own = {name: value for name, value in own.items() if not _OF_A_SLURM_JOB.fullmatch(name)}
     kept = None if attempt is None else _read_kept_environment(attempt)
     if kept is None:
@@ -242,14 +268,17 @@ def environment_of(attempt: AttemptPaths | None, environ: Mapping[str, str]) -> 
 
 
 def write_environment(attempt: AttemptPaths, environ: Mapping[str, str]) -> None:
-    """Write the attempt's environment into the file that its wrapper reads."""
+    """Write the environment of an attempt's jobs into the file that its script reads."""
     held = "".join(map(_format_entry, environment_of(attempt, environ).items()))
     with open_replacement(attempt.environment_record, 0o600) as file:
         file.write(os.fsencode(held))
 
 
 def describe_environment(attempt: AttemptPaths) -> p.JobEnvironment:
-    """Return the part of the recorded environment that the log may contain."""
+    """Return the part of an attempt's recorded environment that may be written to the log.
+
+    This part contains no secrets.
+    """
     held = _read_kept_environment(attempt) or {}
     lasting = {n: held[n] for n in sorted(held) if not _OF_THE_LOGIN.fullmatch(n)}
     whole = "".join(map(_format_entry, lasting.items()))
@@ -267,10 +296,11 @@ def describe_environment(attempt: AttemptPaths) -> p.JobEnvironment:
 
 
 def digests_of_variables(attempt: AttemptPaths, environ: Mapping[str, str]) -> dict[str, Any]:
-    """Return a keyed digest of each variable of the jobs, and the id of the key.
+    """Return a keyed digest of each environment variable, and the id of the key.
 
-    Without the key, nobody can guess a short value by trying values. Returns an empty result if the
-    key belongs to another user account.
+    A digest shows whether a variable changed without showing its value. The key prevents a reader
+    from finding a short value by trying many values. Returns an empty dict if this user may not
+    read the key.
     """
     try:
         key = _key_of_root(attempt.root)
@@ -290,9 +320,10 @@ def digests_of_variables(attempt: AttemptPaths, environ: Mapping[str, str]) -> d
 def find_programs_of(
     attempt: AttemptPaths, commands: Iterable[object], environ: Mapping[str, str]
 ) -> list[p.FileDigest]:
-    """Return the programs that commands start, as a shell finds them on the PATH of the jobs.
+    """Return path, size and digest of each program that the given commands start.
 
-    Omits files that are not regular, that are larger than `_PROGRAM_BYTES`, or that cannot be read.
+    Programs are searched on the PATH of the jobs, as a shell does. Omits files that are not
+    regular, that are larger than `_PROGRAM_BYTES`, or that cannot be read.
     """
     path = environment_of(attempt, environ).get("PATH", os.defpath)
     names = [name for one in commands if isinstance(one, str) for name in find_programs(one)]
@@ -313,7 +344,10 @@ def _digest_of_program(place: str) -> p.FileDigest | None:
 
 
 def _is_left_out(name: str) -> bool:
-    """Return whether a variable differs between user sessions, jobs or terminals."""
+    """Return whether an environment variable depends on the session, job or terminal.
+
+    Such a variable is omitted from the digests, because a change in it does not matter.
+    """
     matches = [kind.fullmatch(name) for kind in (_OF_THE_LOGIN, _OF_A_SLURM_JOB, _OF_THE_DESK)]
     return any(matches)
 
@@ -323,9 +357,9 @@ def _compute_keyed_digest(key: bytes, text: str) -> str:
 
 
 def _key_of_root(root: Path) -> bytes:
-    """Return the root's key, which only its owner can read.
+    """Return the secret key for digests of environment variables in a workflow root.
 
-    Write a random key if none exists.
+    Writes a random key if none exists. Only the owner of the root can read the key.
     """
     place = root / ".wfctl" / "environment.key"
     if not place.exists():
@@ -335,7 +369,10 @@ def _key_of_root(root: Path) -> bytes:
 
 
 def _read_kept_environment(attempt: AttemptPaths) -> dict[str, str | None] | None:
-    """Return the recorded variables, secrets without their values, or None if none are recorded."""
+    """Return an attempt's recorded environment, or None if it cannot be read.
+
+    The value of a secret variable is None, because secrets are recorded by name only.
+    """
     try:
         held = os.fsdecode(read_regular(attempt.environment_record))
     except (FileNotFoundError, PermissionError):

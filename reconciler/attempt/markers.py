@@ -1,8 +1,10 @@
 """Read the markers and files of a stage, and move old ones out of the way of a new attempt.
 
-The first line of a bound marker contains only the monitor's exit code, the second line the full tag
-of the attempt and the time in UTC. ``DPDISP_EXIT_CODE`` contains only a number, because its readers
-compare it with a number. The bound record in the attempt's folder names the attempt.
+A marker is a small file that shows the end of the monitor, the process that watches a job. Most
+markers are bound to an attempt: the first line contains the exit code of the monitor, the second
+line the full tag of the attempt and the time in UTC. The marker ``DPDISP_EXIT_CODE`` contains only
+a number, because other programs compare it with a number. A record in the attempt's folder shows
+which attempt this number belongs to.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ MARKERS = (EXIT_CODE, DONE)
 
 
 class SeenMarker(StrEnum):
-    """The kinds of content that a marker may have."""
+    """The possible states of a marker file: none, own, of another attempt, or unreadable."""
 
     NONE = "none"
     OWN = "own"
@@ -43,7 +45,11 @@ class SeenMarker(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """A marker. ``tag`` and ``code`` are set only if they could be read; ``mtime`` is in ns."""
+    """The content of a marker, a file that shows how the monitor of an attempt ended.
+
+    ``tag`` names the attempt and ``code`` is the exit code. Each is set only if it could be read.
+    ``mtime`` is the change time of the file in ns.
+    """
 
     seen: SeenMarker
     code: int | None = None
@@ -52,7 +58,10 @@ class Marker:
 
 
 def read(path: Path, tag: str) -> Marker:
-    """Read a marker, and check whether it belongs to the attempt with this tag."""
+    """Read a marker file, and check whether it names the attempt with the given tag.
+
+    A missing file gives a marker with the state `NONE`, an unreadable file one with `UNREADABLE`.
+    """
     try:
         content = plain.read_content(path)
         mtime = None if content is None else path.stat().st_mtime_ns
@@ -69,10 +78,11 @@ def read(path: Path, tag: str) -> Marker:
 
 
 def exit_code(attempt: AttemptPaths) -> Marker:
-    """Read the monitor's exit code.
+    """Read the marker with the exit code of the attempt's monitor.
 
-    A number without a tag belongs to the attempt if the attempt's record says so. Earlier versions
-    of wfctl wrote the tag into the marker itself.
+    A number without a tag belongs to the attempt if the record in the attempt's folder contains the
+    same number. Earlier versions of wfctl wrote the tag into the marker itself, which is also
+    accepted.
     """
     marker = read(attempt.exit_code_marker, attempt.tag)
     record = read(attempt.exit_code_record, attempt.tag)
@@ -88,7 +98,10 @@ def exit_code(attempt: AttemptPaths) -> Marker:
 
 
 def check_inputs(root: Path, inputs: Sequence[str]) -> tuple[p.FileDigest, ...]:
-    """Return digest and size (bytes) of each input. Raises MissingInput or EmptyInput."""
+    """Return path, size in bytes and digest of each input of a stage.
+
+    Raises MissingInput if an input does not exist, or EmptyInput if it has no content.
+    """
     found = digests(root, inputs)
     empty = [one.path for one in found if one.size == 0]
     if empty:
@@ -97,22 +110,29 @@ def check_inputs(root: Path, inputs: Sequence[str]) -> tuple[p.FileDigest, ...]:
 
 
 def digests(root: Path, paths: Sequence[str]) -> tuple[p.FileDigest, ...]:
-    """Return digest and size (bytes) of files and folders. Raises MissingInput.
+    """Return path, size in bytes and digest of each given file or folder.
 
-    The digest of a folder covers names and contents.
+    The digest of a folder covers the names and contents of its files. Raises MissingInput if a path
+    does not exist.
     """
     found = ((path, *digest_below(root / path, path)) for path in paths)
     return tuple(p.FileDigest(path=path, size=n, sha256=sha256) for path, n, sha256 in found)
 
 
 def file_digest(root: Path, path: Path, content: bytes) -> p.FileDigest:
-    """Return path (relative to the root), size and digest of a file with the given content."""
+    """Return the path relative to the root, the size and the digest of a file.
+
+    The digest is computed from ``content``; the file itself is not read.
+    """
     digest = hashlib.sha256(content).hexdigest()
     return p.FileDigest(path=str(path.relative_to(root)), size=len(content), sha256=digest)
 
 
 def make_folders(attempt: AttemptPaths, *below: Path) -> None:
-    """Create the attempt's folder and its subfolders, with the access mode of the log."""
+    """Create the folder of the attempt and the given subfolders.
+
+    They get the same access mode as the folder of the log.
+    """
     attempt.stage_folder.mkdir(parents=True, exist_ok=True)
     for folder in (attempt.folder.parent, attempt.folder, *below):
         make_folder(folder, attempt.root / MARKER)
@@ -125,7 +145,10 @@ def digest_of(file: Path) -> str:
 
 
 def is_as(place: Path, recorded: Mapping[str, Any]) -> bool:
-    """Return whether a file or folder has the recorded ``size`` (bytes) and ``sha256``."""
+    """Return whether a file or folder still has its recorded size and SHA-256.
+
+    Returns False if it no longer exists or cannot be read.
+    """
     try:
         if is_file(place) and place.stat().st_size != recorded["size"]:
             return False
@@ -136,9 +159,9 @@ def is_as(place: Path, recorded: Mapping[str, Any]) -> bool:
 
 
 def digest_below(place: Path, path: str) -> tuple[int, str]:
-    """Return size (bytes) and digest of a file or folder.
+    """Return the size in bytes and the digest of the file or folder at ``place``.
 
-    Raises MissingInput with its ``path``.
+    Raises MissingInput, with ``path`` as the name for the user, if it does not exist.
     """
     digest, size = hashlib.sha256(), 0
     if not (is_file(place) or is_folder(place)):
@@ -158,12 +181,12 @@ def digest_below(place: Path, path: str) -> tuple[int, str]:
 def clear_stale(
     root: Path, stage: str, outputs: Sequence[str], previous: str | None
 ) -> tuple[str, ...]:
-    """Move old outputs and markers out of the way of a new attempt, and return the moved paths.
+    """Move old outputs and markers out of the way of a new attempt, and return their paths.
 
-    The files move to ``kept/`` in the folder of the earlier attempt (``none`` if no attempt is
-    known) and keep their path relative to the root. No file is deleted or overwritten. An old
-    output would hide a missing one, and an old marker would be taken for a marker of the new
-    attempt.
+    An old output would hide that the new attempt wrote none, and an old marker would look like a
+    marker of the new attempt. The files move to ``kept/`` in the folder of the earlier attempt
+    (``none`` if no attempt is known) and keep their path relative to the root. No file is deleted
+    or overwritten.
     """
     markers = [f"{stage}/{name}" for name in MARKERS]
     logs = [f"{stage}/log", f"{stage}/err"]
@@ -172,7 +195,10 @@ def clear_stale(
 
 
 def set_aside(root: Path, stage: str, path: str, previous: str | None) -> bool:
-    """Move a file out of the way of a new attempt, like `clear_stale`; False if none exists."""
+    """Move a file out of the way of a new attempt, and return whether the file existed.
+
+    The file moves into the folder of the ``previous`` attempt. No file is deleted or overwritten.
+    """
     source = root / path
     if not os.path.lexists(source):
         return False

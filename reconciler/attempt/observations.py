@@ -1,4 +1,4 @@
-"""Observations of an attempt, on this machine or on the machine of its jobs."""
+"""Observations of an attempt's jobs, on this machine or on a remote machine."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from reconciler.attempt.paths import FAULTS, SIGNALLED, UNTOLD
 from reconciler.host.processes import Tenant
 from reconciler.host.program import Queue
 
-#: State number of DPDispatcher for a job whose task has finished successfully.
+#: State number with which DPDispatcher marks a job whose task has finished successfully.
 _STATE_FINISHED = 5
 
 
 @dataclass(frozen=True, slots=True)
 class ObservedJob:
-    """Observations of one job.
+    """The observed state of one job of an attempt.
 
-    ``started``, ``exit_code`` and ``ended_at`` (ns) come from the job's own records, ``tag``,
-    ``failed_flag`` and ``state`` from DPDispatcher. ``id_alive`` compares the start time too, not
-    only the process id.
+    The job's own records provide ``started``, ``exit_code`` and ``ended_at`` (in ns).
+    DPDispatcher's files provide ``tag``, ``failed_flag`` and ``state``. ``id_alive`` states whether
+    the process with the recorded id and the same start time is still running.
     """
 
     name: str
@@ -33,10 +33,10 @@ class ObservedJob:
     failed_flag: bool | None = None
     state: int | None = None
     fail_count: int | None = None
-    #: Exit code of the command if it was not 0. The exit code of the job is then always 1.
+    #: Exit code of the job's command if it was not 0. The job itself then always exits with 1.
     command_code: int | None = None
-    #: Whether the command kept running after its shells were killed.
-    #: No shell recorded its end, so the expected output files decide whether the command succeeded.
+    #: Whether the command kept running after its shells were killed. In this case no shell recorded
+    #: its end, and the expected output files show whether the command succeeded.
     alone: bool = False
     #: Resources that the commands used, in the form that `used_in` returns, or None if unknown.
     used: Mapping[str, float] | None = None
@@ -45,26 +45,33 @@ class ObservedJob:
 
     @property
     def is_over(self) -> bool:
-        """Return whether the job itself recorded its end, with success or failure."""
+        """Return whether the job itself recorded that it ended, successfully or not."""
         code = self.exit_code
         if code in FAULTS:
-            # The command may still run if a fault ended only its shell.
+            # The crash may have ended only the shell. Its command is still running while the lock
+            # is held.
             return self.lock_held is False
         return code is not None and code <= SIGNALLED
 
     @property
     def is_untold(self) -> bool:
-        """Return whether the command outlived its shells and its result is unknown."""
+        """Return whether the result of a command that survived its shells is unknown."""
         return self.alone and self.exit_code in UNTOLD
 
     @property
     def told_code(self) -> int | None:
-        """The exit code to show to users: the exit code of the command if it is known."""
+        """The exit code to show to users.
+
+        This is the exit code of the command if it is known, otherwise the exit code of the job.
+        """
         return self.exit_code if self.command_code is None else self.command_code
 
     @property
     def is_finished(self) -> bool:
-        """Return whether the job succeeded, by its own record or otherwise by DPDispatcher's."""
+        """Return whether the job succeeded.
+
+        The job's own record decides. If it does not exist, the records of DPDispatcher decide.
+        """
         if self.exit_code is not None:
             return self.exit_code == 0
         return self.tag or self.state == _STATE_FINISHED
@@ -72,11 +79,12 @@ class ObservedJob:
 
 @dataclass(frozen=True, slots=True)
 class Far:
-    """The answer of the machine of the jobs, if it is another machine.
+    """The answer of the remote machine on which an attempt's jobs run.
 
-    ``asked_at`` is in ns since the epoch by the clock of that machine, ``error`` is the reason why
-    it did not answer, and ``errors`` the end of the jobs' stderr. ``refusal`` is a mistake that a
-    person must correct: the connection is refused, or no folder can be created for the jobs.
+    ``asked_at`` is the time of the answer, in ns since the epoch by the clock of that machine.
+    ``error`` is the reason why the machine did not answer. ``errors`` contains the last lines of
+    the jobs' stderr. ``refusal`` is a mistake that a person must correct: the machine refused the
+    connection, or no folder can be created for the jobs.
     """
 
     asked_at: int
@@ -84,18 +92,19 @@ class Far:
     host: str | None = None
     boot_id: str | None = None
     errors: tuple[str, ...] = ()
-    #: Whether the folder of the attempt exists on that machine.
+    #: Whether the folder of the attempt exists on the remote machine.
     has_folder: bool = True
     refusal: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ObservedAttempt:
-    """Observations of an attempt from files, processes and the queue, on any machine.
+    """Observations of an attempt: its files, its processes and the scheduler's queue.
 
     ``scratch_refusal`` is the reason why no folder for the jobs can be created on this machine.
-    ``complete`` names the jobs whose files to download were all written after their start. ``ends``
-    maps the ids of jobs that Slurm ended to the states that Slurm printed into their output.
+    ``complete`` names the jobs for which every file to download was written after the job started.
+    ``ends`` maps the ids of jobs that Slurm ended to the state that Slurm printed into their
+    output.
     """
 
     jobs: tuple[ObservedJob, ...] = ()

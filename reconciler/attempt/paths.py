@@ -1,4 +1,7 @@
-"""The paths of an attempt's files. This module computes paths and rarely reads the disk."""
+"""Compute the paths of an attempt's files (an attempt is one run of a stage's job).
+
+Most functions only compute paths. A few read or restore the attempt's submission.
+"""
 
 from __future__ import annotations
 
@@ -32,77 +35,84 @@ MONITOR_LOCK = ".monitor.lock"
 EXIT_CODE, DONE = "DPDISP_EXIT_CODE", "DPDISP_DONE"
 ATTEMPTS = ".attempts"
 
-#: Names of files in the folder of an attempt. `AttemptPaths` names the other files.
+#: Name of a file in the folder of an attempt. The class `AttemptPaths` names the other files.
 LAUNCH_RECORD = "launch.json"
 #: File with the environment of the jobs, readable only by its owner.
 #: Each entry is NAME=VALUE and ends with a NUL byte.
 #: For secrets and for addresses with a password, the file contains only the NAME.
 ENVIRONMENT_RECORD = "environment"
-#: Folder that keeps the outputs of earlier attempts.
+#: Name of the folder in which the outputs of an earlier attempt are kept.
 KEPT = "kept"
 
-#: Folder, next to the log, with the claims of job starts.
-#: If a claim is missing in the attempt's own folder, that folder was removed while its job ran.
-#: wfctl submits nothing again for such an attempt.
+#: Name of a folder next to the log with second copies of the claims of job starts (a job creates a
+#: claim to start only once). If a claim exists here but not in the attempt's own folder, that
+#: folder was removed while its job ran. wfctl submits nothing again for such an attempt.
 STARTS = "starts"
 #: Name and content of a file that makes git ignore its folder and the file itself.
 IGNORE, IGNORE_ALL = ".gitignore", b"*\n"
 
-#: Prefix of a job's files. DPDispatcher's hash of the job follows.
+#: Prefix of the names of a job's files. The hash that DPDispatcher gives to the job follows.
 JOB = "job-"
 
 
 class OfJob(StrEnum):
     """Suffixes of the files in which a job records its own status.
 
-    The name of the job precedes them.
+    The name of each file starts with the name of the job.
     """
 
-    #: Folder that claims the start of a job, once only.
-    #: Its ``record`` names the host and the shell.
+    #: Folder that the first start of a job creates, so that the job cannot start a second time. Its
+    #: file ``record`` names the host and the shell.
     STARTED = ".started"
-    #: Lock file that the command and all its child processes hold.
+    #: Lock file that the job's command and all its child processes hold while they run.
     LOCK = ".lock"
-    #: Marks that the file system has no locks, or that the lock was not available in time.
+    #: Marks that the job runs without its lock: the file system has no locks, or the lock was not
+    #: available in time.
     UNLOCKED = ".unlocked"
-    #: Marks a task that is running or was killed while running. A number follows.
+    #: Marks a task that is running, or that was killed while it ran. The number of the task
+    #: follows.
     TASK = ".task"
-    #: The exit code of the first command that failed.
+    #: Contains the exit code of the first command that failed.
     CODE = ".code"
-    #: Marks that SIGKILL ended a command.
+    #: Marks that the signal SIGKILL ended a command of the job.
     KILLED = ".killed"
-    #: Exit code with which a task's command ended. Removed when its shell continues.
+    #: Contains the exit code with which a task's command ended. The file is removed when the shell
+    #: of the task continues.
     REACHED = ".reached"
-    #: Exit code of the job, with the tag of the attempt and the time.
+    #: Contains the exit code of the job, the tag of the attempt and the time.
     EXIT = ".exit"
-    #: Resources that the commands used. A number follows.
+    #: Contains the resources (such as CPU time) that the commands used. The number of the task
+    #: follows.
     USED = ".used"
-    #: Marks that the monitor saw the command running after all its shells had ended.
+    #: Marks that the command was seen running after all its shells had ended.
     ALONE = ".alone"
-    #: Processes that a successful command left running. A number follows.
+    #: Contains the processes that a successful command left running. The number of the task
+    #: follows.
     AWAITED = ".awaited"
-    #: Names of the software that the command found.
+    #: Contains the names of the software environment in which the command ran.
     ENVIRONMENT = ".environment"
 
 
-#: Exit codes above this number name the signal that ended a shell, not the result of the command.
+#: A shell that a signal ended has an exit code above this number. The rest of the code is the
+#: number of the signal, not a result of the command.
 SIGNALLED = 128
 #: Exit code of a command that timeout(1) ended.
 TIMED_OUT = 124
-#: Exit code for SIGKILL. No program sends itself SIGKILL, so something else ended the command.
+#: Exit code of a process that SIGKILL ended. A program does not send SIGKILL to itself, so
+#: something outside the job ended it.
 KILLED = SIGNALLED + 9
-#: Exit codes from which it is unknown how the command of a job ended.
+#: Exit codes that do not show how the command of a job ended.
 UNTOLD = (None, KILLED)
-#: Exit codes for the signals by which a program crashes: SIGILL, SIGABRT, SIGBUS, SIGFPE, SIGSEGV.
+#: Exit codes of a program that crashed: SIGILL, SIGABRT, SIGBUS, SIGFPE or SIGSEGV ended it.
 FAULTS = frozenset(SIGNALLED + signal for signal in (4, 6, 7, 8, 11))
 
 
 class ScriptEnd(IntEnum):
-    """Exit codes of wfctl's own scripts, taken from `sysexits.h` if a code fits."""
+    """Exit codes of the scripts that wfctl writes, taken from `sysexits.h` if a code fits."""
 
-    #: The attempt's files were removed while its job ran (EX_NOINPUT).
+    #: The files of the attempt were removed while its job ran (EX_NOINPUT).
     REMOVED = 66
-    #: The submission differs from the recorded submission (EX_DATAERR).
+    #: The submission file differs from the submission that the log records (EX_DATAERR).
     CHANGED = 65
     #: A machine or scheduler gave no answer (EX_UNAVAILABLE).
     SILENT = 69
@@ -112,12 +122,12 @@ class ScriptEnd(IntEnum):
     NO_ROOM = 73
     #: The files of the attempt cannot be written (EX_IOERR).
     UNWRITABLE = 74
-    #: Another monitor is already running (EX_TEMPFAIL).
+    #: Another monitor already watches the jobs of this stage (EX_TEMPFAIL).
     TAKEN = 75
 
 
 class Watched(IntEnum):
-    """Results of watching an attempt, used as exit codes of the watching process."""
+    """Results of watching an attempt's jobs, and exit codes of the watching process."""
 
     OVER = 0
     NOTHING = 10
@@ -131,12 +141,13 @@ class Watched(IntEnum):
 ATTEMPT = "WFCTL_ATTEMPT"
 #: Environment variable that names one run of a command for all its child processes.
 RUN = "WFCTL_RUN"
-#: Number of random bytes of a mark, enough to distinguish all attempts with the same id.
+#: Number of random bytes in the mark of an attempt. The mark distinguishes attempts with the same
+#: id.
 _MARK = 4
 
 
 def new_mark() -> str:
-    """Return a random mark for a new attempt."""
+    """Return a random mark, which distinguishes a new attempt from others with the same id."""
     return secrets.token_hex(_MARK)
 
 
@@ -152,13 +163,14 @@ def _stage_path(name: str) -> cached_property[Path]:
 
 @dataclass(frozen=True)
 class AttemptPaths:
-    """One submission and one run of a stage.
+    """The paths and names of one attempt: one submission and one run of a stage.
 
     ``root`` is the absolute workflow root, ``id`` looks like ``att-0001``, ``outputs`` are the
     stage's outputs relative to the root. ``mark`` distinguishes the attempt from attempts with the
     same names in an earlier log or in a copy of the root. Attempts of old logs have no mark.
-    ``sha256`` is the recorded digest of the submission, or empty. ``number`` is the id in the name
-    of the folder, if it differs because a lost log assigned it.
+    ``sha256`` is the recorded digest of the submission, or empty. ``number`` is the id that the
+    name of the folder contains. It is set only if it differs from ``id``, because an earlier log
+    that was lost had assigned it.
     """
 
     root: Path
@@ -176,25 +188,28 @@ class AttemptPaths:
 
     @property
     def name(self) -> str:
-        """The name of the attempt's folder: its number and its mark."""
+        """The name of the attempt's folder: its id, and its random mark if it has one."""
         number = self.number or self.id
         return f"{number}-{self.mark}" if self.mark else number
 
     @property
     def tag(self) -> str:
-        """A name that is unique among all attempts of all workflows."""
+        """The name that identifies this attempt among all attempts of all workflows."""
         return f"{self.workflow}/{self.stage}/{self.name}"
 
     @property
     def session(self) -> str:
-        """The name of the tmux session, as tmux spells it."""
+        """The name of the attempt's tmux session.
+
+        Characters that tmux does not allow are replaced by underscores.
+        """
         marked = f"_{self.mark}" if self.mark else ""
         name = f"dpdisp_{self.stage}_{self.workflow}{marked}"
         return name.replace(".", "_").replace(":", "_")
 
     @cached_property
     def stage_folder(self) -> Path:
-        """The job folder of the stage."""
+        """The folder of the attempt's stage, in which the jobs of the stage are set up."""
         return self.root / self.stage
 
     @cached_property
@@ -202,55 +217,64 @@ class AttemptPaths:
         """The folder of this attempt."""
         return self.stage_folder / ATTEMPTS / self.name
 
-    #: The submission that is actually sent.
+    #: The submission of this attempt as it is sent to DPDispatcher.
     submission = _attempt_path("submission.json")
-    #: Folder for the scratch copies of DPDispatcher, unless the profile names another folder.
+    #: Folder in which DPDispatcher creates its scratch copies, unless the backend profile names
+    #: another folder.
     work = _attempt_path("work")
-    #: Logs with all output of DPDispatcher for this attempt, and with the actions of the wrapper.
+    #: Log of all output of DPDispatcher for this attempt, and log of the actions of the wrapper
+    #: script.
     log, monitor_log = _attempt_path("dpdisp.log"), _attempt_path("monitor.log")
-    #: Record of the first launch: its host and its submission. The file's age is the launch time.
+    #: Record of the first launch, with its host and its submission. The change time of the file is
+    #: the time of the launch.
     launch_record = _attempt_path(LAUNCH_RECORD)
-    #: Machine of the attempt's jobs, without any credentials.
+    #: Description of the machine on which the attempt's jobs run, without any credentials.
     machine_record = _attempt_path("machine.json")
-    #: Machine on which the attempt's folder was created, if it is not this machine.
+    #: Record of the remote machine on which the attempt's folder was created. It does not exist if
+    #: the folder is on this machine.
     place_record = _attempt_path("place.json")
     environment_record = _attempt_path(ENVIRONMENT_RECORD)
-    #: How the scheduler reported the end of each job, by job id.
+    #: Record of the final state that the scheduler reported for each job, by job id.
     last_words = _attempt_path("last-words.json")
-    #: Prevents every job that starts late from running its command.
+    #: File that prevents every job that starts later from running its command. It is created when
+    #: the attempt is stopped.
     barrier = _attempt_path("stopped")
-    #: Files that the jobs wrote and that have no other place yet.
+    #: Folder for files that the jobs wrote and that have not been moved to another place yet.
     kept = _attempt_path("left")
-    #: Markers of other attempts that were in the way of this attempt.
+    #: Folder for files, such as markers of other attempts, that were in the way of this attempt.
     stale = _attempt_path("stale")
     #: List of all leftover files of the attempt, with their locations.
     left_list = _attempt_path("left.json")
-    #: Copies of the attempt's scripts that had changed by the end of its job.
+    #: Record of the copies of the attempt's scripts that had changed by the time its job ended.
     copies_record = _attempt_path("copies.json")
-    #: Files with which the attempt continues.
+    #: Folder with the files of an earlier attempt with which this attempt continues.
     carried = _attempt_path("carry")
-    #: Process id of the monitor.
+    #: Record of the process id of the monitor, which watches the attempt's jobs.
     monitor_record = _attempt_path("monitor.json")
-    #: Exit code of the monitor, bound to its attempt.
+    #: Record of the monitor's exit code. It names the attempt to which it belongs.
     exit_code_record = _attempt_path("exit-code")
     #: Lock that a monitor of this stage holds while it runs.
     monitor_lock = _stage_path(MONITOR_LOCK)
-    #: Script that watches the attempt.
+    #: Script that submits the attempt and watches its jobs.
     wrapper = _stage_path(WRAPPER)
-    #: Only the exit code of the monitor, for programs that compare it with a number.
+    #: File that contains only the exit code of the monitor, because other programs compare it with
+    #: a number.
     exit_code_marker = _stage_path(EXIT_CODE)
-    #: Marks that the monitor has finished, bound to its attempt.
+    #: File that marks that the monitor has finished. It names the attempt to which it belongs.
     done_marker = _stage_path(DONE)
 
-    #: Files in the task folder of a stage with a map.
-    #: They are the definition, the tasks, a copy of the file with the points, and the results.
+    #: Folder and files of the tasks, if the stage is a sweep (one task per point). The files are
+    #: the definition, the list of tasks, a copy of the file with the points, and the results.
     tasks = _attempt_path("tasks")
     task_head, task_list = _attempt_path("tasks/head.json"), _attempt_path("tasks/list")
     task_points, task_record = _attempt_path("tasks/points"), _attempt_path("tasks/record.jsonl")
 
     @property
     def starts(self) -> Path:
-        """The folder of additional start claims of the jobs, outside the stage's folder."""
+        """The folder with second copies of the claims that the jobs make when they start.
+
+        It is outside the stage's folder, so that it survives when the stage's folder is removed.
+        """
         return self.root / ".wfctl" / STARTS / f"{self.stage}.{self.name}"
 
     @property
@@ -259,14 +283,14 @@ class AttemptPaths:
         return f"{self.stage}/log", f"{self.stage}/err"
 
     def of_job(self, job: str, what: OfJob) -> Path:
-        """Return the file in which the named job records the given status."""
+        """Return the path of the file in which a job records one kind of status."""
         return self.folder / f"{JOB}{job}{what}"
 
 
 def of_recorded(
     root: Path, workflow: str, stage: str, known: Recorded, outputs: tuple[str, ...] = ()
 ) -> AttemptPaths:
-    """Return the paths of an attempt that the log contains."""
+    """Return the paths of an attempt that is recorded in the log."""
     sha256, number = known.submission_sha256, known.number
     return AttemptPaths(root, workflow, stage, known.id, outputs, known.mark, sha256, number)
 
@@ -274,13 +298,16 @@ def of_recorded(
 def parse_attempt_name(
     root: Path, workflow: str, stage: str, name: str, outputs: tuple[str, ...] = ()
 ) -> AttemptPaths:
-    """Return the attempt with the folder ``name``, with or without a mark."""
+    """Return the paths of the attempt whose folder has the given name.
+
+    The name contains the number of the attempt, and usually a random mark.
+    """
     number, _, mark = name.removeprefix("att-").partition("-")
     return AttemptPaths(root, workflow, stage, f"att-{number}", outputs, mark)
 
 
 def submission_of(attempt: AttemptPaths) -> dict[str, Any] | None:
-    """Return the submission of the attempt, or None if no file matches its digest."""
+    """Return the submission of the attempt, or None if no file matches its recorded digest."""
     return next((found for _, _, found in _genuine(attempt)), None)
 
 
@@ -290,22 +317,29 @@ def digest_of(submission: str) -> str:
 
 
 def keep(attempt: AttemptPaths, submission: str, machine: str) -> str:
-    """Copy the submission and the machine next to the log, and return the submission's digest."""
+    """Write copies of a submission and of its machine next to the log.
+
+    Returns the digest that identifies the submission.
+    """
     digest = digest_of(submission)
     for place, text in zip(_kept(attempt, digest), (submission, machine), strict=True):
         place.parent.mkdir(parents=True, exist_ok=True)
-        # This copy is needed only without the attempt's own file, so it is not synced.
+        # This copy is a fallback for the attempt's own file, so a slow sync to disk is not
+        # necessary.
         place.write_text(text, encoding="utf-8")
     return digest
 
 
 def kept_submission(attempt: AttemptPaths) -> Path:
-    """Return the path of the kept copy of the submission."""
+    """Return the path of the copy of the attempt's submission next to the log."""
     return _kept(attempt, attempt.sha256)[0]
 
 
 def machine_text(attempt: AttemptPaths) -> Iterator[str]:
-    """Yield the recorded descriptions of the attempt's machine, the attempt's own record first."""
+    """Yield each recorded description of the machine of the attempt's jobs as text.
+
+    The record in the attempt's own folder comes first, then the copy next to the log.
+    """
     places = [attempt.machine_record]
     places += [_kept(attempt, attempt.sha256)[1]] if attempt.sha256 else []
     for place in places:
@@ -315,9 +349,10 @@ def machine_text(attempt: AttemptPaths) -> Iterator[str]:
 
 
 def put_back(attempt: AttemptPaths) -> None:
-    """Restore the attempt's submission so that it matches its digest.
+    """Restore the attempt's submission file from its copy if it was changed or removed.
 
-    A different file in its place is moved aside. Raises `DamagedAttempt` if no copy exists.
+    A file with other content is moved aside. Raises `DamagedAttempt` if neither the file nor its
+    copy matches the recorded digest.
     """
     place, content, _ = next(_genuine(attempt), (None, b"", None))
     if place == attempt.submission:
@@ -336,16 +371,17 @@ def put_back(attempt: AttemptPaths) -> None:
 
 
 def keep_aside(attempt: AttemptPaths, path: Path) -> None:
-    """Move a file that is in the way of an attempt's file into the attempt's folder ``stale``."""
+    """Move a file that occupies a path the attempt needs to the folder ``stale``."""
     aside = attempt.stale
     aside.mkdir(parents=True, exist_ok=True)
     path.rename(aside / f"{path.name}.{len(list(aside.iterdir()))}")
 
 
 def _genuine(attempt: AttemptPaths) -> Iterator[tuple[Path, bytes, dict[str, Any]]]:
-    """Yield each copy of the submission that matches the log, with its path, bytes and content.
+    """Yield path, bytes and content of each file with the attempt's own submission.
 
-    The log has no digest for an attempt that is being prepared.
+    A file is accepted if its digest equals the digest in the log. If the log has no digest yet,
+    because the attempt is being prepared, the attempt's own file is accepted.
     """
     for place in [attempt.submission, *([kept_submission(attempt)] if attempt.sha256 else [])]:
         content = _read(place)
@@ -370,15 +406,15 @@ def _kept(attempt: AttemptPaths, digest: str) -> tuple[Path, Path]:
     return folder / f"{digest}.json", folder / f"{digest}.machine.json"
 
 
-#: A character of a name that was escaped in a pattern.
+#: Matches a special character that was escaped in a glob pattern.
 _ESCAPED = re.compile(r"\[([*?[])\]")
 
 
 def forwarded(own: Mapping[str, Any]) -> Iterator[Path]:
-    """Yield each file or folder that an attempt's own submission sends, with resolved patterns.
+    """Yield each file or folder that an attempt's submission sends to its jobs.
 
-    Raises MissingInput for a missing file, because DPDispatcher would notice only during the
-    upload.
+    Glob patterns are resolved. Raises MissingInput if a pattern matches nothing. Without this
+    check, DPDispatcher would report the missing file only during the upload.
     """
     base = Path(own["machine"]["local_root"]) / str(own.get("work_base", "."))
     patterns = [*own.get("forward_common_files", [])]

@@ -1,1 +1,1 @@
-"""Brief a user or an agent who returns after a lost session."""
+"""Write a briefing for a user or an agent who continues a workflow after a lost session."""

@@ -1,9 +1,9 @@
-"""The data that a newcomer needs to continue a workflow, as plain values without the current time.
+"""The content of a briefing: the facts that a newcomer needs to continue a workflow.
 
 The same log and the same disk always give the same briefing, because it contains only recorded
-times. The briefing is shortened until it fits, least useful parts first. These parts always remain:
-the purpose, the first next command with its reason, every running attempt, every pending decision
-and every contradiction.
+times. A briefing that is too long is shortened, least useful parts first. These parts always
+remain: the purpose, the first next command with its reason, every running attempt, every pending
+decision and every contradiction.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ _NUMBERED = re.compile(r"(.*-)([1-9][0-9]*)")
 
 
 def shorten_names(names: Iterable[str]) -> str:
-    """Return names on one line. Names with the same prefix and a number are joined as ranges.
+    """Return names as one line of text in which consecutive numbers are joined to ranges.
 
-    Names without a number stay as they are, and a space separates the groups.
+    For example, ``s1``, ``s2`` and ``s3`` become ``s1..3``. Names without a number are unchanged
+    and come last. Spaces separate the groups.
     """
     groups: dict[str, list[int]] = {}
     plain: list[str] = []
@@ -50,7 +51,10 @@ def _format_ranges(numbers: Iterable[int]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class BriefVerdict:
-    """A verdict, and the stages whose attempts with this id have this verdict."""
+    """A verdict on an attempt, with the stages to whose attempts it applies.
+
+    All these attempts have the same id, which is in ``attempt``.
+    """
 
     stages: tuple[str, ...]
     attempt: str
@@ -65,7 +69,7 @@ class BriefVerdict:
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """A recorded or restarted item, and the stages that it concerns."""
+    """The description of a repair made during recovery, and the stages it concerns."""
 
     stages: tuple[str, ...]
     text: str
@@ -73,7 +77,7 @@ class Repair:
 
 @dataclass(frozen=True, slots=True)
 class BriefItem:
-    """Things of one kind, stages or files, that contradict each other or wait for a person."""
+    """Stages or files that contradict the log or wait for a person for one reason."""
 
     kind: str
     subjects: tuple[str, ...]
@@ -82,7 +86,7 @@ class BriefItem:
 
 @dataclass(frozen=True, slots=True)
 class BriefCriteria:
-    """The success criteria of a running, failed or due stage, and the progress of its tasks."""
+    """The success criteria of an unfinished stage, and the progress of its tasks."""
 
     stage: str
     criteria: str
@@ -91,11 +95,11 @@ class BriefCriteria:
 
 @dataclass(frozen=True, slots=True)
 class Briefing:
-    """The briefing of a new session.
+    """The content of the briefing for a new session.
 
-    ``since`` is the last action of a person, an agent or a session, ``meanwhile`` the later events.
-    ``decided`` is the last decision of a person, ``noted`` the last note, and ``left_out`` names
-    omitted parts.
+    ``since`` is the last action of a person, an agent or a session, and ``meanwhile`` contains the
+    events after it. ``decided`` is the last decision of a person, ``noted`` the last note, and
+    ``left_out`` names the parts that were omitted to shorten the briefing.
     """
 
     workflow: str
@@ -122,13 +126,19 @@ class Briefing:
     left_out: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values. The next actions are a separate field."""
+        """Return the briefing as plain JSON values, without the next actions.
+
+        The caller prints the next actions in a separate field.
+        """
         told = {name: _in_json(getattr(self, name)) for name in self.__slots__ if name != "actions"}
         return {**told, "stages": list(self.stages)}
 
 
 def _in_json(value: Any) -> Any:
-    """Return a part of a briefing as plain JSON values, with stages and subjects on one line."""
+    """Convert a part of a briefing into plain JSON values.
+
+    The names of stages and of other subjects become one line of text.
+    """
     if isinstance(value, tuple):
         return [_in_json(one) for one in value]
     if not is_dataclass(value):
@@ -138,7 +148,7 @@ def _in_json(value: Any) -> Any:
     return {n: shorten_names(v) if n in in_line else _in_json(v) for n, v in given.items()}
 
 
-#: Number of UTF-8 bytes that are counted as one token.
+#: Number of UTF-8 bytes per token, for estimates of the length of a text in tokens.
 TOKEN = 4
 
 Cut = Callable[[Briefing], Briefing]
@@ -151,7 +161,10 @@ def count_tokens(text: str) -> int:
 
 
 def fit_briefing(full: Briefing, fits: Callable[[Briefing], bool]) -> Briefing:
-    """Return the longest form of the briefing that fits, or the shortest form if none fits."""
+    """Return the longest form of the briefing that is short enough.
+
+    ``fits`` decides whether a form is short enough. Returns the shortest form if none fits.
+    """
     shown = shorter = full
     for cut in _CUTS:
         if fits(shown):
@@ -212,7 +225,7 @@ def _without_evidence(briefing: Briefing) -> Briefing:
 
 
 def _group_equal_items(briefing: Briefing) -> Briefing:
-    """Return the briefing with equal items joined into one item."""
+    """Return the briefing with items joined that differ only in their stages or files."""
     return replace(
         briefing,
         found=_join_equal_items(briefing.found, "stages"),
@@ -223,7 +236,10 @@ def _group_equal_items(briefing: Briefing) -> Briefing:
 
 
 def _join_equal_items(things: Iterable[T], of: str) -> tuple[T, ...]:
-    """Join items that differ only in the stages or files that they concern."""
+    """Join items that differ only in the field ``of``, which names their stages or files.
+
+    Each group of such items becomes one item that names all their stages or files.
+    """
     groups: dict[T, list[str]] = {}
     for thing in things:
         groups.setdefault(_replace_fields(thing, **{of: ()}), []).extend(getattr(thing, of))
@@ -263,7 +279,8 @@ def _without_reasons(briefing: Briefing) -> Briefing:
     )
 
 
-#: Cuts that shorten a briefing, least useful part first. Each works on the previous result.
+#: Functions that shorten a briefing, least useful part first. Each function shortens the result of
+#: the function before it.
 _CUTS: tuple[Cut, ...] = (
     _cut_fields(stages=()),
     _keep_newest_events(20),

@@ -1,4 +1,7 @@
-"""Format the findings of a briefing. This module is imported only if there are findings."""
+"""Convert findings about attempts into parts of a briefing.
+
+This module is imported only if there are findings, because its imports are slow.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +14,12 @@ from reconciler.control.judge_attempts import AttemptFinding
 from reconciler.evidence.evidence import Evidence, Presence
 from reconciler.verdict.table import Action
 
-#: Maximum number of characters of the reason why a machine did not answer.
+#: Maximum number of characters that are printed of the reason why a machine did not answer.
 _SILENCE = 400
 
 
 def found_of(finding: AttemptFinding) -> BriefVerdict:
-    """Return a finding in the form of the briefing."""
+    """Return the finding on an attempt as a verdict of the briefing."""
     verdict = finding.verdict
     return BriefVerdict(
         stages=(finding.stage,),
@@ -32,14 +35,17 @@ def found_of(finding: AttemptFinding) -> BriefVerdict:
 
 
 def list_repairs(finding: AttemptFinding) -> Iterator[Repair]:
-    """Yield the repairs that followed a finding. Waiting and asking again are not repairs."""
+    """Yield the repairs that were made because of a finding on an attempt.
+
+    If the result is to wait or to ask again, the last step is not a repair and is omitted.
+    """
     idle = finding.verdict.action in (Action.WAIT, Action.UNKNOWN)
     for step in finding.steps[:-1] if idle else finding.steps:
         yield Repair((finding.stage,), step)
 
 
 def find_contradictions(finding: AttemptFinding) -> Iterator[BriefItem]:
-    """Yield contradictions in the evidence on an attempt."""
+    """Yield each contradiction in the evidence on an attempt, such as a missing output."""
     seen = finding.evidence
     code, done = seen.exit_marker, seen.done_marker
     states = {code.seen, done.seen}
@@ -79,7 +85,7 @@ _WORDS = {
 
 
 def _in_brief(evidence: Evidence) -> Iterator[str]:
-    """Yield a short text for each source of evidence, without the time of the observation."""
+    """Yield a short text for each piece of evidence on an attempt."""
     monitor = {None: "does not answer", True: "is running", False: "gone"}[evidence.monitor_locked]
     yield f"monitor {monitor}"
     yield from map(_describe_job, evidence.jobs)

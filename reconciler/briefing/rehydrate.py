@@ -35,17 +35,23 @@ if TYPE_CHECKING:
     from reconciler.control.judge_attempts import AttemptFinding
 
 _WAITS = (Status.READY, Status.PREPARING)
-#: Value of `reconciler.verdict.table.Action.WAIT`. That module is imported only for findings.
+#: Equals `reconciler.verdict.table.Action.WAIT`. That module is imported only if there are
+#: findings.
 _WAIT = "wait"
 _DIED = "record that the preparation was interrupted when its session ended"
 _ALONE = Surroundings()
 
-#: Number of stages whose criteria are printed. Stages in progress are always among them.
+#: Maximum number of stages whose success criteria are printed. Stages in progress are always
+#: printed, even if there are more.
 _MAX_STAGES = 8
 
 
 def rehydrate(jobs: Jobs, *, dry_run: bool = False) -> Briefing:
-    """Compute the state from the log, inspect all running attempts, and repair what is possible."""
+    """Recover a workflow after a lost session, and return the briefing for the next one.
+
+    Computes the state from the log, inspects all running attempts and repairs what is possible.
+    With ``dry_run``, writes and repairs nothing.
+    """
     known = jobs.service.state().head
     if not dry_run:
         jobs.service.files.take_in()
@@ -83,11 +89,11 @@ def briefing_of(
     history: Sequence[PastEvent],
     around: Surroundings = _ALONE,
 ) -> Briefing:
-    """Return the briefing.
+    """Build the briefing from states and findings that were already collected.
 
-    ``before`` and ``state`` are the states before and after the repairs, ``died`` the stages whose
-    preparation crashed, ``history`` the last action and the later events, ``around`` the facts that
-    are not in the log.
+    ``before`` and ``state`` are the states before and after the repairs. ``died`` names the stages
+    whose preparation was interrupted. ``history`` contains the last action and the events after it.
+    ``around`` contains facts that are not in the log.
     """
     items, session, stages = list_items(state, around.seen), state.session, state.stages.values()
     found, denied, repaired = list[BriefVerdict](), list[BriefItem](), list[Repair]()
@@ -141,12 +147,19 @@ def _describe_loops(state: Workflow) -> Iterator[str]:
 
 
 def _is_unfit(one: Item) -> bool:
-    """Return whether a result, or a stage that uses a result, differs from the log."""
+    """Return whether an item concerns a file that no longer matches the log.
+
+    Such a file is a result, or an input of a stage that used it. A manual edit of a generated file
+    is a different kind of item.
+    """
     return one.is_of_files and one.kind != "drift"
 
 
 def _list_criteria(state: Workflow) -> Iterator[BriefCriteria]:
-    """Yield the success criteria of stages that are due or in progress, then of later stages."""
+    """Yield success criteria of unfinished stages, first of active and due stages.
+
+    Later stages are included until `_MAX_STAGES` stages are listed.
+    """
     unfinished = [stage for stage in state.stages.values() if stage.status not in FINISHED]
     current = [
         one for one in unfinished if one.status in (*ACTIVE, Status.FAILED) or is_due(state, one)
@@ -161,7 +174,7 @@ def _list_criteria(state: Workflow) -> Iterator[BriefCriteria]:
 
 
 def _describe_last_decision(state: Workflow) -> str | None:
-    """Return a text about a person's last decision on an amendment or on the plan, or None."""
+    """Return one line about the last decision on a plan change, or None if none exists."""
     decided = [one for one in state.amendments.values() if one.decided_at is not None]
     if not decided:
         return None
@@ -171,10 +184,14 @@ def _describe_last_decision(state: Workflow) -> str | None:
 
 
 def _reconcile_if_needed(jobs: Jobs, state: Workflow, dry_run: bool) -> Sequence[AttemptFinding]:
-    """Reconcile if an attempt runs or must be stopped. Otherwise load no module for this."""
+    """Return findings about attempts if an attempt runs or must be stopped.
+
+    The log is compared with reality for this. Otherwise returns no findings, and does not import
+    the slow modules that the comparison needs.
+    """
     newest = (stage.attempt for stage in state.stages.values())
     under_way = any(one is not None and (one.is_open or one.is_to_stop) for one in newest)
-    # A person may have launched a job for a stage without a recorded launch.
+    # A person may have launched the job of a waiting stage by hand, which the log does not show.
     waiting = [one.id for one in state.stages.values() if one.status in _WAITS]
     if not under_way and waiting:
         from reconciler.attempt.paths import WRAPPER
@@ -188,10 +205,11 @@ def _reconcile_if_needed(jobs: Jobs, state: Workflow, dry_run: bool) -> Sequence
 
 
 def _has_died(root: Path, state: Workflow, id_: str) -> bool:
-    """Return whether the session that prepared the stage ended before it was done.
+    """Return whether a session ended while it was preparing the stage.
 
-    A wrapper that another author wrote shows that the preparation was done. This is true even if a
-    person removed the submission later, as the message of a refused dispatch suggests.
+    If the stage's folder contains a wrapper script that wfctl did not write, a person completed the
+    preparation, and the result is False. This is also true if the person removed the submission
+    later.
     """
     stage = state.stages[id_]
     if stage.status is not Status.PREPARING or stage.open_attempt is not None:
@@ -204,9 +222,9 @@ def _has_died(root: Path, state: Workflow, id_: str) -> bool:
 def _find_unseen_attempts(
     state: Workflow, findings: Iterable[AttemptFinding]
 ) -> Iterator[BriefVerdict]:
-    """Yield running attempts that are in the log and were not inspected.
+    """Yield the recorded verdicts of running attempts that were not inspected in this call.
 
-    Another process started or settled them in the meantime.
+    Another process started these attempts, or recorded their state, during the inspection.
     """
     seen = {(finding.stage, finding.attempt) for finding in findings}
     for stage in state.stages.values():
@@ -220,7 +238,10 @@ def _find_unseen_attempts(
 
 
 def _find_next_actions(state: Workflow, around: Surroundings) -> list[NextAction]:
-    """Return the next actions. The loop comes first if it has work and does not run."""
+    """Return the next actions for the user.
+
+    The command that runs all due stages comes first if work is available and no loop runs already.
+    """
     known = next_actions(state, around)
     open_ = [action for action in known if not (action.needs or action.person)]
     held = around.driven or around.paused or session_bar(state, around) is not None

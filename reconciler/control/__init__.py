@@ -1,1 +1,1 @@
-"""Turn findings into commands, and launch, watch and stop jobs."""
+"""Turn findings about attempts into commands, and launch, watch and stop jobs."""

@@ -27,7 +27,7 @@ _NOT_COMPUTED = _ALIVE | {Action.LAUNCH, Action.FAILED, Action.LOST}
 
 
 class ClaimDenied(Worded, Refused):
-    """Somebody says what the evidence denies."""
+    """The evidence contradicts the claim that an attempt has ended or succeeded."""
 
     code = "claim_denied"
     text = (
@@ -47,18 +47,20 @@ class ClaimDenied(Worded, Refused):
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """Compares claims with the evidence.
+    """Checks claims about attempts, such as "its job has ended", against the evidence.
 
-    ``uphold`` asks a person who may overrule the evidence.
+    ``uphold`` asks a person to overrule the evidence. If it is None, a contradicted claim is an
+    error.
     """
 
     jobs: Jobs
     uphold: Uphold | None = None
 
     def computed(self, id_: str) -> tuple[Payload, int] | None:
-        """Raise `ClaimDenied` if the evidence contradicts that a computation has succeeded.
+        """Check the claim that the computation of a stage has succeeded.
 
-        Returns the record of a person's decision against the evidence, if one is needed.
+        Returns None if the evidence does not contradict the claim. Otherwise returns the decision
+        of a person who overrules the evidence, or raises `ClaimDenied`.
         """
         state = self.jobs.service.state()
         stage = state.stage(id_)
@@ -66,19 +68,26 @@ class Claims:
         return self._held(state, stage, "computed", _NOT_COMPUTED) if is_open else None
 
     def over(self, id_: str) -> tuple[Payload, int] | None:
-        """Like `computed`, for a stage that is claimed to be complete while its job runs."""
+        """Check the claim that the job of a stage in post-processing has ended.
+
+        Returns None if the evidence does not contradict the claim. Otherwise returns the decision
+        of a person who overrules the evidence, or raises `ClaimDenied`.
+        """
         state = self.jobs.service.state()
         stage = state.stage(id_)
         known = stage.attempt is not None and stage.status is Status.POST_PROCESSING
         return self._held(state, stage, "over", _ALIVE) if known else None
 
     def believe(self, id_: str) -> None:
-        """Record tasks as done whose results only a person can judge, and print their number."""
+        """Record the tasks of a sweep as done if nothing shows how they ended.
+
+        A person has claimed that they succeeded. Prints the number of these tasks.
+        """
         state = self.jobs.service.state()
         stage = state.stage(id_)
         if not is_sweep(stage.parameters) or stage.open_attempt is None:
             return
-        # only if a stage has tasks
+        # This import is slow and needed only for a sweep.
         from reconciler.sweep.judge_tasks import close_tasks, tasks_without_verdict
 
         with self.jobs.sole(id_):
@@ -98,7 +107,7 @@ class Claims:
     def _held(
         self, state: Workflow, stage: Stage, claim: str, denying: frozenset[Action]
     ) -> tuple[Payload, int] | None:
-        # An attempt that was recorded but never launched has left no evidence.
+        # An attempt that was never launched has left no evidence that could contradict the claim.
         if not newest_attempt(self.jobs, state, stage).launch_record.exists():
             return None
         finding = inspect_attempt(self.jobs, state, stage)

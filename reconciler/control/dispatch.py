@@ -1,4 +1,4 @@
-"""Launch attempts.
+"""Launch attempts. An attempt is one run of a stage's job.
 
 The submission of an attempt is fixed and recorded before any process starts.
 """
@@ -55,12 +55,15 @@ from service.writing.stream_writer import WriteOptions
 from service.writing.workflow_service import Outcome
 from wording import Worded
 
-#: Seconds to wait until a launch reports the name of its submission.
+#: Seconds to wait after a launch until the ids of the submitted jobs are known.
 _FACTS_TIMEOUT = 20.0
 
 
 class NoDiagnosticRun(Worded, Refused):
-    """A sweep has no diagnostic run, because its tasks have their own logs."""
+    """A diagnostic run was requested for a sweep, which has none.
+
+    The output of each task of a sweep is already kept.
+    """
 
     code = "no_diagnostic_run"
     text = (
@@ -74,18 +77,18 @@ class NoDiagnosticRun(Worded, Refused):
 def dispatch_stage(
     jobs: Jobs, id_: str, *, sync: bool, options: WriteOptions, diagnostic: bool = False
 ) -> Outcome:
-    """Launch an attempt of the stage.
+    """Launch an attempt of the stage, and return the outcome of recording it.
 
-    ``sync`` means that the caller waits for the attempt's end. A ``diagnostic`` attempt of a failed
+    With ``sync``, the caller waits for the end of the attempt. A ``diagnostic`` attempt of a failed
     stage counts as a retry, downloads only the log and err files, and always ends as failed.
 
-    Raises any error of the rules or the runner. Nothing runs before `attempt.started` is recorded,
-    so no attempt can be lost afterwards.
+    No process starts before the event `attempt.started` is recorded, so that no attempt is lost
+    after a crash. Raises any error of the rules or of the job runner.
     """
     state = jobs.service.state()
     stage = state.stage(id_)
     for path in stage.outputs:
-        # Move existing files aside for a rerun. The rules allow none, but a log may be incomplete.
+        # Outputs that already exist are moved aside later, so their paths must be inside the root.
         try:
             resolve_below(jobs.root, str(PurePosixPath(path)))
         except OutsideRoot as error:
@@ -148,10 +151,10 @@ def _start_next_attempt(
 
 
 def check_start(jobs: Jobs, state: Workflow, stage: Stage, *, again: bool = False) -> None:
-    """Raise the reason why no job of the stage may start now, without writing anything.
+    """Raise an error if no job of the stage may start now. Write nothing.
 
-    If ``again`` is set, the job replaces the newest attempt and reads the files which that attempt
-    read. Raises `NeedsConsent` while the plan waits for its approval, `ChangedResult`,
+    With ``again``, the job replaces the newest attempt and must read the same files as that
+    attempt. Raises `NeedsConsent` while the plan waits for its approval, `ChangedResult`,
     `InputsChanged` or `StrangerAtWork`.
     """
     require_agreed_plan(state, f"{stage.id} is not dispatched", stage.id)
@@ -162,9 +165,9 @@ def check_start(jobs: Jobs, state: Workflow, stage: Stage, *, again: bool = Fals
 
 
 def move_old_outputs_aside(jobs: Jobs, state: Workflow, stage: Stage) -> bool:
-    """Move outputs that an amendment made stale aside, before new outputs replace them.
+    """Move outputs aside that an amendment made outdated, before new outputs replace them.
 
-    Returns whether a kept folder exists now that the log does not record.
+    Returns whether a folder with kept outputs exists that is not recorded in the log yet.
     """
     names = stage.parameters.get("forward_files") or []
     read = [*stage.inputs, *(f"{stage.id}/{name}" for name in names)]
@@ -192,16 +195,21 @@ def move_old_outputs_aside(jobs: Jobs, state: Workflow, stage: Stage) -> bool:
 
 
 def plan_next_attempt(jobs: Jobs, state: Workflow, stage: Stage, diagnostic: bool) -> AttemptPaths:
-    """Return the paths at which the next attempt of the stage will keep its files."""
+    """Return the paths of the files of the stage's next attempt. Nothing is created."""
     return jobs.attempt(state, stage, f"att-{len(stage.attempts) + 1:04d}", diagnostic=diagnostic)
 
 
 def _build_rehearsed_start(
     jobs: Jobs, state: Workflow, stage: Stage, mode: Mode, diagnostic: bool
 ) -> p.AttemptStarted:
-    """Return the start command with the fields that are known before any preparation."""
+    """Build the command that records a start, before the attempt is prepared.
+
+    The command contains only the values that are known already. It is used to check whether the
+    rules allow the start.
+    """
     attempt = plan_next_attempt(jobs, state, stage, diagnostic)
-    # If mandates apply, the attempt depends on the agreed scripts.
+    # A mandate (permission given in advance) is valid only for the agreed scripts, so the rules
+    # need their digests.
     scripts = agreed_scripts(jobs.root, state, stage) if state.mandates_for(stage) else {}
     known: dict[str, Any] = {"diagnostic": diagnostic, "scripts": scripts}
     return build_start_command(attempt, mode, submission_sha256="0" * 64, **known)
@@ -216,10 +224,12 @@ def prepare_attempt(
     recovers: str | None = None,
     diagnostic: bool = False,
 ) -> p.AttemptStarted:
-    """Write and check an attempt's submission, and return the command that records the attempt.
+    """Prepare an attempt: write and check its submission.
 
-    The command records the current inputs, the outputs of the dependencies, which must not be
-    empty, and all other files that the submission sends.
+    Returns the command that records the start of the attempt. The command contains the digests of
+    the stage's inputs, of the outputs of its dependencies and of all other files that the
+    submission sends. Raises MissingInput or EmptyInput if an input or an output of a dependency is
+    missing or empty.
     """
     check_agreed(jobs, state, stage.id)
     needed = needed_by(state, stage)
@@ -234,14 +244,16 @@ def prepare_attempt(
         given, count = tasks.assign(attempt, given, inputs, recovers)
         if carried is not None:
             given = carried_files.add_carried_files(given, attempt, carried)
-        # The file with the points was read and is small, so all digests can be computed.
+        # The points were read already, so the modules that the tasks can import are known and can
+        # be recorded.
         modules = find_importable_modules(jobs.root, state, stage)
         remove_compiled_modules(jobs.root, modules)
         sha256 = jobs.runner.prepare(attempt, given)
         if execution_host.load_execution_host(attempt).is_far:
             record_protected_files(jobs.root, state, stage, attempt)
     except BaseException:
-        # No other process has written into these folders, and carried files have a second name.
+        # Only this process has written into these folders, so they can be removed. The carried
+        # files still exist under their other names.
         for folder in (attempt.tasks, attempt.carried):
             shutil.rmtree(folder, ignore_errors=True)
         raise
@@ -262,7 +274,7 @@ def prepare_attempt(
 
 
 def _find_programs(attempt: AttemptPaths, stage: Stage) -> dict[str, Any]:
-    """Return the program that the main command of a stage starts, and the other programs."""
+    """Return the programs that the commands of a stage start, the main program separately."""
     first, *texts = (stage.parameters.get(name) for name in commands_of(stage))
     own = execution_host.find_programs_of(attempt, [first], os.environ)
     found = execution_host.find_programs_of(attempt, [first, *texts], os.environ)
@@ -271,7 +283,7 @@ def _find_programs(attempt: AttemptPaths, stage: Stage) -> dict[str, Any]:
 
 
 def _check_preparation(jobs: Jobs, state: Workflow, stage: Stage, diagnostic: bool) -> None:
-    """Raise any error that preparing an attempt would raise, without writing anything."""
+    """Raise the errors that preparing an attempt would raise, without writing anything."""
     check_agreed(jobs, state, stage.id)
     check_inputs(jobs.root, needed_by(state, stage))
     get_stage_tasks(jobs.root, state, stage).check_points()
@@ -283,16 +295,18 @@ def _check_preparation(jobs: Jobs, state: Workflow, stage: Stage, diagnostic: bo
 def launch_attempt(
     jobs: Jobs, stage: Stage, attempt: AttemptPaths, mode: Mode, *, known: bool = False
 ) -> None:
-    """Start a monitor of an attempt and record the launch.
+    """Start a monitor (the process that watches jobs) for an attempt, and record it.
 
-    Moves the outputs of earlier attempts aside, except files that the attempt reads. If ``known``
-    is set, the launch was recorded before, and only new jobs are recorded.
+    Moves the outputs of earlier attempts aside, except files that the attempt reads. With
+    ``known``, the log already contains the launch, and a new record is written only if jobs were
+    submitted.
     """
     read = set(forward(attempt))
     tables = stage.work.tables
     left = [path for path in stage.left_in_place if path not in read]
     earlier = [one.name for one in stage.attempts if one.id != attempt.id]
-    # A table that grows in each round is overwritten, because it contains its earlier rows.
+    # A table that grows in each round stays in place, because the new table contains the rows of
+    # the earlier rounds.
     outputs = [] if tables and stage.attempts and stage.attempts[-1].round > 1 else stage.outputs
     paths = list(dict.fromkeys([*outputs, *(tables if outputs else ()), *left]))
     clear_stale(jobs.root, stage.id, paths, earlier[-1] if earlier else None)
@@ -300,15 +314,16 @@ def launch_attempt(
     while not facts.job_ids and waited < _FACTS_TIMEOUT:
         over = jobs.runner.wait(attempt, timeout=0.1)
         facts, waited = jobs.runner.facts(attempt), _FACTS_TIMEOUT if over else waited + 0.1
-    # A monitor that died before the submission has launched nothing, so the reconciler continues.
+    # If the monitor of a recorded launch died before it submitted jobs, it launched nothing. Record
+    # nothing, because the reconciler will launch the attempt again.
     if facts.job_ids or not (known or jobs.runner.wait(attempt, timeout=0)):
         jobs.record(build_launch_event(attempt, mode, facts))
 
 
 def attach_monitor(jobs: Jobs, attempt: AttemptPaths, mode: Mode) -> Mode:
-    """Start a monitor, or use the running one, and return how the monitor runs."""
-    # The monitor of a synchronous attempt is detached, so it survives the waiting process.
-    # The stage is not locked while the job runs.
+    """Start a monitor for an attempt, or use the running one, and return its mode."""
+    # Even if the caller waits, the monitor runs detached, so that it survives the end of the
+    # caller. The stage is not locked while the job runs.
     detached = Mode.SETSID if mode is Mode.SYNC else mode
     try:
         launched = jobs.runner.launch(attempt, detached)
@@ -322,7 +337,7 @@ def attach_monitor(jobs: Jobs, attempt: AttemptPaths, mode: Mode) -> Mode:
 def build_launch_event(
     attempt: AttemptPaths, mode: Mode, facts: SubmissionFacts
 ) -> p.StageLaunched:
-    """Return the command that records a launch."""
+    """Build the command that records the launch of an attempt."""
     return p.StageLaunched(
         stage=attempt.stage,
         attempt=attempt.id,

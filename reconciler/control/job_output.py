@@ -26,16 +26,17 @@ from reconciler.records import traces
 from reconciler.submission import build as submission
 from reconciler.verdict.table import Action
 
-#: Number of bytes that are read at a time.
+#: Number of bytes to read at a time.
 _BLOCK = 1 << 16
-#: Seconds between two reads of a local file, of a remote file, and between two checks of the job.
+#: Seconds between two reads of a file on this machine, between two reads of a remote file, and
+#: between two checks whether the job still runs.
 _LOCAL_INTERVAL, _FAR_INTERVAL, _CHECK_INTERVAL = 0.1, 2.0, 5.0
-#: Seconds to wait for the launch of an attempt that is recorded but not started.
+#: Seconds to wait for the launch of an attempt that is recorded but has no running job yet.
 _LAUNCH_TIMEOUT = 30.0
 
 
 class OutputPiece(NamedTuple):
-    """A piece of a job's output. ``path`` is the file of the job, relative to the root."""
+    """A piece of a job's output. ``path`` is the output file, relative to the root."""
 
     path: str
     content: bytes
@@ -43,7 +44,7 @@ class OutputPiece(NamedTuple):
 
 @dataclass(slots=True)
 class OutputFile:
-    """A file with the output of a job, and the position up to which it was read."""
+    """An output file of a job, with the position up to which it was read."""
 
     path: str
     places: Callable[[], Iterable[Path]]
@@ -51,9 +52,11 @@ class OutputFile:
     opened: BinaryIO | None = None
 
     def new(self, last: int | None) -> Iterator[OutputPiece]:
-        """Yield the new content of the file on this machine, or at first its ``last`` lines.
+        """Yield the content that was added to the file since the last call.
 
-        An open file is read further even if it is moved.
+        The first call opens the file. If ``last`` is set, it starts at the last ``last`` lines. A
+        file that is moved later is read further. Yields nothing if the file does not exist on this
+        machine.
         """
         if self.opened is None:
             place = next((place for place in self.places() if place.is_file()), None)
@@ -74,15 +77,18 @@ class JobOutput:
 
     attempt: AttemptPaths
     mouths: list[OutputFile]
-    #: Whether the file is still on the remote machine of the jobs.
+    #: Whether the files are still on the remote machine of the jobs.
     is_far: bool = False
-    #: Number of existing lines of each file to print first, or None for all.
+    #: Number of existing lines of each file to print first, or None to print all lines.
     last: int | None = None
     #: Whether the remote machine reported that every started job has ended.
     ended_there: bool = field(default=False, init=False)
 
     def new(self) -> Iterator[OutputPiece]:
-        """Yield the output since the last call. Raises MachineUnreachable."""
+        """Yield the output that the jobs wrote since the last call.
+
+        Raises MachineUnreachable if the files are on a remote machine that does not answer.
+        """
         lines, self.last = self.last, None
         there: dict[str, tuple[bytes, int]] = {}
         if self.is_far:
@@ -102,7 +108,7 @@ class JobOutput:
                 mouth.opened.close()
 
     def is_ended(self) -> bool:
-        """Return whether each submitted job has recorded its end."""
+        """Return whether every submitted job has recorded its end."""
         if self.is_far:
             return self.ended_there
         own = {job.name: job.exit_code for job in traces.jobs(self.attempt)}
@@ -113,12 +119,14 @@ class JobOutput:
 def open_job_output(
     jobs: Jobs, state: Workflow, stage: Stage, id_: str, *, err: bool, last: int | None = None
 ) -> JobOutput:
-    """Return the stdout of the attempt ``id_`` of the stage, or its stderr if ``err`` is set.
+    """Open the stdout of an attempt's jobs for reading, or the stderr if ``err`` is set.
 
-    ``last`` limits the existing output to the given number of lines per file; None means all lines.
+    ``last`` limits the output that exists already to the given number of lines per file. None means
+    all lines.
     """
     attempt = jobs.attempt(state, stage, id_)
-    # The folder may have been renamed.
+    # A rerun may have renamed the folder of the stage, so the attempt is searched in the renamed
+    # folders.
     kept = attempt.root.glob(f"{attempt.stage}.v*/{ATTEMPTS}/{attempt.name}")
     places = [] if attempt.folder.exists() else [place.parents[1] for place in kept]
     home = places[0] if places else attempt.stage_folder
@@ -138,14 +146,18 @@ def open_job_output(
 
 
 def _find_round_folder(stage: Stage, id_: str, home: Path) -> Path | None:
-    """Return the folder that keeps the outputs of a round's last attempt, or None."""
+    """Return the folder that keeps the outputs of the round in which an attempt ran.
+
+    Returns None if the attempt does not belong to a round, or was not the last attempt of its
+    round.
+    """
     number = next((one.round for one in stage.attempts if one.id == id_), 0)
     last = [one.id for one in stage.attempts if one.round == number][-1:]
     return home / Path(folder_of(stage.id, number)).name if number and last == [id_] else None
 
 
 def _find_output_paths(attempt: AttemptPaths, *, err: bool) -> list[str]:
-    """Return the output files of the tasks of the attempt, relative to the root."""
+    """Return the paths of the output files of an attempt's tasks, relative to the root."""
     own = genuine.submission_of(attempt) or {}
     name, usual = ("errlog", submission.ERROR_LOG) if err else ("outlog", submission.OUTPUT_LOG)
     given = [
@@ -160,9 +172,10 @@ def _find_output_paths(attempt: AttemptPaths, *, err: bool) -> list[str]:
 def _find_candidate_files(
     attempt: AttemptPaths, home: Path, path: str, in_place: bool, kept_round: Path | None
 ) -> Iterator[Path]:
-    """Yield the places of a job's output file on this machine, most recent first.
+    """Yield each local path at which a job's output file may be, newest location first.
 
-    ``kept_round`` is the folder of the attempt's round, if the attempt was the last in that round.
+    ``kept_round`` is the folder with the outputs of the attempt's round. It is None if the attempt
+    was not the last attempt of a round.
     """
     own = PurePosixPath(path)
     is_own = own.is_relative_to(attempt.stage)
@@ -178,13 +191,14 @@ def _find_candidate_files(
 
 
 def _find_start_of_last_lines(stream: BinaryIO, lines: int) -> int:
-    """Return the position at which the last lines of a file start.
+    """Return the position in a file at which its last ``lines`` lines start.
 
-    A newline at the end of the file ends the last line.
+    A newline at the end of the file ends the last line and does not start another one.
     """
     end = start = stream.seek(0, os.SEEK_END)
     found = b""
-    # Find one newline more than lines, because a newline comes before the first line.
+    # Read back until one more newline than requested lines is found. The additional newline is the
+    # end of the line before the first requested line.
     while start and found.count(b"\n") <= lines:
         start = max(0, start - _BLOCK)
         stream.seek(start)
@@ -194,9 +208,9 @@ def _find_start_of_last_lines(stream: BinaryIO, lines: int) -> int:
 
 
 def follow_output(jobs: Jobs, stage: str, heard: JobOutput) -> Iterator[OutputPiece]:
-    """Yield new output until the job has ended.
+    """Yield the output of an attempt's jobs as they write it, until the jobs have ended.
 
-    If the machine does not answer, it is asked again.
+    If the remote machine does not answer, a warning is printed and the machine is asked again.
     """
     began = looked = time.monotonic()
     over = False
@@ -214,7 +228,11 @@ def follow_output(jobs: Jobs, stage: str, heard: JobOutput) -> Iterator[OutputPi
 
 
 def _may_continue(jobs: Jobs, id_: str, heard: JobOutput, began: float) -> bool:
-    """Return whether a job of the attempt runs, may run or waits in the queue."""
+    """Return whether the jobs of an attempt may write more output.
+
+    This is true while a job runs, waits in the queue, or is about to be launched. ``began`` is the
+    time at which the caller started to wait.
+    """
     state = jobs.service.state()
     stage = state.stage(id_)
     if stage.open_attempt is None or stage.open_attempt.id != heard.attempt.id:
@@ -225,16 +243,16 @@ def _may_continue(jobs: Jobs, id_: str, heard: JobOutput, began: float) -> bool:
     return may_compute(found) and not found.is_elsewhere
 
 
-#: Maximum number of characters of a job's last line.
+#: Maximum number of characters that are printed of a job's last line of output.
 _MAX_LINE_WIDTH = 80
-#: Seconds to wait for an answer of the queue, and between two queries.
+#: Seconds to wait for an answer of the Slurm queue, and minimum time between two queries.
 _QUEUE_TIMEOUT, _QUEUE_INTERVAL = 5.0, 15.0
 #: Command that lists the pending jobs in the order in which Slurm will start them.
 _WAITING_JOBS_COMMAND = "squeue --noheader --states=PENDING --format=%i --sort=-p,i"
 
 
 class Progress:
-    """Describes the progress of running attempts with data that this machine has immediately."""
+    """Describes the progress of running stages from data that is available immediately."""
 
     def __init__(self, jobs: Jobs) -> None:
         self._jobs = jobs
@@ -242,19 +260,23 @@ class Progress:
         self._waiting: list[str] = []
 
     def of(self, state: Workflow, stage: Stage, elapsed: str) -> str:
-        """Return the progress line of a running stage.
+        """Return one line that describes the progress of a running stage.
 
-        ``elapsed`` is the time since its start.
+        ``elapsed`` is the time since the stage started, as text.
         """
         place = self._place(state, stage)
         words = "" if place else read_last_line(self._jobs, state, stage)
-        # An attempt that a caller waits for has the status `preparing` until it has ended.
+        # The status of a stage whose launch is recorded can still be `preparing` if a caller waits
+        # for it.
         status = "running" if stage.attempts[-1].launched_at else stage.status.value
         told = [f"{stage.id} {status}, {elapsed}", waiting_told(stage.attempts[-1]), place, words]
         return ": ".join(filter(None, told))
 
     def _place(self, state: Workflow, stage: Stage) -> str:
-        """Return the position of the stage's jobs in the local Slurm queue, or an empty string."""
+        """Return a text with the position of the stage's jobs in the local Slurm queue.
+
+        Returns an empty string if no job waits in that queue.
+        """
         newest = stage.attempts[-1]
         ids, here = set(newest.job_ids), False
         with suppress(ReconcilerError, OSError):
@@ -273,7 +295,10 @@ class Progress:
 
 
 def _query_waiting_jobs() -> list[str]:
-    """Return the ids of pending jobs in start order, or no ids if Slurm does not answer."""
+    """Return the ids of the pending Slurm jobs, in the order in which they will start.
+
+    Returns an empty list if Slurm does not answer.
+    """
     with suppress(OSError, subprocess.SubprocessError):
         command = ["bash", "-c", f"{query_machine.UNFILTERED}; exec {_WAITING_JOBS_COMMAND}"]
         return subprocess.run(
@@ -283,7 +308,10 @@ def _query_waiting_jobs() -> list[str]:
 
 
 def read_last_line(jobs: Jobs, state: Workflow, stage: Stage) -> str:
-    """Return the last line that the jobs of the stage printed, or "" for remote or silent jobs."""
+    """Return the last line that the jobs of the stage printed.
+
+    Returns an empty string if the jobs have printed nothing or run on another machine.
+    """
 
     with suppress(ReconcilerError, OSError):
         with closing(

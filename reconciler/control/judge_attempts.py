@@ -1,4 +1,7 @@
-"""Judge attempts: known attempts, attempts missing from the log, and jobs that others launched."""
+"""Judge attempts by their evidence, and find jobs that the log does not contain.
+
+Such jobs were launched by a person, or belong to an attempt whose part of the log was lost.
+"""
 
 from __future__ import annotations
 
@@ -62,15 +65,16 @@ from service.writing.stream_writer import WriteOptions
 from service.writing.workflow_service import Outcome
 from wording import Worded
 
-#: Number of monitors that end for the same reason before no further monitor is started.
+#: Maximum number of monitors that end for the same reason. After that, no further monitor is
+#: started.
 MAX_EQUAL_RELAUNCHES = 3
-#: Errors that a damaged file may cause.
+#: Errors that reading a damaged file may raise.
 DAMAGE_ERRORS = (OSError, ValueError, LookupError, TypeError, AttributeError, ReconcilerError)
 
 
 @dataclass(frozen=True, slots=True)
 class AttemptFinding:
-    """The evidence on one attempt, the verdict and the planned actions."""
+    """A finding about one attempt: its evidence, the verdict on it, and the planned steps."""
 
     stage: str
     attempt: str
@@ -79,7 +83,7 @@ class AttemptFinding:
     steps: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values."""
+        """Return the finding as plain JSON values."""
         return {
             "stage": self.stage,
             "attempt": self.attempt,
@@ -91,12 +95,12 @@ class AttemptFinding:
 
 
 def find_stages_in_flight(state: Workflow) -> list[Stage]:
-    """Return the stages with an attempt whose end is not recorded, in array order."""
+    """Return the stages whose newest attempt has no recorded end, in plan order."""
     return [stage for stage in state.stages.values() if is_in_flight(stage)]
 
 
 def is_in_flight(stage: Stage) -> bool:
-    """Return whether the stage has an attempt whose end is not recorded."""
+    """Return whether the newest attempt of the stage has started and has no recorded end."""
     under_way = stage.status in (Status.PREPARING, Status.RUNNING)
     return under_way and stage.open_attempt is not None
 
@@ -104,9 +108,10 @@ def is_in_flight(stage: Stage) -> bool:
 def inspect_attempt(
     jobs: Jobs, state: Workflow, stage: Stage, *, again: bool = False
 ) -> AttemptFinding:
-    """Collect the evidence on the stage's attempt and judge it.
+    """Collect the evidence on the newest attempt of a stage, and return the finding.
 
-    ``again`` means that the missing items were already missing in an earlier check.
+    ``again`` states that an earlier check already found the same items missing. Otherwise a check
+    that finds items missing is repeated.
     """
     if again:
         return _inspect_once(jobs, state, [stage], again=True)[stage.id]
@@ -114,9 +119,9 @@ def inspect_attempt(
 
 
 def inspect_attempts(jobs: Jobs, state: Workflow, stages: Sequence[Stage]) -> list[AttemptFinding]:
-    """Judge the attempts of the stages.
+    """Inspect the newest attempts of the stages, and return one finding for each.
 
-    Items missing for the first time are checked again later. The second check comes some seconds
+    If something is missing, for example a job in the queue, the check is repeated some seconds
     later, because schedulers and other machines report with a delay.
     """
     found = _inspect_once(jobs, state, stages, again=False)
@@ -130,7 +135,11 @@ def inspect_attempts(jobs: Jobs, state: Workflow, stages: Sequence[Stage]) -> li
 def _inspect_once(
     jobs: Jobs, state: Workflow, stages: Sequence[Stage], *, again: bool
 ) -> dict[str, AttemptFinding]:
-    """Return the findings by stage. A damaged attempt does not affect the other attempts."""
+    """Inspect the newest attempt of each stage once, and return the findings by stage.
+
+    An attempt whose files are damaged gets a finding that states this. The other attempts are not
+    affected.
+    """
     attempts = {stage.id: newest_attempt(jobs, state, stage) for stage in stages}
     damaged = dict[str, Exception]()
     for id_, attempt in attempts.items():
@@ -172,13 +181,14 @@ def _judge_attempt(
     jobs: Jobs, state: Workflow, survey: Survey, stage: Stage, attempt: AttemptPaths, *, again: bool
 ) -> tuple[Evidence, Verdict]:
     recorded = stage.attempts[-1]
-    # For a job that a person launched, or an import without a folder, use only session and markers.
-    # If an attempt was launched for a log that was lost, its folder is evidence too.
+    # A job that a person launched, or an imported attempt without a folder, has no records of
+    # wfctl. Its tmux session and its markers are the only evidence.
     foreign = recorded.taken_over or not (recorded.submission_sha256 or attempt.folder.is_dir())
     evidence = collect_evidence(
         attempt,
         jobs.now(),
-        # If the log of an attempt was lost, only the launch record names the folder.
+        # For an attempt whose part of the log was lost, the root in its launch record is used
+        # instead.
         recorded_root=recorded.root if foreign or recorded.submission_sha256 else None,
         recorded_host=recorded.host,
         recorded_boot=recorded.boot_id,
@@ -192,7 +202,8 @@ def _judge_attempt(
         verifiable=bool(stage.parameters.get("verify")),
     )
     if is_purged(evidence) and not evidence.jobs:
-        # The job ids in the log are the only trace of the jobs.
+        # The files of the attempt were removed, so the job ids in the log are the only information
+        # about its jobs.
         evidence = replace(
             evidence, jobs=tuple(ObservedJob(id_, id=id_) for id_ in recorded.job_ids)
         )
@@ -225,12 +236,12 @@ def _judge_attempt(
 
 
 def newest_attempt(jobs: Jobs, state: Workflow, stage: Stage) -> AttemptPaths:
-    """Return the paths at which the newest attempt of the stage keeps its files."""
+    """Return the paths of the files of the stage's newest attempt."""
     return jobs.attempt(state, stage, stage.attempts[-1].id)
 
 
 def _describe_steps(stage: Stage, evidence: Evidence, found: Verdict) -> Iterator[str]:
-    """Yield texts that describe the consequences of a verdict."""
+    """Yield a sentence for each step that follows from the verdict on an attempt."""
     again = "start a new attempt, not counted as a retry"
     words = {
         Action.WAIT: "wait for the attempt",
@@ -247,9 +258,14 @@ def _describe_steps(stage: Stage, evidence: Evidence, found: Verdict) -> Iterato
 
 
 def lacks_launch(stage: Stage, evidence: Evidence, found: Verdict) -> bool:
-    """Return whether the launch of a launched attempt, or its job ids, are missing in the log."""
+    """Return whether the log must still record the launch of an attempt that was launched.
+
+    This is also true if the launch is recorded without the ids of the jobs, and the ids are known
+    now.
+    """
     recorded = stage.attempts[-1]
-    # Only an attempt that wfctl launched keeps the records from which job ids are recorded.
+    # For other attempts no job ids can be read, so missing ids are not a reason to record the
+    # launch again.
     unread = recorded.taken_over or not any(job.id for job in evidence.jobs)
     has_ids = recorded.job_ids or unread
     was_launched = found.action in (Action.WAIT, Action.ATTACH, Action.SUCCEEDED)
@@ -257,7 +273,7 @@ def lacks_launch(stage: Stage, evidence: Evidence, found: Verdict) -> bool:
 
 
 class StrangerAtWork(Worded, Refused):
-    """An attempt that the log does not know computes, or may, in the folder of the stage."""
+    """An attempt that is not in the log runs, or may run, in the folder of the stage."""
 
     code = "stranger_at_work"
     text = (
@@ -274,9 +290,9 @@ class StrangerAtWork(Worded, Refused):
 
 
 def check_strangers(jobs: Jobs, state: Workflow, stage: Stage) -> None:
-    """Report results of attempts that the log does not know.
+    """Print a warning about each unused result of an attempt that is not in the log.
 
-    Raises `StrangerAtWork` if one may run.
+    Raises `StrangerAtWork` if such an attempt in the stage's folder is still running or may be.
     """
     for stranger in _find_strangers(jobs, state, stage):
         evidence, found = _inspect_stranger(jobs, stage, stranger)
@@ -296,7 +312,11 @@ def check_strangers(jobs: Jobs, state: Workflow, stage: Stage) -> None:
 
 
 def _inspect_stranger(jobs: Jobs, stage: Stage, stranger: AttemptPaths) -> tuple[Evidence, Verdict]:
-    """Judge an attempt that the log does not know. If its jobs vanished, check a second time."""
+    """Collect the evidence on an attempt that is not in the log, and judge it.
+
+    If its jobs are missing, the check is repeated. Raises `StrangerAtWork` if its files cannot be
+    read.
+    """
 
     def look_once(again: bool) -> tuple[Evidence, Verdict]:
         try:
@@ -304,14 +324,15 @@ def _inspect_stranger(jobs: Jobs, stage: Stage, stranger: AttemptPaths) -> tuple
         except DAMAGE_ERRORS as error:
             why = f"cannot be read ({error})"
             raise StrangerAtWork(stage.id, stranger.folder, why, "") from error
-        # In a copied root, no attempt runs. After a move, running jobs are visible.
+        # If the root was copied, no job of the attempt runs in the copy. If the root was moved, its
+        # running jobs are found.
         return verdict_on_stranger(evidence)
 
     return confirm_with_second_check(look_once)
 
 
 def _find_strangers(jobs: Jobs, state: Workflow, stage: Stage) -> Iterator[AttemptPaths]:
-    """Yield the attempts in the folder of the stage that the log does not know."""
+    """Yield each attempt in the stage's folder that was launched but is not in the log."""
     known = {attempt.name for attempt in stage.attempts}
     for record in sorted((jobs.root / stage.id / ATTEMPTS).glob(f"att-*/{LAUNCH_RECORD}")):
         name = record.parent.name
@@ -321,7 +342,7 @@ def _find_strangers(jobs: Jobs, state: Workflow, stage: Stage) -> Iterator[Attem
 
 
 def may_compute(found: Verdict) -> bool:
-    """Return whether an attempt runs or may run."""
+    """Return whether, according to the verdict, an attempt runs or may run."""
     at_work = found.action in (Action.WAIT, Action.ATTACH, Action.UNKNOWN)
     return at_work and not found.is_uncollected
 
@@ -330,16 +351,20 @@ _SECOND = 1_000_000_000
 
 
 def _is_in_place(evidence: Evidence, found: Verdict) -> bool:
-    """Return whether an attempt has succeeded and no other attempt has ended since."""
+    """Return whether an attempt has succeeded and its outputs are still in place.
+
+    The marker in the stage's folder belongs to this attempt, so no later attempt has ended there.
+    """
     succeeded = found.action is Action.SUCCEEDED
     return succeeded and evidence.done_marker.seen is SeenMarker.OWN
 
 
 @dataclass(frozen=True, slots=True)
 class LostAttempt:
-    """An attempt that is missing in the log, with its start time and the command that records it.
+    """An attempt that ran in this root but is missing in the log.
 
-    ``is_over`` is true if the attempt has ended and its result is used.
+    ``started`` is the command that records the attempt, and ``since`` the time of its start.
+    ``is_over`` is true if the attempt has ended and its result will be used.
     """
 
     started: p.AttemptStarted
@@ -348,9 +373,10 @@ class LostAttempt:
 
 
 def _find_attempt_lost_from_log(jobs: Jobs, state: Workflow, stage: Stage) -> LostAttempt | None:
-    """Return the attempt that is missing in the log and with which the stage continues, or None.
+    """Return an attempt that is missing in the log and that the stage can use, or None.
 
-    The attempt runs, or has succeeded with the result that the stage would compute now.
+    The attempt still runs, or has succeeded with the result that the stage would compute now.
+    Returns None also if more than one attempt qualifies.
     """
     if not hand_launched_jobs.may_have_manual_job(stage):
         return None
@@ -369,7 +395,7 @@ def _find_attempt_lost_from_log(jobs: Jobs, state: Workflow, stage: Stage) -> Lo
     if len(found) != 1:
         return None
     ((one, is_over),) = found
-    # The data that the attempt's own folder contains.
+    # The log has no record of this attempt, so the data comes from its own folder.
     record = read_json(one.launch_record) or {}
     rests_on = find_inputs_of_launch(
         jobs.root, state, stage, str(one.submission.relative_to(jobs.root))
@@ -383,10 +409,11 @@ def _find_attempt_lost_from_log(jobs: Jobs, state: Workflow, stage: Stage) -> Lo
 def _is_usable(
     root: Path, stage: Stage, one: AttemptPaths, evidence: Evidence, found: Verdict
 ) -> bool:
-    """Return whether the result of a completed attempt is what the stage would compute now.
+    """Return whether a completed attempt has the result that the stage would compute now.
 
-    All files that the attempt read are older than its launch. Its outputs are older than its
-    marker, or are in its scratch copy. The log has no newer attempt and no earlier results to keep.
+    This is the case if the files that the attempt read were not changed after its launch, its
+    outputs were not changed after its end, the log has no newer attempt, and no earlier results
+    must be kept.
     """
     newest, began = stage.attempt, launched(one) or 0
     earlier = parse_epoch(newest.started_at) if newest is not None else None
@@ -396,7 +423,8 @@ def _is_usable(
         marker = launch_told(one.done_marker)
         if marker is None or not _is_in_place(evidence, found):
             return False
-        # These files have new change times, because their second names were removed.
+        # Modification times are compared here. The change times of outputs are newer, because
+        # removing the hard links to a file updates its change time.
         written = (file for path in one.outputs for file in _find_statuses(root / path))
         if any(status.st_mtime_ns > marker[2] for status in written):
             return False
@@ -405,13 +433,13 @@ def _is_usable(
 
 
 def _find_statuses(place: Path) -> Iterator[os.stat_result]:
-    """Yield the status of a file, or of a folder and of each entry below it."""
+    """Yield the file status (`stat`) of a file, or of a folder and of everything below it."""
     entries = [place, *(place.rglob("*") if is_folder(place) else ())]
     yield from (found for found in map(stat_of, entries) if found is not None)
 
 
 def _is_since(jobs: Jobs, state: Workflow, stage: Stage, one: AttemptPaths) -> bool:
-    """Return whether the attempt was launched after the start of the log, with unchanged inputs."""
+    """Return whether an attempt is newer than the log and the inputs of its stage."""
     began = launched(one)
     since = parse_epoch(state.created)
     if since is None or not began or began < since * _SECOND:
@@ -421,9 +449,10 @@ def _is_since(jobs: Jobs, state: Workflow, stage: Stage, one: AttemptPaths) -> b
 
 
 def _is_as_defined(jobs: Jobs, state: Workflow, stage: Stage, one: AttemptPaths) -> bool:
-    """Return whether the stage would submit exactly the same. Tasks of a sweep are not compared.
+    """Return whether the stage would now submit the same job as the attempt did.
 
-    If the definition changed after the log was lost, the attempt stays unknown.
+    Returns False for sweeps, whose tasks are not compared. If the definition changed after the
+    attempt was lost from the log, the attempt is not recorded again.
     """
     if is_sweep(stage.parameters):
         return False
@@ -436,9 +465,9 @@ def _is_as_defined(jobs: Jobs, state: Workflow, stage: Stage, one: AttemptPaths)
 
 
 def build_start_command(attempt: AttemptPaths, mode: Mode, **known: Any) -> p.AttemptStarted:
-    """Return the command that records an attempt.
+    """Build the command that records the start of an attempt.
 
-    Without ``known``, the attempt starts here and now.
+    Values in ``known`` replace the defaults, which describe a start on this host and in this root.
     """
     here = {"root": str(attempt.root), "host": processes.host(), "boot_id": processes.boot_id()}
     return p.AttemptStarted(
@@ -455,7 +484,10 @@ def build_start_command(attempt: AttemptPaths, mode: Mode, **known: Any) -> p.At
 def record_found_job(
     jobs: Jobs, state: Workflow, stage: Stage, options: WriteOptions | None = None
 ) -> Outcome | None:
-    """Record a running or completed job of the stage that the log does not know, if any."""
+    """Record a job of the stage that exists but is not in the log, and return the outcome.
+
+    The job runs or has completed. Returns None if no such job exists.
+    """
     by_others = hand_launched_jobs.find_manual_launches(
         jobs.root, state, [stage] if stage.open_attempt is None else []
     )
@@ -477,9 +509,9 @@ def record_found_job(
 
 
 def record_found_jobs(jobs: Jobs, state: Workflow) -> Workflow:
-    """Record all running jobs of stages that the log does not know, and return the new state.
+    """Record all jobs that exist but are not in the log, and return the new state.
 
-    Jobs that the rules refuse are reported.
+    Prints a warning for each job that the rules do not allow to record.
     """
     free = [
         stage for stage in state.stages.values() if hand_launched_jobs.may_have_manual_job(stage)

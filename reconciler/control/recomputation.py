@@ -1,4 +1,4 @@
-"""Warn about finished tasks that the next attempt of a sweep will compute again."""
+"""Warn if the next attempt of a sweep would compute finished tasks again."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from reconciler.sweep.stage_tasks import get_stage_tasks
 
 @dataclass(frozen=True, slots=True)
 class Recomputation:
-    """Finished tasks of a sweep whose inputs changed since its newest attempt started.
+    """The finished tasks of a sweep that must run again because input files changed.
 
-    ``seconds`` is the average run time of a finished task; ``cores`` is the number of cores per
-    task.
+    The files changed after the newest attempt started. ``seconds`` is the average run time of a
+    finished task, ``cores`` the number of cores per task.
     """
 
     attempt: str
@@ -42,29 +42,30 @@ class Recomputation:
 
     @property
     def cause(self) -> str:
-        """Return the names of the changed files as text."""
+        """Return a text that names the changed input files."""
         return f"{', '.join(self.files)} changed since {self.attempt} started"
 
     def price(self, tasks: int) -> str:
-        """Return the cost of some tasks as text, based on the run time of the finished tasks."""
+        """Return a text with the expected computing time of the given number of tasks.
+
+        The text also states the core hours. The estimate uses the average run time of the finished
+        tasks.
+        """
         spent = self.seconds * tasks
         hours = format_count(round(spent * self.cores / 3600, 2), "core hour")
         return f"about {told_span(spent)} of computing, {hours}"
 
 
 def warn_of_recomputation(jobs: Jobs, state: Workflow, stage: Stage) -> None:
-    """Warn about finished tasks that the next attempt of a stage computes again.
-
-    Writes nothing.
-    """
+    """Print a warning if the next attempt of a stage would compute finished tasks again."""
     if text := describe_recomputation(jobs.root, state, stage):
         jobs.say(text, level="warning", stage=stage.id)
 
 
 def describe_recomputation(root: Path, state: Workflow, stage: Stage) -> str | None:
-    """Return a text about the finished tasks that a new attempt computes again, or None.
+    """Return a warning if a new attempt would compute finished tasks again, or None.
 
-    Tasks that a person kept are not computed again.
+    Returns None also if a person decided to keep the results of the finished tasks.
     """
     newest = stage.attempts[-1].id if stage.attempts else None
     if any(one["attempt"] == newest for one in stage.kept_tasks):
@@ -74,10 +75,10 @@ def describe_recomputation(root: Path, state: Workflow, stage: Stage) -> str | N
 
 
 def find_recomputation(root: Path, state: Workflow, stage: Stage) -> Recomputation | None:
-    """Return the finished tasks of a stage whose inputs changed since its newest attempt.
+    """Return the finished tasks that must be computed again because input files changed.
 
-    Returns None if the stage has no map, if no input changed, if no task has finished, or if the
-    tasks cannot be read. The attempt itself reports unreadable tasks.
+    Returns None if the stage is not a sweep, if no input changed, if no task has finished, or if
+    the tasks cannot be read. Unreadable tasks are reported when the attempt starts.
     """
     from reconciler.files.freshness import find_changed_inputs  # needed only before a stage starts
 

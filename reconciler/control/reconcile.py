@@ -1,6 +1,6 @@
-"""Compare the log with reality: collect evidence, reach a verdict, plan commands, carry them out.
+"""Compare the log with reality: collect evidence, reach a verdict and record the result.
 
-Each step of a plan is a command that passes through the service like any other command.
+Each step that follows from a verdict is a command, and the rules check it like any other command.
 """
 
 from __future__ import annotations
@@ -70,10 +70,11 @@ _MAX_STAGES_AT_ONCE = 2_000
 def reconcile_stages(
     jobs: Jobs, *, dry_run: bool = False, only: str | None = None
 ) -> list[AttemptFinding]:
-    """Bring the log in line with reality, and return the findings.
+    """Correct the log where it differs from reality, and return the findings.
 
-    ``only`` names one stage. With ``dry_run``, nothing is written or launched. Stages that another
-    process has settled in the meantime are omitted.
+    A finding contains the evidence on one attempt and the verdict on it. ``only`` names a single
+    stage to check. With ``dry_run``, nothing is written or launched. The result omits stages for
+    which another process recorded the end of the attempt in the meantime.
     """
     jobs = jobs.acting_as("reconciler")
     state = jobs.service.state()
@@ -88,7 +89,11 @@ def reconcile_stages(
 
 
 def _settle_together(jobs: Jobs, ids: Sequence[str]) -> dict[str, AttemptFinding]:
-    """Settle stages. Stages that need no new process are settled in a few appends."""
+    """Record findings about attempts of the stages, and carry out what follows from them.
+
+    Findings that start no process are recorded together in a few appends, which is faster. Returns
+    the findings by stage.
+    """
     with jobs.sole_of(ids) as mine:
         state = jobs.service.state()
         stages = [state.stage(id_) for id_ in ids if is_in_flight(state.stage(id_))]
@@ -103,10 +108,14 @@ def _settle_together(jobs: Jobs, ids: Sequence[str]) -> dict[str, AttemptFinding
 
 
 def _record_findings(jobs: Jobs, state: Workflow, findings: Sequence[AttemptFinding]) -> set[str]:
-    """Record findings about stages, and return the ids of the recorded stages."""
+    """Record findings about stages together, and return the ids of these stages.
+
+    If an append fails, the findings are split into halves and tried again. A single finding that
+    cannot be recorded is skipped, and its stage is not in the result.
+    """
     if len(findings) <= _MAX_STAGES_AT_ONCE:
-        # Another process may have changed one stage, or files of one attempt may be in the way.
-        # Settle each stage alone, so that each stage shows its current status.
+        # The append fails as a whole if another process changed one of the stages, or if a file of
+        # one attempt is in the way. In this case smaller groups are tried.
         with suppress(LifecycleError, ReconcilerError, OSError):
             asked = [asked for found in findings for asked in _build_commands(jobs, state, found)]
             if asked:
@@ -121,7 +130,10 @@ def _record_findings(jobs: Jobs, state: Workflow, findings: Sequence[AttemptFind
 
 
 def _is_news(stage: Stage, finding: AttemptFinding) -> bool:
-    """Return whether a finding leads to an action or to new results of tasks."""
+    """Return whether a finding differs from the log or requires an action.
+
+    A running sweep is always treated as new, because its tasks may have new results.
+    """
     if is_sweep(stage.parameters) and finding.verdict.action is Action.WAIT:
         return True
     found, newest = finding.verdict, stage.attempts[-1]
@@ -133,7 +145,7 @@ def _is_news(stage: Stage, finding: AttemptFinding) -> bool:
 
 
 def _starts_process(stage: Stage, finding: AttemptFinding) -> bool:
-    """Return whether carrying out a finding starts a process."""
+    """Return whether a process starts when the result of a finding is carried out."""
     action = finding.verdict.action
     return (
         action in (Action.ATTACH, Action.LAUNCH)
@@ -143,9 +155,9 @@ def _starts_process(stage: Stage, finding: AttemptFinding) -> bool:
 
 
 def _settle_attempt(jobs: Jobs, finding: AttemptFinding) -> AttemptFinding | None:
-    """Carry out a finding on an attempt while holding its stage.
+    """Inspect an attempt again while its stage is locked, and carry out the result.
 
-    Return None if the attempt is over.
+    Returns the new finding, or None if the attempt has ended or was replaced in the meantime.
     """
     with jobs.sole(finding.stage):
         state = jobs.service.state()
@@ -155,7 +167,8 @@ def _settle_attempt(jobs: Jobs, finding: AttemptFinding) -> AttemptFinding | Non
         now = inspect_attempt(jobs, state, stage, again=finding.evidence.looked_twice)
         attempt = newest_attempt(jobs, state, stage)
         try:
-            # Results are ready, but no monitor will download them.
+            # The monitors of this attempt end again and again for the same reason. Its results are
+            # ready, so download them here instead of starting another monitor.
             in_vain = now.evidence.in_vain and now.verdict.is_uncollected
             if now.verdict.action is Action.ATTACH and (now.evidence.moved or in_vain):
                 note_alone(attempt, now.evidence)
@@ -171,7 +184,8 @@ def _settle_attempt(jobs: Jobs, finding: AttemptFinding) -> AttemptFinding | Non
             _carry_out(jobs, state, stage, now)
         except (ReconcilerError, OSError, NeedsConsent) as error:
             now = _report_hindrance(jobs, now, words_of(error, jobs.root))
-            # The step may have ended the attempt, or started the next one, before it failed.
+            # If the failed step has already ended the attempt or started the next one, the rules
+            # refuse this record. The refusal can be ignored.
             with suppress(LifecycleError):
                 jobs.record(_build_observation(now))
         return now
@@ -180,7 +194,10 @@ def _settle_attempt(jobs: Jobs, finding: AttemptFinding) -> AttemptFinding | Non
 def _hold_back_start(
     jobs: Jobs, state: Workflow, stage: Stage, now: AttemptFinding
 ) -> AttemptFinding:
-    """Return the finding, or if its job may not start, a finding that waits with the reason."""
+    """Return the finding, or a finding to wait if its next job may not start.
+
+    The changed finding contains the reason, and the reason is printed as a warning.
+    """
     action = now.verdict.action
     if action is not Action.LAUNCH and not (action is Action.LOST and can_recover(stage)):
         return now
@@ -194,14 +211,17 @@ def _hold_back_start(
 
 
 def _is_known_hindrance(stage: Stage, now: AttemptFinding) -> bool:
-    """Return whether a hindrance was already recorded for this end of the monitor."""
+    """Return whether the log already names an obstacle for this exit of the monitor."""
     recorded = stage.attempts[-1]
     known = recorded.evidence if is_hindered(recorded.verdict) else None
     return known is not None and Evidence.from_dict(known).exit_marker == now.evidence.exit_marker
 
 
 def _report_hindrance(jobs: Jobs, now: AttemptFinding, said: str) -> AttemptFinding:
-    """Report a stage whose finding could not be carried out. All other stages continue."""
+    """Print a warning that a step failed, and return a finding to wait instead.
+
+    The processing of all other stages continues.
+    """
     said = said.removeprefix(f"{now.stage}: ")
     text = f"{now.stage}: wfctl could not continue with {now.attempt} ({now.verdict.name}): {said}"
     jobs.say(text, level="warning", stage=now.stage, attempt=now.attempt)
@@ -247,7 +267,8 @@ def _carry_out(jobs: Jobs, state: Workflow, stage: Stage, finding: AttemptFindin
         )
     )
     if found.action is Action.LAUNCH:
-        # A crash may have happened between the record and the moving of old files.
+        # If wfctl crashed after it recorded the attempt, old output files may still be in place.
+        # `launch_attempt` moves them aside.
         launch_attempt(jobs, stage, attempt, mode, known=recorded.launched_at is not None)
     else:
         attach_monitor(jobs, attempt, mode)
@@ -256,9 +277,9 @@ def _carry_out(jobs: Jobs, state: Workflow, stage: Stage, finding: AttemptFindin
 def _build_found_launch(
     attempt: AttemptPaths, recorded: Attempt, evidence: Evidence, facts: SubmissionFacts
 ) -> Payload:
-    """Return the command that records a launch which the reconciler found.
+    """Build the command that records a launch which the log does not contain yet.
 
-    If the monitor died before it wrote the job ids, the ids come from the evidence.
+    If the monitor died before it wrote the ids of the jobs, the ids come from the evidence.
     """
     if recorded.taken_over:
         found = build_launch_event(attempt, Mode(recorded.mode), facts)
@@ -270,9 +291,9 @@ def _build_found_launch(
 def _build_commands(
     jobs: Jobs, state: Workflow, finding: AttemptFinding
 ) -> list[tuple[Payload, str | None]]:
-    """Return the commands, except launches, that a finding leads to, each with its time.
+    """Build the commands that record the results of a finding, each with its time or None.
 
-    The rules drop commands that change nothing.
+    Commands that start a process are not included. The rules ignore commands that change nothing.
     """
     stage, found, evidence = state.stage(finding.stage), finding.verdict, finding.evidence
     attempt, recorded, action = newest_attempt(jobs, state, stage), stage.attempts[-1], found.action
@@ -280,24 +301,27 @@ def _build_commands(
     if lacks_launch(stage, evidence, found):
         news.append(_build_found_launch(attempt, recorded, evidence, jobs.runner.facts(attempt)))
     if action in (Action.SUCCEEDED, Action.FAILED, Action.LOST):
-        # The next attempt of the stage would immediately move these files aside.
+        # Do not download leftover files if the next attempt of the stage would immediately move
+        # them aside, or if the run was only a diagnostic one.
         stays = (action is Action.LOST and can_recover(stage)) or recorded.diagnostic
-        # Record leftover files before the attempt's end, because the end may adopt them.
+        # Leftover files are recorded before the end of the attempt, because they may become outputs
+        # of the ended attempt.
         news += collect_leftovers(state, stage, attempt, bring=not stays)
     if action in (Action.WAIT, Action.ATTACH):
-        # Report the progress of the tasks.
+        # An attempt that still runs may have new results of tasks.
         news += get_stage_tasks(jobs.root, state, stage).progress(attempt)
     if action is Action.SUCCEEDED:
         evidence = with_digests(jobs.root, evidence)
     finding = replace(finding, evidence=evidence)
     seen, ends = _build_observation(finding), _build_end(state, stage, attempt, finding)
-    # Use the recorded end of the job, or the current time if a wrong clock recorded a later end.
+    # The end is recorded with the time at which the job ended. A time in the future comes from a
+    # wrong clock, so the time of the observation replaces it.
     ended = found.occurred_at and min(found.occurred_at, evidence.observed_at)
     return [*((one, None) for one in (seen, *news)), *((one, ended) for one in ends)]
 
 
 def _build_observation(finding: AttemptFinding) -> p.AttemptObserved:
-    """Return the command that records a finding."""
+    """Build the command that records the evidence on an attempt and the verdict."""
     is_open = finding.verdict.action in (Action.WAIT, Action.UNKNOWN)
     return p.AttemptObserved(
         stage=finding.stage,
@@ -314,7 +338,10 @@ def _build_observation(finding: AttemptFinding) -> p.AttemptObserved:
 def _build_end(
     state: Workflow, stage: Stage, attempt: AttemptPaths, finding: AttemptFinding
 ) -> Iterator[p.StageComputed | p.StageFailed]:
-    """Yield the end of an attempt that is over and that no other attempt replaces."""
+    """Yield the command that records how an attempt ended: computed or failed.
+
+    Yields nothing if the attempt has not ended, or if a new attempt will replace a lost one.
+    """
     recorded, found, evidence = stage.attempts[-1], finding.verdict, finding.evidence
     used = together(job.used for job in evidence.jobs if job.used)
 
@@ -337,7 +364,8 @@ def _build_end(
             resources=used,
         )
     elif found.action is Action.FAILED:
-        # For a failed command, its own exit code and output say more than the fact that it failed.
+        # For a failed command, the exit code and the output explain the failure. The reason of the
+        # verdict would only repeat that it failed.
         is_told = found.is_failed_command and not recorded.taken_over
         more = [] if is_told else [found.reason]
         code = next((job.told_code for job in evidence.jobs if job.told_code), None)
@@ -351,9 +379,10 @@ def _build_end(
 def build_stage_failure(
     stage: str, attempt: str, found: Diagnosis, *circumstances: str
 ) -> p.StageFailed:
-    """Return the failure of an attempt: its cause, the end of its jobs, and other circumstances.
+    """Build the command that records the failure of a stage's attempt.
 
-    ``circumstances`` include the text of the verdict, and replace it if they contain all of it.
+    The error text joins the cause, the ends of the attempt's jobs and the ``circumstances``,
+    without duplicates.
     """
     cause = [found.cause] if found.cause else []
     lines = [*cause, *found.jobs, *circumstances]
@@ -368,7 +397,10 @@ def build_stage_failure(
 
 
 def _replace_lost_attempt(jobs: Jobs, state: Workflow, stage: Stage) -> None:
-    """Replace a lost attempt with a new one, after all processes of the lost one have ended."""
+    """Stop all processes of a lost attempt, then start a new attempt in its place.
+
+    If a process may still be running, prints a warning and starts nothing.
+    """
     lost = stage.attempts[-1]
     try:
         does_not_end = stop_attempt(newest_attempt(jobs, state, stage)).left
@@ -388,34 +420,36 @@ def _replace_lost_attempt(jobs: Jobs, state: Workflow, stage: Stage) -> None:
     launch_attempt(jobs, stage, replace(attempt, sha256=command.submission_sha256), mode)
 
 
-#: Seconds before the first check of why a monitored attempt does not continue, and between checks.
-#: A machine that does not answer is asked less often, because each attempt takes long.
+#: Seconds until wfctl first checks why a monitored attempt makes no progress, between later checks,
+#: and between checks if the machine does not answer. Asking a machine that does not answer is slow,
+#: so it is asked less often.
 _REASON_FIRST, _REASON_AGAIN, _REASON_OF_SILENT = 10.0, 60.0, 600.0
-#: Maximum number of seconds between two monitors of an attempt whose monitors keep dying.
+#: Maximum pause in seconds before the next monitor of an attempt is started if its monitors keep
+#: dying.
 _LONGEST_PAUSE = 60.0
-#: Seconds between two checks of the monitors' locks.
+#: Seconds between two checks whether monitors still hold their locks.
 POLL_INTERVAL = 0.1
 
 
 @dataclass(slots=True)
 class StageTurn:
-    """The next time to settle a stage.
+    """The times at which a stage is checked next while a caller waits for it.
 
-    Monitors that keep dying are replaced after growing pauses.
+    If the monitors of the stage keep dying, the pauses between them grow.
     """
 
     due: float = 0.0
     pause: float = 0.0
-    #: Time of the next check of why a monitored attempt does not continue.
+    #: Time of the next check of why the monitored attempt makes no progress.
     reason_due: float = field(default_factory=lambda: time.monotonic() + _REASON_FIRST)
 
 
 def wait_all(jobs: Jobs, ids: Sequence[str], timeout: float | None = None) -> None:
     """Wait until the attempts of the stages have ended, and record each end immediately.
 
-    Returns early after ``timeout`` seconds. A stage whose status can never be known is not waited
-    for any longer, but a machine that does not answer is asked again. Raises `UnknownStage` before
-    waiting.
+    Returns early after ``timeout`` seconds. Stops waiting for a stage if its status can never be
+    known. A machine that does not answer is asked again. Raises `UnknownStage` for an unknown id,
+    before waiting starts.
     """
     end = None if timeout is None else time.monotonic() + timeout
     state = jobs.service.state()
@@ -433,7 +467,11 @@ def wait_all(jobs: Jobs, ids: Sequence[str], timeout: float | None = None) -> No
 
 
 def is_due(jobs: Jobs, state: Workflow, id_: str, turn: StageTurn) -> bool:
-    """Return whether to settle a stage now: it has no monitor, or waits for another reason."""
+    """Return whether the stage must be checked and its state recorded now.
+
+    This is the case if no monitor watches its attempt, or if the attempt now waits for another
+    reason than the log states.
+    """
     stage = state.stage(id_)
     if stage.attempt is not None:
         attempt = jobs.attempt(state, stage, stage.attempt.id)
@@ -447,7 +485,10 @@ def is_due(jobs: Jobs, state: Workflow, id_: str, turn: StageTurn) -> bool:
 
 
 def _has_other_reason(jobs: Jobs, state: Workflow, stage: Stage, turn: StageTurn) -> bool:
-    """Return whether the reason of a monitored attempt's wait differs from the recorded one."""
+    """Return whether an attempt now waits for another reason than the reason in the log.
+
+    The check is slow, so it is made only after the time ``turn.reason_due``.
+    """
     if time.monotonic() < turn.reason_due or not is_in_flight(stage):
         return False
     recorded, seen = stage.attempts[-1].waiting, None
@@ -459,7 +500,10 @@ def _has_other_reason(jobs: Jobs, state: Workflow, stage: Stage, turn: StageTurn
 
 
 def is_beyond_help(jobs: Jobs, id_: str) -> bool:
-    """Record the status of a stage, and return whether the status will never be known."""
+    """Record the current status of a stage, and return whether waiting for it is useless.
+
+    This is the case if its job can never start, or if its status can never be known.
+    """
     finding = next(iter(reconcile_stages(jobs, only=id_)), None)
     if finding is None:
         return False
@@ -477,7 +521,7 @@ def is_beyond_help(jobs: Jobs, id_: str) -> bool:
 def dispatch_sync(
     jobs: Jobs, id_: str, options: WriteOptions, *, diagnostic: bool = False
 ) -> Outcome:
-    """Launch an attempt of the stage, wait for its end and record the end."""
+    """Launch an attempt of the stage, wait until it ends, and record its end."""
     outcome = dispatch_stage(jobs, id_, sync=True, options=options, diagnostic=diagnostic)
     if options.dry_run or outcome.repeated:
         return outcome

@@ -35,12 +35,12 @@ def retry_stage(
     regenerate: bool = False,
     decide: Callable[[Payload, str], Outcome] | None = None,
 ) -> Outcome:
-    """Let a failed stage run again after a fix, which the text ``fix`` describes.
+    """Let a failed stage run again, and record the correction of its cause.
 
-    With ``regenerate``, its submission is built again. ``decide`` asks a person whether to keep the
-    finished tasks of a sweep although their inputs changed, and records the retry. Raises
-    `NeedsConsent` if the prepared submission.json changes the command or the resources of the
-    stage.
+    The text ``fix`` describes the correction. With ``regenerate``, the submission of the stage is
+    built again. ``decide`` asks a person whether to keep the finished tasks of a sweep although
+    their inputs changed, and records the retry. Raises `NeedsConsent` if the prepared
+    submission.json changes the command or the resources of the stage.
     """
     values: dict[str, Any] = {"stage": id_, "fix": fix, "regenerate": regenerate}
     values |= {"failed_only": True} if decide is not None else {}
@@ -68,7 +68,8 @@ def retry_stage(
     if decide is not None:
         question = _describe_kept_tasks(jobs, jobs.service.state().stage(id_))
         jobs.say(question, stage=id_)
-        # Let the rules refuse the command before a person is asked for approval.
+        # Test the command first, so that a person is not asked to approve a command that the rules
+        # refuse.
         agreed = command.model_copy(update={"proof": {"policy": "none: a rehearsal"}})
         jobs.service.handle(agreed, options=replace(options, dry_run=True))
         return decide(command, question)
@@ -79,7 +80,7 @@ def retry_stage(
 
 
 def _describe_kept_tasks(jobs: Jobs, stage: Stage) -> str:
-    """Return the question to a person who may keep the finished tasks of a failed sweep.
+    """Return a question for a person: may the finished tasks of a failed sweep be kept?
 
     Raises `InvalidOption` if the stage is not a sweep.
     """
@@ -104,10 +105,15 @@ def _describe_kept_tasks(jobs: Jobs, stage: Stage) -> str:
 
 
 def _find_changed_parameters(jobs: Jobs, stage: Stage) -> Iterator[str]:
-    """Yield the parameters that the prepared submission changes since the last attempt."""
+    """Yield the names of parameters that the prepared submission changes.
+
+    The prepared submission.json is compared with the submission of the last attempt. Yields nothing
+    if one of the two does not exist.
+    """
     prepared = jobs.root / stage.id / PREPARED
     attempt = next((a for a in reversed(stage.attempts) if not a.diagnostic), None)
-    # An amendment that was approved after the preparation requires a new submission.
+    # If the submission will be built again, for example after an approved amendment, the prepared
+    # file is not used.
     if attempt is None or stage.regenerate or not prepared.is_file():
         return
     ran = traces.read_json(of_recorded(jobs.root, "", stage.id, attempt).submission)
@@ -117,7 +123,7 @@ def _find_changed_parameters(jobs: Jobs, stage: Stage) -> Iterator[str]:
     commands = ([task.get("command") for task in one.get("task_list", [])] for one in (ran, now))
     if stage.parameters.get("command") is not None and operator.ne(*commands):
         yield "parameters.command"
-    # wfctl sets the environment and the guard of an attempt itself, so ignore these fields.
+    # wfctl itself sets these fields in each attempt, so they always differ and are not compared.
     ours = {"envs": 0, "prepend_script": 0, "group_size": 0}
     if operator.ne(*({**one.get("resources", {}), **ours} for one in (ran, now))):
         yield "parameters.resource_overrides"

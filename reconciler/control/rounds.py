@@ -1,4 +1,7 @@
-"""Start rounds of loops: read the points of a round and keep the results of the previous one."""
+"""Start rounds of optimisation loops.
+
+Each round reads its points from the output of a stage, and keeps the results of the previous round.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ from service.writing.workflow_service import Outcome
 
 
 class UnreadablePoints(ReconcilerError):
-    """The file that is to say which points come next does not, or is not what was verified."""
+    """The file with the next points of a loop is unreadable or was changed."""
 
     code = "unreadable_points"
     text = "round {round} of {loop} cannot start: {path}: {why}."
@@ -31,9 +34,10 @@ class UnreadablePoints(ReconcilerError):
 
 
 def keep_round(root: Path, state: Workflow, stage: Stage, left: Iterable[str]) -> None:
-    """Move the results of the last round of a stage to a folder of that round.
+    """Move the results of a stage's previous round to a folder of that round.
 
-    Safe to call again after a crash. The tasks of a sweep stay in place, and its table grows.
+    Does nothing if the stage is in no loop, or if its round has not ended. The tasks of a sweep
+    stay in place, because their table grows with each round. Safe to call again after a crash.
     """
     name, before = state.loop_of(stage.id), stage.attempts[-1].round if stage.attempts else 0
     if (
@@ -58,16 +62,20 @@ def keep_round(root: Path, state: Workflow, stage: Stage, left: Iterable[str]) -
 
 
 def is_round_due(state: Workflow, name: str) -> bool:
-    """Return whether a stage of the loop has proposed the next points, and a round may use them."""
+    """Return whether the next round of the loop may start automatically.
+
+    This requires that a stage has written the next points and that no amendment waits for a
+    decision. A loop whose points come from a person or an agent never starts a round automatically.
+    """
     due = state.loops[name].is_due and not state.pending_amendments
     return due and not state.loop(name).asks_somebody
 
 
 def begin_proposed_round(jobs: Jobs, name: str, options: WriteOptions | None = None) -> Outcome:
-    """Start the next round of a loop with the points that its stage wrote.
+    """Start the next round of a loop with the points that one of its stages wrote.
 
-    Raises `UnreadablePoints`, or `OutsideEnvelope` for points that may not be computed. The refusal
-    is recorded.
+    Raises `UnreadablePoints` if the points cannot be read, or `OutsideEnvelope` for points outside
+    the allowed range. The refusal is recorded in the log.
     """
     state = jobs.service.state()
     command = read_proposed_round(jobs.root, state, state.loop(name))
@@ -75,9 +83,9 @@ def begin_proposed_round(jobs: Jobs, name: str, options: WriteOptions | None = N
 
 
 def begin_round(jobs: Jobs, command: p.RoundBegun, options: WriteOptions) -> Outcome:
-    """Start a round.
+    """Record the start of a round of a loop, and print the result.
 
-    Points that may not be computed are refused, and the refusal is recorded.
+    If a point may not be computed, the start is refused with an error, and the refusal is recorded.
     """
     outcome = jobs.service.handle(command, options=options)
     jobs.tell(outcome)
@@ -85,7 +93,10 @@ def begin_round(jobs: Jobs, command: p.RoundBegun, options: WriteOptions) -> Out
 
 
 def read_proposed_round(root: Path, state: Workflow, loop: LoopDefinition) -> p.RoundBegun:
-    """Return the command that starts a round with the points from a stage's verified output."""
+    """Return the command that starts the next round with points from an output file.
+
+    Raises `UnreadablePoints` if the file cannot be read or differs from the verified output.
+    """
     number = state.loops[loop.name].round.number + 1
     try:
         content = read_regular(root / loop.ask)
@@ -110,9 +121,9 @@ def read_proposed_round(root: Path, state: Workflow, loop: LoopDefinition) -> p.
 def parse_points(
     loop: LoopDefinition, number: int, path: str, content: bytes
 ) -> list[dict[str, Any]]:
-    """Return the points in a file in CSV, JSON or JSON lines format.
+    """Return the points in a CSV, JSON or JSON lines file, as a list of dicts.
 
-    Raises `UnreadablePoints`.
+    An empty file gives an empty list. Raises `UnreadablePoints` if the content has another form.
     """
     import json
 

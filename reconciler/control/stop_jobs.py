@@ -1,4 +1,4 @@
-"""Stop the jobs and processes of attempts."""
+"""Retry failed stages, check claims about attempts, and stop the processes of attempts."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ Returns the record of the decision, and the version to which the record is bound
 
 
 def require_version(options: WriteOptions, version: int) -> WriteOptions:
-    """Return the options of a write that must directly follow the given version."""
+    """Return write options that require the log to be at the given version."""
     return replace(options, expected_version=version, exact=True)
 
 
@@ -59,7 +59,10 @@ def diagnose_attempt(
     evidence: Evidence | None,
     verdict: str | None,
 ) -> Diagnosis:
-    """Return the diagnosis of an attempt from its evidence and verdict."""
+    """Return the probable cause of an attempt's failure.
+
+    The cause is derived from the evidence, the verdict and the files of the attempt.
+    """
     by_hand = any(one.taken_over for one in stage.attempts if one.id == attempt.id)
     found = diagnose(attempt, evidence, verdict, by_hand=by_hand)
     return get_stage_tasks(attempt.root, state, stage).diagnose(found)
@@ -68,7 +71,10 @@ def diagnose_attempt(
 def diagnose_newest_attempt(
     jobs: Jobs, state: Workflow, stage: Stage, recorded: Recorded
 ) -> Diagnosis:
-    """Return the diagnosis of the newest attempt from its records and files."""
+    """Return the probable cause of the failure of the newest attempt.
+
+    If a check of its results failed, the cause and the output of that check are used.
+    """
     evidence = Evidence.from_dict(recorded.evidence) if recorded.evidence else None
     attempt = jobs.attempt(state, stage, recorded.id)
     found = diagnose_attempt(state, stage, attempt, evidence, recorded.verdict)
@@ -87,25 +93,29 @@ _KILL_TIMEOUT = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """Names of stopped and remaining jobs and processes, such as ``job 12`` or ``process 4711``."""
+    """Names of jobs and processes that were stopped, and of those that remain.
+
+    A name looks like ``job 12`` or ``process 4711``.
+    """
 
     ended: tuple[str, ...] = ()
     left: tuple[str, ...] = ()
 
     def and_also(self, other: Stopped) -> Stopped:
-        """Return the union of both, without duplicates."""
+        """Return the names in both results together, without duplicates."""
         ended = dict.fromkeys((*self.ended, *other.ended))
         return Stopped(tuple(ended), tuple(dict.fromkeys((*self.left, *other.left))))
 
 
 def stop_attempt(attempt: AttemptPaths) -> Stopped:
-    """Stop every process and queued job of an attempt on the machines where they run.
+    """Stop all processes and queued jobs of an attempt on the machines where they run.
 
-    From the first moment on, no job of the attempt starts its command. wfctl never signals a
-    process group, because the group may contain a person's shell. It finds a job by its working
-    folder, and a process by its working folder, inherited locks and environment. Jobs of a
-    scheduler that does not answer remain. An attempt that was never submitted has nothing to stop.
-    Raises MachineUnreachable if it is unknown whether anything remains.
+    First a file is created that prevents jobs of the attempt from starting their command. A job is
+    found by its working folder. A process is found by its working folder, inherited locks and
+    environment. No process group is signalled, because a group may contain a person's shell.
+    Returns the stopped and the remaining jobs and processes. Jobs of a scheduler that does not
+    answer remain. An attempt that was never submitted has nothing to stop. Raises
+    MachineUnreachable if it is unknown whether anything remains.
     """
     where = machine.load_execution_host(attempt)
     if attempt.folder.is_dir():
@@ -115,7 +125,8 @@ def stop_attempt(attempt: AttemptPaths) -> Stopped:
         ended, left = ([what for word, what in told if word == w] for w in ("ended", "left"))
         there = Stopped(tuple(ended), tuple(left))
     else:
-        # A child process may work in another folder without open files in this one.
+        # A child process may work in another folder, so the processes are also found by this
+        # variable, which they inherit.
         variable = f"{ATTEMPT}={attempt.tag}"
         there = stop_below(Path(where.scratch)).and_also(
             _kill_until_none_left(lambda: processes.find_processes_with(variable))
@@ -127,9 +138,10 @@ def stop_attempt(attempt: AttemptPaths) -> Stopped:
 
 
 def stop_below(folder: Path) -> Stopped:
-    """Kill every process that works in ``folder`` or below it.
+    """Kill every process whose working folder is ``folder`` or below it.
 
-    Only processes of an attempt work below its scratch folder, so no other process is killed.
+    ``folder`` is the scratch folder of an attempt. Only processes of the attempt work there, so no
+    other process is killed.
     """
     return _kill_until_none_left(
         lambda: processes.find_tenants_below(processes.list_tenants(), folder)
@@ -137,15 +149,17 @@ def stop_below(folder: Path) -> Stopped:
 
 
 def _kill_until_none_left(find: Callable[[], Sequence[Process | Tenant]]) -> Stopped:
-    """Kill the processes that ``find`` returns until none is left.
+    """Kill the processes that ``find`` returns, and repeat until it returns none.
 
-    The search is repeated, because a process may start another one before it is killed.
+    The search is repeated because a process may start another one before it is killed. Stops after
+    `_KILL_TIMEOUT` seconds and returns the killed and the remaining processes.
     """
     deadline, ended = time.monotonic() + _KILL_TIMEOUT, dict[str, None]()
     while (left := find()) and time.monotonic() < deadline:
         for one in left:
             ended[f"process {one.pid}"] = None
-            # A process is identified by its id and its start time.
+            # The system may give the id of an ended process to a new process, so the start time is
+            # compared too.
             if processes.start_ticks(one.pid) == one.ticks:
                 with suppress(ProcessLookupError):
                     os.kill(one.pid, signal.SIGKILL)
@@ -154,7 +168,7 @@ def _kill_until_none_left(find: Callable[[], Sequence[Process | Tenant]]) -> Sto
 
 
 class NotStopped(Worded, Refused):
-    """An attempt that is over and may still be at work."""
+    """The log states that an attempt has ended, but its processes may still be running."""
 
     code = "not_stopped"
     text = (
@@ -173,8 +187,8 @@ def fail_and_stop(
 ) -> Outcome:
     """Record that the stage failed, and stop its attempt on the machine where it runs.
 
-    The failure is recorded first, so that after a crash the log still shows that the attempt must
-    be stopped. Raises `NotStopped` if the attempt keeps running.
+    The failure is recorded first. If wfctl crashes before the attempt is stopped, the log still
+    shows that the attempt must be stopped. Raises `NotStopped` if the attempt keeps running.
     """
     attempt = jobs.service.state().stage(id_).open_attempt
     named = attempt.id if attempt else None
@@ -194,10 +208,10 @@ def fail_and_stop(
 
 
 def stop_all(jobs: Jobs, *, tells: bool = False) -> None:
-    """Stop every attempt that is marked to be stopped.
+    """Stop every attempt that the log marks to be stopped.
 
-    Raises `NotStopped` if an attempt keeps running. With ``tells``, the error is printed instead,
-    and only the attempt's own stage is blocked.
+    Raises `NotStopped` if an attempt keeps running. With ``tells``, prints a warning instead and
+    continues with the other stages.
     """
     for stage in jobs.service.state().stages.values():
         if stage.attempt is not None and stage.attempt.is_to_stop:
@@ -214,15 +228,15 @@ def _report_not_stopped(jobs: Jobs, stage: Stage) -> Iterator[None]:
 
 
 def stop_earlier(jobs: Jobs, stage: Stage) -> None:
-    """Stop the newest attempt of a stage that will run again, and its leftover processes.
+    """Stop the newest attempt of a stage and its processes before the stage runs again.
 
-    Raises `NotStopped` if the end of the attempt was not observed.
+    Raises `NotStopped` if processes may still run and the end of the attempt was not observed.
     """
     newest = stage.attempt
     if newest is None:
         return
-    # If the end of the job was seen, leftover processes elsewhere do not prevent the next start.
-    # A scheduler ends all processes of a job together with the job.
+    # If the end of the job was observed, a failure to stop leftover processes is only a warning. A
+    # scheduler ends all processes of a job itself, so its jobs need no stop.
     attempt = jobs.attempt(jobs.service.state(), stage, newest.id)
     unseen = newest.is_to_stop or newest.may_run_on or newest.taken_over
     if unseen or not machine.load_execution_host(attempt).has_scheduler:
@@ -231,16 +245,22 @@ def stop_earlier(jobs: Jobs, stage: Stage) -> None:
 
 
 def _stop_newest_attempt(jobs: Jobs, stage: Stage) -> Outcome | None:
-    """Stop the newest attempt, and record the stop if it was requested or stopped something."""
+    """Stop the newest attempt of a stage, and record the stop in the log.
+
+    Returns None, and records nothing, if the attempt was already stopped, or if no stop was
+    requested and no process was running.
+    """
     newest = stage.attempt
     if newest is None or newest.is_open or newest.stopped_at is not None:
         return None
     attempt = jobs.attempt(jobs.service.state(), stage, newest.id)
     if newest.taken_over and newest.root == str(attempt.root):
         _check_manual_jobs_ended(jobs.root, stage, newest)
-    # Move the folder of an attempt with its stage only after the end of the attempt was observed.
+    # Whether the user has stated that this folder or host is the one on which the attempt was
+    # started.
     said = was_here(jobs.service.root, newest.root, newest.host)
-    # In a copy of the root, the files name paths of the original root. Leave them unchanged.
+    # In a copy of the root, the attempt's files refer to processes of the original root, which must
+    # not be stopped.
     if not attempt.folder.exists() or not (said or newest.root == str(attempt.root)):
         return None
     ended = _stop_monitor_and_jobs(stage, newest, attempt, is_said_to_be_here=said).ended
@@ -250,7 +270,8 @@ def _stop_newest_attempt(jobs: Jobs, stage: Stage) -> Outcome | None:
     reason = asked if newest.is_to_stop else "the stage is computed again"
     from reconciler.files.leftovers import collect_leftovers
 
-    # If the stage runs again immediately, the files would be moved aside immediately.
+    # Do not download leftover files if the stage runs again, because the new attempt would move
+    # them aside.
     bring = newest.is_to_stop and newest.outcome != "superseded"
     left = collect_leftovers(jobs.service.state(), stage, attempt, bring=bring)
     stopped = p.AttemptStopped(stage=stage.id, attempt=newest.id, ended=list(ended), reason=reason)
@@ -258,7 +279,7 @@ def _stop_newest_attempt(jobs: Jobs, stage: Stage) -> Outcome | None:
 
 
 def _check_manual_jobs_ended(root: Path, stage: Stage, recorded: Recorded) -> None:
-    """Raise `NotStopped` while a manually launched job is running."""
+    """Raise `NotStopped` if a job that a person launched by hand is still running."""
     files = (root / recorded.submission, root / recorded.wrapper)
     manual = observe_manual_jobs(root, *files, recorded.submission_sha256)
     found = manual.observed
@@ -274,7 +295,10 @@ def _check_manual_jobs_ended(root: Path, stage: Stage, recorded: Recorded) -> No
 def _stop_monitor_and_jobs(
     stage: Stage, recorded: Recorded, attempt: AttemptPaths, *, is_said_to_be_here: bool
 ) -> Stopped:
-    """Stop the attempt's monitor and jobs. Raises `NotStopped` if anything keeps running."""
+    """Stop the monitor and the jobs of an attempt, and return the stopped processes.
+
+    Raises `NotStopped` if anything keeps running, or if the attempt was started on another host.
+    """
     where = machine.load_execution_host(attempt)
     launch = traces.texts(traces.read_json(attempt.launch_record))
     began_on = Host(recorded.host, recorded.boot_id, launch.get("machine_id"))
@@ -289,7 +313,7 @@ def _stop_monitor_and_jobs(
     away = where.is_far or where.has_scheduler
     if recorded.boot_id not in (None, processes.boot_id()) and not away:
         return Stopped()
-    # Kill the monitor first, because a running monitor would submit the killed jobs again.
+    # The monitor is killed first. If it kept running, it would submit the killed jobs again.
     monitor = _kill_until_none_left(lambda: processes.find_lock_holders([attempt.monitor_lock]))
     try:
         found = monitor.and_also(stop_attempt(attempt))

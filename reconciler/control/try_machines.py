@@ -1,4 +1,4 @@
-"""Try the machines of a plan before its first job, and report what would fail."""
+"""Test the machines of a plan before its first job, and report problems."""
 
 from __future__ import annotations
 
@@ -20,15 +20,18 @@ from reconciler.far import query_machine
 from reconciler.files.described_submission import has_command, submission_of
 from reconciler.submission import fields, job_script
 
-#: Batch type → the program that submits a job.
+#: For each batch type, the program that submits a job.
 _PROGRAMS = {"slurm": "sbatch", "pbs": "qsub", "torque": "qsub", "sge": "qsub", "lsf": "bsub"}
-#: The first word of a command if this word is a program name or an absolute path.
+#: Matches the first word of a command if the word is the name or the absolute path of a program.
 _PROGRAM = re.compile(r"\s*(/?[A-Za-z0-9_][A-Za-z0-9_.+/-]*)(?=\s|$)")
 
 
 @dataclass(slots=True)
 class Trial:
-    """Problems found by one trial, valid for all stages with the same profile and resources."""
+    """The problems that a test of a machine found.
+
+    They apply to all ``stages``, which share the backend profile, the resources and the software.
+    """
 
     profile: str
     stages: list[str]
@@ -37,7 +40,7 @@ class Trial:
 
 @dataclass(slots=True)
 class _TrialInput:
-    """The input of a trial: a submission, its software, and the programs of its commands."""
+    """The data for testing a machine: a submission, its software and its programs."""
 
     trial: Trial
     attempt: AttemptPaths
@@ -47,9 +50,9 @@ class _TrialInput:
 
 
 def try_machines(root: Path, state: Workflow) -> list[Trial]:
-    """Contact the machine of each profile that stages use, and return the problems found.
+    """Test the machine of each backend profile in use, and return the problems found.
 
-    Stages with the same profile but other resources or software have a trial of their own. Writes
+    Stages that share the profile but differ in resources or software are tested separately. Writes
     and removes a file in ``remote_root``. Starts no job.
     """
     found: dict[str, _TrialInput | Trial] = {}
@@ -110,7 +113,7 @@ def _find_problems(input_: _TrialInput, own: Mapping[str, Any], where: Execution
 
 
 def _build_checks(input_: _TrialInput) -> Iterator[str]:
-    """Yield the lines of a script that prints what the environment of the jobs lacks."""
+    """Yield the lines of a script that prints missing programs and modules of jobs."""
     software = fields.loaded_software(input_.software, input_.given.get("resources", {}))
     programs = [] if "container" in software else list(dict.fromkeys(input_.programs))
     yield from job_script.build_missing_checks(software, programs)

@@ -1,1 +1,1 @@
-"""The job runner that uses DPDispatcher, and the scripts that it writes."""
+"""Run jobs through the program DPDispatcher, and write the scripts that this needs."""

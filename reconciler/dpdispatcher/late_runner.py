@@ -1,4 +1,4 @@
-"""A job runner that is imported only when it is first used."""
+"""Import the job runner only when it is first used, because its imports are slow."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def late_runner() -> JobRunner:
-    """Return the runner through DPDispatcher, importing its modules only at the first use."""
+    """Return a job runner that uses DPDispatcher and imports its modules at the first use."""
     return cast("JobRunner", _Late())
 
 

@@ -1,4 +1,7 @@
-"""The job runner that uses DPDispatcher, which always runs as a child process."""
+"""The job runner that uses DPDispatcher.
+
+DPDispatcher is never imported into this process. It always runs as a child process.
+"""
 
 from __future__ import annotations
 
@@ -41,16 +44,18 @@ from service.root.root import MARKER
 
 _CHECKED_AS = "dpdispatcher.entrypoints.submit.submission_args"
 _LAST_LINES = 15
-#: Seconds between two checks of the monitor's lock, and for a monitor to start its work.
+#: Seconds between two checks of the monitor's lock, and seconds to wait until a new monitor has
+#: started its work.
 _POLL = 0.1
 _TAKE_UP = 30.0
 
 
 class DPDispatcherRunner:
-    """A JobRunner that uses ``dpdisp submit``.
+    """A job runner that submits each attempt with the command ``dpdisp submit``.
 
-    ``program`` is the dpdisp program. Without it, WFCTL_DPDISP, the folder of this Python, and PATH
-    are searched in this order. ``environ`` replaces the process's environment.
+    ``program`` is the path of the dpdisp program. If it is None, wfctl searches the variable
+    WFCTL_DPDISP, the folder of this Python and PATH, in this order. ``environ`` replaces the
+    environment of this process.
     """
 
     def __init__(
@@ -58,16 +63,23 @@ class DPDispatcherRunner:
     ) -> None:
         self._program = program
         self._environ = dict(os.environ if environ is None else environ)
-        # A monitor that another attempt's command launches is not one of its processes.
+        # This variable names the attempt whose command started this process. A monitor that is
+        # launched here does not belong to that attempt.
         self._environ.pop(RUN, None)
 
     def check(self, attempt: AttemptPaths, given: Mapping[str, Any]) -> str:
-        """See JobRunner."""
+        """Check the submission without writing, and return its SHA-256.
+
+        Implements `JobRunner.check`.
+        """
         return genuine.digest_of(self.checked(attempt, given)[2])
 
     def prepare(self, attempt: AttemptPaths, given: Mapping[str, Any]) -> str:
-        """See JobRunner."""
-        # Check everything before writing any file, so that a refused launch leaves no files behind.
+        """Check the submission, write it, and return its SHA-256.
+
+        Implements `JobRunner.prepare`.
+        """
+        # All checks come before the first write, so that a refused launch leaves no files behind.
         own, where, text = self.checked(attempt, given)
         if not (where.is_far or is_inside(Path(where.scratch), attempt.root)):
             _make_scratch(Path(where.scratch))
@@ -80,7 +92,10 @@ class DPDispatcherRunner:
         return digest
 
     def launch(self, attempt: AttemptPaths, mode: Mode) -> LaunchResult:
-        """See JobRunner."""
+        """Start a monitor of a prepared attempt, and return its mode.
+
+        Implements `JobRunner.launch`.
+        """
         _clear_way(attempt)
         genuine.put_back(attempt)
         machine.write_environment(attempt, self._environ)
@@ -92,11 +107,15 @@ class DPDispatcherRunner:
         try:
             return start(attempt)
         except LaunchFailed:
-            # A killed monitor leaves no message. Start it once more, then ask a person.
+            # A monitor that was killed leaves no message about the cause, so it is started once
+            # more. If it fails again, the error is reported.
             return start(attempt)
 
     def wait(self, attempt: AttemptPaths, timeout: float | None = None) -> bool:
-        """See JobRunner."""
+        """Wait until the stage has no running monitor, or until the timeout.
+
+        Implements `JobRunner.wait`.
+        """
         end = None if timeout is None else time.monotonic() + timeout
         while is_held(attempt.monitor_lock):
             if end is not None and time.monotonic() >= end:
@@ -105,15 +124,19 @@ class DPDispatcherRunner:
         return True
 
     def facts(self, attempt: AttemptPaths) -> SubmissionFacts:
-        """See JobRunner."""
+        """Return the facts about the submission that the attempt's files contain.
+
+        Implements `JobRunner.facts`.
+        """
         return traces.facts(attempt)
 
     def checked(
         self, attempt: AttemptPaths, given: Mapping[str, Any]
     ) -> tuple[dict[str, Any], machine.ExecutionHost, str]:
-        """Return the attempt's own submission, its machine, and the text of its file.
+        """Check a submission, and return the copy of it that belongs to the attempt.
 
-        Writes nothing. Raises any error of ``prepare``.
+        The result is the copy, the machine of its jobs, and the text of its file. Writes nothing.
+        Raises the same errors as ``prepare``.
         """
         named, described = given.get("machine"), None
         source = (
@@ -124,7 +147,7 @@ class DPDispatcherRunner:
         if source is not None and not source.exists():
             raise MachineFileMissing(attempt.stage, source)
         if source is not None and isinstance(named, dict):
-            # A separate process reads that file.
+            # The machine file may contain credentials, so only a separate process reads it.
             described = query_machine.describe_machine(named, attempt)
         own, where = submission.build_attempt_copy(given, attempt, described)
         text = json.dumps(own, indent=2, ensure_ascii=False) + "\n"
@@ -135,7 +158,8 @@ class DPDispatcherRunner:
     def _check(self, attempt: AttemptPaths, text: str, allow_ref: bool) -> None:
         dargs = program.find_neighbor_program(self._find_program(), "dargs")
         flags = ["--allow-ref"] if allow_ref else []
-        # Importing DPDispatcher writes a log into the current folder, so use a temporary folder.
+        # DPDispatcher writes a log into the current folder when it is imported, so the check runs
+        # in a temporary folder.
         with TemporaryDirectory() as place:
             copy = Path(place) / attempt.submission.name
             copy.write_text(text, encoding="utf-8", errors="surrogateescape")
@@ -157,7 +181,7 @@ class DPDispatcherRunner:
                 check=False,
             )
         if done.returncode < 0:
-            # A killed check gives no result for the submission.
+            # If a signal ended the check, the submission was neither accepted nor rejected.
             ended = f"signal {-done.returncode} ended `dargs check` before it answered"
             raise LaunchFailed(attempt.stage, done.returncode, ended)
         if done.returncode > 0 and (said := _OF_SYSTEM.search(done.stdout + done.stderr)):
@@ -207,7 +231,8 @@ class DPDispatcherRunner:
 
     def _detached(self, attempt: AttemptPaths, note: str | None = None) -> LaunchResult:
         before = _left_before(attempt)
-        # The intermediate shell ends immediately, so the monitor is not a child process.
+        # The shell in between ends immediately, so that the monitor is not a child of this process
+        # and survives it.
         command = 'setsid bash "$0" >> "$1" 2>&1 < /dev/null & echo $!'
         with attempt.monitor_log.open("ab") as log:
             done = subprocess.run(
@@ -220,7 +245,7 @@ class DPDispatcherRunner:
                 text=True,
                 check=False,
             )
-        # A killed shell has printed no process id, but its monitor may still be running.
+        # If the shell was killed, it printed no process id, but the monitor may be running.
         started = int(done.stdout or 0)
         pid = _taken_up(attempt, before, lambda: processes.start_ticks(started) is not None)
         return LaunchResult(Mode.SETSID, pid=pid, note=note)
@@ -229,15 +254,16 @@ class DPDispatcherRunner:
         return program.find_dpdisp(self._environ, self._program)
 
 
-#: The last line of a program that the operating system refused something.
-#: Such a line says nothing about the data that the program checks.
+#: Matches the last line of a program that failed because the operating system refused a request.
+#: Such an error does not mean that the checked data is wrong.
 _OF_SYSTEM = re.compile(r"^(\w+: \[Errno \d+\] .*)\s*\Z", re.MULTILINE)
 
 
 def _make_scratch(folder: Path) -> None:
-    """Create the folder of the jobs. If this fails, the monitor reports it later.
+    """Create the folder in which the jobs will work.
 
-    Raises the OSError of a full disk.
+    If this fails, the monitor reports the problem later. Only a full disk is an error here: in this
+    case the OSError is raised.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -247,7 +273,7 @@ def _make_scratch(folder: Path) -> None:
 
 
 def _clear_way(attempt: AttemptPaths) -> None:
-    """Move everything aside that is not a file and is at the path of a file of the monitor."""
+    """Move objects aside, such as folders, that occupy the path of a file of the monitor."""
     own = [attempt.monitor_record, attempt.launch_record, attempt.log, attempt.monitor_log]
     own += [attempt.exit_code_record, attempt.environment_record]
     shared = [attempt.monitor_lock, attempt.wrapper]
@@ -257,13 +283,18 @@ def _clear_way(attempt: AttemptPaths) -> None:
 
 
 def _left_before(attempt: AttemptPaths) -> tuple[str, int]:
-    """Return the last monitor's own record, and the number of bytes that monitors printed."""
+    """Return the record of the last monitor, and the current size of the monitors' log."""
     log = attempt.monitor_log
     return plain.read_text(attempt.monitor_record), log.stat().st_size if log.exists() else 0
 
 
 def _taken_up(attempt: AttemptPaths, before: tuple[str, int], lives: Callable[[], object]) -> int:
-    """Wait until a new monitor has recorded its process id, and return the id."""
+    """Wait until a new monitor has recorded its process id, and return the id.
+
+    ``before`` is the state before the start, from `_left_before`. Raises AlreadyMonitored if
+    another monitor holds the lock, or LaunchFailed if the new monitor ended or did not start in
+    time.
+    """
     end = time.monotonic() + _TAKE_UP
     known, size = before
     while (mark := plain.read_text(attempt.monitor_record)) == known:
@@ -280,7 +311,10 @@ def _taken_up(attempt: AttemptPaths, before: tuple[str, int], lives: Callable[[]
 
 
 def _refusal(text: str) -> str:
-    """Return the checker's sentence about the wrong field, without the traceback."""
+    """Return the sentence of the checking program that names the wrong field.
+
+    The traceback is omitted.
+    """
     line = _last_lines(text).rpartition("\n")[2]
     return re.sub(r"^dargs\.\S+: ", "", line)
 
@@ -290,9 +324,9 @@ def _last_lines(text: str) -> str:
 
 
 def _make_private(attempt: AttemptPaths) -> None:
-    """Create the attempt's folder and its monitor's lock so that no other user can hold a lock.
+    """Create the attempt's folder and the lock of its monitor with restricted access.
 
-    Leftover files of an earlier workflow in this place are moved aside.
+    No other user can then hold the lock. Leftover files of an earlier workflow are moved aside.
     """
     make_folders(attempt)
     write_whole(attempt.folder.parent / IGNORE, IGNORE_ALL)

@@ -27,13 +27,15 @@ from reconciler.records import traces
 from reconciler.verdict.table import Action, Name, Verdict, verdict
 from service.root.atomic_files import system_clock, utc_text, write_whole
 
-#: Seconds between two checks, short for short jobs and later as long as those of DPDispatcher.
+#: Seconds between two checks of the jobs. The pauses start short, because jobs may be short, and
+#: grow to the pauses of DPDispatcher.
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 30.0
-#: Seconds between two checks of the records of jobs whose files are on this machine.
+#: Seconds between two checks whether a job has recorded its end on this machine.
 _GLANCE = 0.5
-#: Seconds without an answer after which the user is informed.
+#: Seconds without an answer from the machine or scheduler, after which watching ends and the user
+#: is informed.
 PATIENCE = 600.0
-#: Seconds until a missing record is looked for again.
+#: Seconds to wait before a check that found something missing is repeated.
 AGAIN = 5.0
 _WATCHED = {
     Action.LAUNCH: Watched.NOTHING,
@@ -41,12 +43,13 @@ _WATCHED = {
     Action.FAILED: Watched.OVER,
     Action.LOST: Watched.OVER,
 }
-#: Verdicts for which the action alone does not determine what the monitor does.
+#: Verdicts for which the result of watching does not follow from the verdict's action.
 _WATCHED_BY_NAME = {
-    # The claims of its starts are gone, so DPDispatcher would compute the job a second time.
+    # The records of the job starts were removed. DPDispatcher would therefore compute the job a
+    # second time.
     Name.ORPHAN_DIR_DELETED: Watched.REMOVED,
     Name.PURGED: Watched.REMOVED,
-    # The machine gives the same answer until a person corrects the mistake.
+    # Asking again is useless, because the machine refuses until a person corrects the mistake.
     Name.MACHINE_REFUSED: Watched.SILENT,
     Name.FINISHED_NOT_COLLECTED: Watched.OVER,
     Name.ASKED_THROUGH_DPDISPATCHER: Watched.OVER,
@@ -58,7 +61,11 @@ Look = tuple[Evidence, Verdict]
 
 
 def watch_attempt(attempt: AttemptPaths, patience: float = PATIENCE) -> Watched:
-    """Watch until the jobs are over or missing, or the machine is silent for too long."""
+    """Watch the jobs of an attempt until DPDispatcher or a person must act.
+
+    Returns when the jobs have ended or are missing, or when the machine has not answered for
+    ``patience`` seconds. The result is the reason why watching ended.
+    """
     answered, pauses = time.monotonic(), _growing_pauses()
     while True:
         evidence, judged = confirm_with_second_check(partial(_inspect_attempt, attempt))
@@ -73,14 +80,16 @@ def watch_attempt(attempt: AttemptPaths, patience: float = PATIENCE) -> Watched:
         elif time.monotonic() - answered > patience:
             return Watched.SILENT
         if _news_within(attempt, evidence, next(pauses)):
-            # The scheduler reports soon, and only for a limited time, how a job ended.
+            # A job has ended, so check soon again: a scheduler reports only for a limited time how
+            # a job ended.
             pauses = _growing_pauses()
 
 
 def confirm_with_second_check(look: Callable[[bool], Look]) -> Look:
-    """Check, and check again later if the first check must not decide.
+    """Check an attempt, and check again after some seconds if the result is not certain.
 
-    ``look`` is called with True for the second check.
+    ``look`` makes one check. It is called with True for the second check. Returns the evidence and
+    the verdict of the last check.
     """
     seen = look(False)
     if not seen[1].needs_second_look:
@@ -90,7 +99,8 @@ def confirm_with_second_check(look: Callable[[bool], Look]) -> Look:
 
 
 def _inspect_attempt(attempt: AttemptPaths, again: bool) -> Look:
-    # This process is the monitor, so the records of an earlier monitor do not matter.
+    # This process acts as the monitor now, so traces of an earlier monitor must not influence the
+    # verdict.
     evidence = replace(
         collect_evidence(attempt, utc_text(system_clock())),
         monitor_locked=False,
@@ -114,7 +124,10 @@ def _growing_pauses() -> Iterator[float]:
 
 
 def _news_within(attempt: AttemptPaths, evidence: Evidence, pause: float) -> bool:
-    """Wait for the pause, or until a job with records on this machine has recorded its end."""
+    """Wait for ``pause`` seconds, or until a job has recorded its end on this machine.
+
+    Returns whether a job has recorded its end.
+    """
     known = sum(job.exit_code is not None for job in evidence.jobs)
     end = time.monotonic() + pause
     while time.monotonic() < end:
@@ -128,7 +141,8 @@ def _keep_ends(attempt: AttemptPaths, evidence: Evidence) -> None:
     try:
         traces.keep(attempt, evidence.jobs)
     except OSError as error:
-        # The watched jobs continue without this file, and the next check writes it again.
+        # This file is not essential for the running jobs, and the next check tries to write it
+        # again.
         print(f"{evidence.observed_at} {attempt.last_words}: {error}", flush=True)
 
 
@@ -141,13 +155,17 @@ def _print_finding(evidence: Evidence, found: Verdict) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Watch the attempt ROOT WORKFLOW STAGE ATTEMPT OUTPUT…, and return its status as exit code."""
+    """Watch an attempt that the arguments describe, and return the result as an exit code.
+
+    The arguments are ROOT WORKFLOW STAGE ATTEMPT OUTPUT….
+    """
     root, workflow, stage, name, *outputs = arguments
     attempt = parse_attempt_name(Path(root), workflow, stage, name, tuple(outputs))
     attempt = replace(attempt, sha256=os.environ.get("WFCTL_SUBMISSION", ""))
     found = watch_attempt(attempt, float(os.environ.get("WFCTL_PATIENCE", PATIENCE)))
     try:
-        # DPDispatcher needs this file to submit the jobs or to collect their results.
+        # DPDispatcher recognizes finished jobs by these tags when it collects results, and needs
+        # the folder to submit jobs.
         if found is Watched.OVER:
             query_machine.tag_jobs(attempt)
             if machine_of(attempt).is_far:

@@ -1,4 +1,7 @@
-"""The wrapper: the script that submits an attempt, waits for its jobs and collects the results."""
+"""Write the wrapper, a shell script that runs one attempt.
+
+The script submits the jobs, waits for them and collects the results.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,8 @@ from reconciler.host import program
 from reconciler.host.program import UNHEARD
 from reconciler.records import backward_files
 
-#: Output of DPDispatcher for a full disk. SFTP reports only that the file is too short.
+#: Pattern of the messages that DPDispatcher prints if a disk is full. Over SFTP, the only message
+#: is that a file is too short.
 _NO_ROOM = f"{NO_ROOM_REPORTED.pattern}|size mismatch in put!"
 
 _COMMON = r"""#!/bin/bash
@@ -160,7 +164,7 @@ write "$$attempt/monitor.json" "{\"pid\": $$$$, \"ticks\": $${20}, \"boot_id\": 
 keep_stale_markers
 """
 
-#: Processes of this machine show the state of the jobs.
+#: Template of the script for jobs whose state can be seen in the processes of this machine.
 _HERE = Template(
     _COMMON
     + r"""
@@ -297,7 +301,8 @@ finish "$$code"
 """
 )
 
-#: A separate process asks the scheduler or the other machine for the state of the jobs.
+#: Template of the script for jobs of a scheduler or of another machine. A separate process asks
+#: there for the state of the jobs.
 _ELSEWHERE = Template(
     _COMMON
     + r"""
@@ -345,7 +350,11 @@ done
 def render_wrapper(
     attempt: AttemptPaths, dpdisp: Path, where: ExecutionHost, allow_ref: bool
 ) -> str:
-    """Return the script for one attempt, whose jobs run on the machine ``where``."""
+    """Return the text of the wrapper script for one attempt.
+
+    ``where`` is the machine on which the jobs run. ``allow_ref`` allows the submission to refer to
+    other files.
+    """
     elsewhere = where.is_far or where.has_scheduler
     hides = where.is_far or allow_ref
     common = {
@@ -374,11 +383,12 @@ def render_wrapper(
         "keeping": _read_script("keep.sh"),
     }
     if elsewhere:
-        # On another machine, the process that watches the jobs keeps the leftover files there.
+        # For jobs on another machine this command does nothing, because the process that watches
+        # the jobs keeps leftover files there.
         near = f'keep_left {shlex.quote(where.scratch)} "$attempt/left"'
         keep = "true" if where.is_far else near
         return _ELSEWHERE.substitute(common, keep=keep, **_build_watch_values(attempt))
-    # `find` expects the folder as a pattern, so its special characters are escaped.
+    # `find` interprets this path as a pattern, so special characters in it must be escaped.
     pattern = re.sub(r"([*?\[\]\\])", r"\\\1", where.scratch)
     return _HERE.substitute(
         common,
@@ -391,7 +401,8 @@ def render_wrapper(
 
 
 _PLAIN = '>> "$log" 2>&1 < /dev/null'
-#: DPDispatcher also writes its unfiltered output into a file of the current folder.
+#: DPDispatcher also writes a log with secrets into the current folder. A link to /dev/null prevents
+#: that file.
 _ASIDE = 'ln -sfn /dev/null "$attempt/dpdispatcher.log"\n    env -C "$attempt" '
 _FAR = Path(__file__).parents[1] / "far"
 
@@ -401,10 +412,14 @@ def _join_start_command(python: list[str], *words: object) -> str:
 
 
 def _build_redaction(attempt: AttemptPaths, dpdisp: Path) -> str:
-    """Return the shell code that writes output into the log without the connection settings."""
+    """Return shell code that writes output into the log without secrets.
+
+    The secrets are those in the connection settings of the attempt's machine.
+    """
     python = program.read_interpreter(dpdisp)
     passing = _join_start_command(python, _FAR / "connection.py", attempt.submission)
-    # This filter ends when its input ends, and must not hold the monitor's lock until then.
+    # The filter runs until its input ends. It closes descriptor 8, so that it does not hold the
+    # lock of the monitor during this time.
     return f'2>&1 < /dev/null | {passing} 8>&- >> "$log"'
 
 
@@ -414,7 +429,7 @@ def _read_script(name: str) -> str:
 
 def _build_recovery_command(dpdisp: Path) -> str:
     python = program.read_interpreter(dpdisp)
-    # If the user's own program comes before DPDispatcher, the modules of its Python are unknown.
+    # If the interpreter is another program, it may not be a Python that can run this module.
     is_python = any("python" in word for word in python)
     return _join_start_command(python, _FAR / "remember.py") if is_python else "true"
 
@@ -434,7 +449,7 @@ def _build_watch_values(attempt: AttemptPaths) -> dict[str, object]:
 
 
 def write_wrapper(path: Path, script: str) -> None:
-    """Replace the script. A running copy continues to read its old file."""
+    """Replace the wrapper script. A copy that is running continues with the old text."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.{os.urandom(8).hex()}.tmp")
     with part.open("x", encoding="utf-8", errors="surrogateescape") as file:

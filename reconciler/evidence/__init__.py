@@ -1,1 +1,1 @@
-"""The evidence on an attempt at one moment, from this machine and from others."""
+"""Collect the evidence on an attempt at one moment, from this machine and remote machines."""

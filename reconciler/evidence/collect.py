@@ -1,4 +1,7 @@
-"""Collect the evidence of an attempt from the disk, the locks, the processes and the scheduler."""
+"""Collect the evidence on an attempt (one run of a stage's job).
+
+The evidence comes from files, locks, processes and the scheduler.
+"""
 
 from __future__ import annotations
 
@@ -27,10 +30,12 @@ from service.root.folder_entries import exists, stat_of
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """The user's processes, the local scheduler's answers, and the answers of other machines.
+    """Answers of sources that are queried once for many attempts.
 
-    ``machines`` maps attempt tags to machines. ``queues`` contains the local scheduler's answers by
-    the real path of the folder in which an attempt's jobs work.
+    ``census`` contains the processes of the user. ``machines`` maps the tag of an attempt to the
+    machine of its jobs. ``queues`` contains the answers of the local scheduler, by the real path of
+    the folder in which the jobs of an attempt work. ``answers`` contains the observations from
+    remote machines, by tag.
     """
 
     machines: Mapping[str, ExecutionHost]
@@ -40,10 +45,10 @@ class Survey:
 
 
 def survey_attempts(attempts: Sequence[AttemptPaths]) -> Survey:
-    """Query each source once for all of the attempts.
+    """Query the processes, the scheduler and each remote machine once for all attempts.
 
-    The scheduler and the processes are queried before the attempts' records are read, so that a job
-    which ends in between is seen as ended.
+    The caller reads the records of the attempts afterwards. A job that ends in between is then seen
+    as ended and not as missing.
     """
     machines = {attempt.tag: machine.load_execution_host(attempt) for attempt in attempts}
     own = machines.values()
@@ -68,12 +73,13 @@ def collect_evidence(
     recorded_boot: str | None = None,
     survey: Survey | None = None,
 ) -> Evidence:
-    """Collect all evidence once. ``now`` is the caller's time, ISO 8601 in UTC.
+    """Collect the evidence on an attempt once, and return it.
 
-    ``recorded_root`` and ``recorded_host`` are the place of the attempt's start in the log; without
-    them, the launch record is used. ``recorded_boot`` is the boot id of that host. ``survey``
-    contains the answers that many calls can share. Raises `OSError` if the attempt's folder cannot
-    be read, because it would otherwise look empty.
+    ``now`` is the current time in ISO 8601, UTC. ``recorded_root``, ``recorded_host`` and
+    ``recorded_boot`` are the folder, the host and the boot id of the attempt's start, as in the
+    log. Without them, the launch record of the attempt is used. ``survey`` contains answers that
+    were queried for many attempts together. Raises `OSError` if the attempt's folder exists but
+    cannot be read, because it would otherwise look empty.
     """
     with suppress(FileNotFoundError):
         os.scandir(attempt.folder).close()
@@ -119,16 +125,16 @@ def collect_evidence(
 
 
 def _find_stopped_processes(tenants: Sequence[Tenant] | None) -> tuple[int, ...]:
-    """Return the processes of the jobs that SIGSTOP has stopped."""
+    """Return the ids of the jobs' processes that the signal SIGSTOP has paused."""
     return tuple(one.pid for one in tenants or () if processes.is_stopped(one.pid))
 
 
-#: State number of DPDispatcher for a job that is not yet submitted.
+#: State number with which DPDispatcher marks a job that is not submitted yet.
 _UNSUBMITTED = 1
 
 
 def _observe_here(attempt: AttemptPaths, where: ExecutionHost, survey: Survey) -> ObservedAttempt:
-    """Return the observations of an attempt whose files are on this machine."""
+    """Collect the observations of an attempt whose files are on this machine."""
     tenants = processes.find_tenants_below(survey.census, Path(where.scratch))
     queue = survey.queues.get(os.path.realpath(where.scratch)) if where.has_slurm else None
     copies = traces.copies_below(Path(where.scratch))
@@ -138,7 +144,8 @@ def _observe_here(attempt: AttemptPaths, where: ExecutionHost, survey: Survey) -
     complete = frozenset(
         name for name in alone if backward_files.is_complete(attempt, copies, name)
     )
-    # The flag of a killed task reports the kill, not the result of the command.
+    # The failure flag of a task whose shell was killed only reports the kill. It shows nothing
+    # about the result of the command.
     jobs = (
         replace(job, failed_flag=None)
         if job.failed_flag and (job.is_untold or traces.has_marks(attempt, job.name))
@@ -160,28 +167,32 @@ def _observe_here(attempt: AttemptPaths, where: ExecutionHost, survey: Survey) -
 
 
 def _ends_printed(job: ObservedJob, copies: Sequence[Path]) -> Mapping[str, str]:
-    """Return the states that Slurm printed into the output of a job, by job id."""
+    """Return the end state that Slurm printed into the output of a job, by the job's id.
+
+    The dict is empty if Slurm printed none.
+    """
     ends = (find_printed_end(traces.end_of(copy / f"slurm-{job.id}.out")) for copy in copies)
     found = next(filter(None, ends), None)
     return {} if found is None else {str(job.id): found}
 
 
 def _with_own_end(job: ObservedJob, ends: Mapping[str, str]) -> ObservedJob:
-    """Return the job. A failed job gets the state that Slurm printed into its output."""
+    """Return the job, with the end state from its own output if it failed."""
     if job.id is None or job.exit_code == 0 or job.id_alive or job.queued in EXCEEDED | TAKEN:
         return job
     return replace(job, queued=ends.get(job.id, job.queued))
 
 
 def _observe_far(attempt: AttemptPaths, survey: Survey) -> ObservedAttempt:
-    """Return the observations of an attempt whose files are on another machine."""
+    """Collect the observations of an attempt whose files are on another machine."""
     answer = survey.answers[attempt.tag]
     if answer.far is None or answer.far.error is not None:
         return answer
     live = {str(tenant.pid) for tenant in answer.tenants or ()}
     asked = answer.queue is not None and bool(answer.queue.listed)
     told = {job.name for job in answer.jobs}
-    # The local log of DPDispatcher names the submitted jobs, even after the folder was removed.
+    # If the folder on the other machine was removed, only DPDispatcher's log on this machine still
+    # names the submitted jobs.
     submitted = [
         ObservedJob(name, id=id_)
         for name, id_ in traces.job_ids(attempt, ()).items()
@@ -207,11 +218,11 @@ def _add_queue_entries(
     *,
     works: bool,
 ) -> Iterator[ObservedJob]:
-    """Yield the jobs by name, with the state that their scheduler reports.
+    """Yield the jobs, sorted by name, with the state that their scheduler reports.
 
-    If a command ran on without its shells, complete output files show that it has ended. This is
-    not true while a process ``works`` there, because the process may still write. If a shell lived
-    to tag the task as finished, the result is known.
+    For a command that kept running after its shells were killed, complete output files show that it
+    has ended. They do not show this if a process still ``works`` in the folder, because it may
+    write more.
     """
     listed = {one.id: one for one in (queue.listed or ())} if queue is not None else {}
     alone = traces.alone(attempt)
@@ -231,7 +242,7 @@ def _read_jobs(
     states: Mapping[str, tuple[int, int]],
     live: set[str],
 ) -> Iterator[ObservedJob]:
-    """Yield the jobs from their own records and from DPDispatcher's files in the scratch copy."""
+    """Yield the jobs of an attempt, read from their records and DPDispatcher's files."""
     own = {job.name: (job, shell) for job, _, shell in traces.started(attempt)}
     ids = traces.job_ids(attempt, copies)
     submitted = {name for name, (state, _) in states.items() if state != _UNSUBMITTED}
@@ -241,7 +252,8 @@ def _read_jobs(
         flags = (copy / f"{name}_flag_if_job_task_fail" for copy in copies)
         flag = next((place for place in flags if place.exists()), None)
         lock = attempt.of_job(name, OfJob.LOCK)
-        # If the job recorded that it could not take its lock, the state of the lock proves nothing.
+        # The job recorded that it runs without its lock, so a free lock does not show that the job
+        # has ended.
         unlocked = lock.with_suffix(OfJob.UNLOCKED).exists()
         yield replace(
             told,
@@ -256,9 +268,9 @@ def _read_jobs(
 
 
 def with_digests(root: Path, evidence: Evidence) -> Evidence:
-    """Return the evidence with the digests of the outputs.
+    """Return the evidence with a digest for each output of the stage.
 
-    A folder's digest covers all its files.
+    The digest of a folder covers all its files.
     """
     return replace(evidence, outputs=tuple(_add_digest(root, one) for one in evidence.outputs))
 
@@ -289,10 +301,10 @@ def _observe_output(attempt: AttemptPaths, path: str) -> OutputEvidence:
 
 
 def note_alone(attempt: AttemptPaths, evidence: Evidence) -> None:
-    """Record which jobs of the attempt are seen to compute without their shells.
+    """Record each job of the attempt whose command runs although its shells were killed.
 
-    No shell can record how such a command ends. If a shell did survive and recorded the end, that
-    record has priority.
+    No shell can record how such a command ends. If a shell survived and recorded the end after all,
+    the note about the job is removed.
     """
     unasked = evidence.scheduler is not None and evidence.queue is None
     knows = evidence.silence is None and not unasked

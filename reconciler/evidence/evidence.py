@@ -1,7 +1,7 @@
-"""The observations of an attempt at one moment, as plain values.
+"""The data classes for the evidence on an attempt at one moment.
 
-The values survive a round trip through JSON, so that a verdict can be derived again from the log. A
-source that gave no answer is None, which never means "no".
+The evidence can be written as JSON into the log and read back, so that the verdict can be derived
+again. A value of None means that a source gave no answer. It never means "no".
 """
 
 from __future__ import annotations
@@ -32,9 +32,10 @@ class Presence(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class OutputEvidence:
-    """An output of the stage. ``new`` states whether it was put in place after the launch.
+    """The observations of one output of a stage.
 
-    ``sha256`` is computed if the job has succeeded.
+    ``new`` states whether the output was written after the launch of the attempt. ``sha256`` is
+    None unless the job has succeeded.
     """
 
     path: str
@@ -47,9 +48,9 @@ class OutputEvidence:
 
 @dataclass(frozen=True, slots=True)
 class ForeignLaunch:
-    """The launch of an attempt by a person or by an imported workflow.
+    """A launch that wfctl did not make, but a person or an imported workflow.
 
-    ``why_unknown`` states why the folder of DPDispatcher cannot be determined.
+    ``why_unknown`` is the reason why the folder in which DPDispatcher works cannot be determined.
     """
 
     on_a_cluster: bool
@@ -58,20 +59,27 @@ class ForeignLaunch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """All observations on which a verdict on an attempt may be based.
+    """All observations of an attempt at one moment, as the basis of a verdict.
 
-    ``tenants`` are the running processes in the attempt's scratch copies, ``copies`` the existing
-    scratch copies. ``recovery_file`` states whether DPDispatcher has recorded its submission.
-    ``scheduler`` is the scheduler of the jobs, ``queue`` its answer, ``far`` the answer of the
-    machine of the jobs. ``looked_twice``: missing items were missing in two checks, some seconds
-    apart. ``last_chance``: this attempt replaces a lost one, and no other attempt would follow.
-    ``moved``: the root or remote_root was moved, so the attempt can only be watched. ``in_vain``:
-    its monitors ended repeatedly for the same reason, so another monitor does not help.
-    ``monitor_stopped``: SIGSTOP has stopped the monitor. ``verifiable``: a command of the stage
-    checks its outputs. ``awaited`` names processes that a successful command left running.
-    ``stopped`` contains the local processes of its jobs that SIGSTOP has stopped.
-    ``scratch_refusal`` states why no folder for its jobs can be created on this machine.
-    ``foreign_launch`` is None if wfctl launched the attempt.
+    - ``tenants`` are the running processes in the attempt's scratch copies, and ``copies`` the
+      existing scratch copies.
+    - ``recovery_file`` states whether DPDispatcher has recorded its submission.
+    - ``scheduler`` is the scheduler of the jobs, and ``queue`` its answer.
+    - ``far`` is the answer of the machine of the jobs, if it is not this machine.
+    - ``looked_twice`` states that the missing items were missing in two checks, some seconds
+      apart.
+    - ``last_chance`` states that no other attempt may follow, because this attempt already
+      replaces a lost one.
+    - ``moved`` states that the root or ``remote_root`` was moved, so that the attempt can only be
+      watched.
+    - ``in_vain`` states that the monitors of the attempt ended repeatedly for the same reason, so
+      that another monitor does not help.
+    - ``monitor_stopped`` states that the signal SIGSTOP has paused the monitor, and ``stopped``
+      contains the ids of local processes of the jobs that it has paused.
+    - ``verifiable`` states that a command of the stage checks its outputs.
+    - ``awaited`` names processes that a successful command left running.
+    - ``scratch_refusal`` is the reason why no folder for the jobs can be created on this machine.
+    - ``foreign_launch`` is None if wfctl launched the attempt.
     """
 
     observed_at: str
@@ -110,19 +118,19 @@ class Evidence:
 
     @property
     def open_jobs(self) -> list[ObservedJob]:
-        """The jobs whose end was not observed."""
+        """The jobs for which no end was observed."""
         return [job for job in self.jobs if not job.is_over and not job.is_finished]
 
     @property
     def refusal(self) -> str | None:
-        """The mistake for which the machine of the jobs refuses to work, or None."""
+        """The mistake that a person must correct before the machine can run jobs, or None."""
         return self.scratch_refusal if self.far is None else self.far.refusal
 
     @property
     def silence(self) -> str | None:
-        """The reason why a machine or scheduler did not answer, or None if all answered.
+        """The reason why a machine or scheduler did not answer, or None.
 
-        A refusal is an answer.
+        A machine that refused the connection has answered, so the result is None.
         """
         if self.far is not None and self.far.error is not None:
             return None if self.far.refusal else self.far.error
@@ -134,7 +142,8 @@ class Evidence:
         """Return plain JSON values."""
         found: dict[str, Any] = _adapter().dump_python(self, mode="json")
         if self.foreign_launch is None:
-            # Each observation becomes an event, so omit the field if there is no such launch.
+            # Each observation is stored as an event. Fields that are usually empty are omitted to
+            # keep the events small.
             del found["foreign_launch"]
         if not self.stopped:
             del found["stopped"]

@@ -18,12 +18,15 @@ from reconciler.host import small_files as plain
 from reconciler.host import tmux_sessions
 from service.root.atomic_files import OutsideRoot, open_within
 
-#: Maximum number of bytes read from a marker.
+#: Maximum number of bytes that are read from a marker file.
 _LONGEST = 4_096
 
 
 def add_foreign_launch(evidence: Evidence, state: Workflow, stage: Stage, root: Path) -> Evidence:
-    """Return the evidence with the session, the markers and the jobs of a foreign launch."""
+    """Add the observations of a launch that wfctl did not make to the evidence.
+
+    These are the tmux session, the markers and the jobs. Returns the new evidence.
+    """
     evidence = _add_markers(evidence, stage, root)
     on_a_cluster = state.backend_type(stage) == "remote"
     if evidence.session or evidence.root_recorded != evidence.root_now:
@@ -34,7 +37,7 @@ def add_foreign_launch(evidence: Evidence, state: Workflow, stage: Stage, root: 
 def _add_manual_jobs(
     evidence: Evidence, recorded: Attempt, root: Path, on_a_cluster: bool
 ) -> Evidence:
-    """Add the jobs that the folder of DPDispatcher shows."""
+    """Return the evidence with the jobs that are found in the folder of DPDispatcher."""
     files = (root / recorded.submission, root / recorded.wrapper)
     manual = observe_manual_jobs(root, *files, recorded.submission_sha256)
     found = manual.observed
@@ -53,14 +56,18 @@ def _add_manual_jobs(
 
 
 def marker_paths(stage: Stage) -> tuple[str, str]:
-    """Return the paths of done marker and exit code of a foreign attempt, relative to the root."""
+    """Return the paths of the marker files of an attempt that wfctl did not launch.
+
+    The first path is the completion marker, the second the file with the exit code. Both are
+    relative to the root.
+    """
     process = stage.running_process or {}
     done = process.get("done_marker") or f"{stage.id}/{DONE}"
     return done, process.get("exit_code_file") or f"{stage.id}/{EXIT_CODE}"
 
 
 def _add_markers(evidence: Evidence, stage: Stage, root: Path) -> Evidence:
-    """Add the session and the markers of a foreign attempt."""
+    """Return the evidence with the session and markers of an attempt launched by others."""
     recorded = stage.attempts[-1]
     done, code = marker_paths(stage)
     session = tmux_sessions.is_live(recorded.session, os.environ) if recorded.session else False
@@ -73,9 +80,10 @@ def _add_markers(evidence: Evidence, stage: Stage, root: Path) -> Evidence:
 
 
 def _marker(root: Path, name: str, recorded: Attempt) -> Marker:
-    """Read a marker, which may hold an exit code.
+    """Read a marker file, and return its exit code and its change time.
 
-    A marker that is older than the launch belongs to another attempt.
+    A marker that is older than the launch of the attempt is returned as a marker of another
+    attempt.
     """
     try:
         with os.fdopen(open_within(root, name), "rb") as file:

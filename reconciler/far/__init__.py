@@ -1,1 +1,4 @@
-"""Access to remote machines: a helper process that holds the credentials, and scripts."""
+"""Access remote machines through a helper process and scripts.
+
+Only the helper process reads the credentials.
+"""

@@ -1,10 +1,10 @@
-"""Connect to the machine that a submission names, as DPDispatcher would.
+"""Connect to the remote machine that a submission names, with DPDispatcher's settings.
 
-Run as a separate process by the Python that has DPDispatcher. Only this process reads credentials,
-and it never prints them. It reads one JSON request on stdin and prints one JSON answer on stdout:
-``{"error": …}`` if the machine gave no answer, ``{"refused": …}`` if a person must correct the
-connection settings first. With a submission as its argument, it copies stdin to stdout instead and
-removes the secrets of the machine's connection settings.
+This script runs as a separate process in the Python that has DPDispatcher. Only this process reads
+credentials, and it never prints them. It reads one JSON request on stdin and prints one JSON answer
+on stdout: ``{"error": …}`` if the machine gave no answer, ``{"refused": …}`` if a person must
+correct the connection settings first. If a submission is its argument, it copies stdin to stdout
+instead, and removes the secrets of the machine's connection settings.
 """
 
 from __future__ import annotations
@@ -20,34 +20,36 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-#: Fields of a machine that may be printed. All other fields stay in this process.
+#: Fields of a machine that may be printed. The other fields may be secret and stay in this process.
 _PUBLIC_FIELDS = ("batch_type", "context_type", "local_root", "remote_root")
 _MAX_REFERENCES = 8
-#: Names of the context whose jobs work in folders of this machine.
+#: Names of the DPDispatcher context in which jobs work in folders of this machine.
 _LOCAL_CONTEXTS = ("localcontext", "local")
-#: Connection settings that are no secrets and that a person needs to find a mistake.
-#: Commands, and misplaced values of other settings, may contain a password.
+#: Connection settings that contain no secret and that a person needs in order to find a mistake.
+#: All other settings may contain a password, for example in a command or by mistake.
 _PUBLIC_SETTINGS = frozenset({"username", "hostname", "port", "key_filename"})
 
 
-#: Maximum number of bytes that are read from the stderr of a script. A person sees the last 500.
+#: Maximum number of bytes that are read from the stderr of a script. The message shows the last 500
+#: characters.
 _MAX_ERROR_BYTES = 1 << 20
 
 
 class RefusedConnection(Exception):
-    """A connection that cannot be made before a person corrects its settings."""
+    """A connection that is impossible until a person corrects its settings."""
 
 
 class UnknownHost(RefusedConnection):
-    """A host name that cannot be resolved: a mistake in the name, or a network failure."""
+    """The host name cannot be resolved: it is wrong, or the network is down."""
 
 
 def main() -> int:
-    """Answer the request on stdin, or copy stdin to stdout without secrets."""
+    """Answer the request on stdin. With an argument, copy stdin without secrets instead."""
     if len(sys.argv) > 1:
         return _pass_on(json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))["machine"])
     answers = sys.stdout
-    # DPDispatcher logs to stdout, which must contain only the answer.
+    # DPDispatcher writes log lines to stdout. They are redirected, because stdout must contain only
+    # the answer.
     sys.stdout = sys.stderr
     request = json.load(sys.stdin)
     machine: dict[str, Any] = {}
@@ -78,7 +80,8 @@ def _pass_on(machine: dict[str, Any]) -> int:
     try:
         machine = resolve_references(machine)
     except (OSError, ValueError, TypeError) as error:
-        # Without the settings, no secret can be recognized, so nothing is printed.
+        # If the connection settings cannot be read, secrets cannot be recognized. The text is
+        # dropped to be safe.
         print(
             f"the details are hidden, because they may contain a secret: {type(error).__name__}",
             flush=True,
@@ -92,9 +95,9 @@ def _pass_on(machine: dict[str, Any]) -> int:
 
 
 def resolve_references(machine: dict[str, Any]) -> dict[str, Any]:
-    """Return the machine with the content of its references.
+    """Replace references to files in a machine's description by the contents of the files.
 
-    Fields next to a reference override the referenced fields. Raises ValueError if the references
+    Fields next to a reference override the fields in the file. Raises ValueError if the references
     are nested too deeply.
     """
     for _ in range(_MAX_REFERENCES):
@@ -122,7 +125,7 @@ def _load_machine_file(path: Path) -> dict[str, Any]:
 
 
 def redact_secrets(text: str, machine: dict[str, Any]) -> str:
-    """Return the text without the secrets of the machine's connection settings."""
+    """Return the text with every secret from the connection settings replaced by ``***``."""
     settings = machine.get("remote_profile")
     if isinstance(settings, dict):
         settings = {key: value for key, value in settings.items() if key not in _PUBLIC_SETTINGS}
@@ -136,8 +139,9 @@ def _collect_secrets(settings: Any) -> list[str]:
         return [value for entry in settings.values() for value in _collect_secrets(entry)]
     if isinstance(settings, list):
         return [value for entry in settings for value in _collect_secrets(entry)]
-    # A short word or number may be part of any text, and no secret is that short.
-    # A message may quote parts of a command, so each word of a setting is a secret too.
+    # A value of at most three characters is not treated as a secret, because it would occur in many
+    # texts. A message may quote a part of a command, so long words of a setting are treated as
+    # secrets too.
     words = [word.strip("'\";") for word in str(settings).split()]
     return [str(settings), *(w for w in words if len(w) > 7)] if len(str(settings)) > 3 else []
 
@@ -161,7 +165,7 @@ def _run_script(machine: dict[str, Any], request: dict[str, Any]) -> dict[str, A
 
 
 def _render_job_script(machine: dict[str, Any], request: dict[str, Any]) -> dict[str, Any]:
-    """Return the header and the environment of a job script, without contacting a machine."""
+    """Return the header and the environment lines of a job script, without a connection."""
     with _suppress_log_file():
         from dpdispatcher.machine import Machine
         from dpdispatcher.submission import Job, Resources, Task
@@ -179,7 +183,7 @@ def _render_job_script(machine: dict[str, Any], request: dict[str, Any]) -> dict
 
 @contextmanager
 def _suppress_log_file() -> Iterator[None]:
-    """Let the block import DPDispatcher without its log file in the current folder."""
+    """Let the code in the block import DPDispatcher without a log file as a side effect."""
     here = Path.cwd()
     with TemporaryDirectory() as place:
         os.chdir(place)
@@ -210,12 +214,12 @@ def _open_session(profile: dict[str, Any]) -> Any:
 
 
 def _check_names(profile: dict[str, Any]) -> None:
-    """Raise `RefusedConnection` if the settings name a key or a host that does not exist."""
+    """Raise `RefusedConnection` if the key file or the host in the settings is missing."""
     key, host = profile.get("key_filename"), profile.get("hostname")
     if key and not Path(key).exists():
         why = f"the key file {Path(key).absolute()} (key_filename) does not exist"
         raise RefusedConnection(why)
-    # The command of a proxy resolves the host name itself.
+    # With a proxy command, the proxy resolves the host name, so it need not be known here.
     if host is None or profile.get("proxy_command") is not None:
         return
     try:
@@ -226,12 +230,16 @@ def _check_names(profile: dict[str, Any]) -> None:
             raise UnknownHost(why) from error
 
 
-#: EAI_AGAIN is missing, because it means that the name server did not answer.
+#: Error codes for an unknown host name. EAI_AGAIN is not included, because it means that the name
+#: server did not answer.
 _UNKNOWN_HOST_CODES = (socket.EAI_NONAME, socket.EAI_NODATA)
 
 
 def _explain_alias(host: str) -> str:
-    """Return a hint if a host name is an alias in the user's SSH settings, else an empty string."""
+    """Return a hint if a host name is only an alias in the user's SSH settings.
+
+    Returns an empty string if it is not an alias.
+    """
     import paramiko
 
     try:
@@ -246,14 +254,16 @@ def _explain_alias(host: str) -> str:
     )
 
 
-#: Words in Paramiko's messages for a login that was interrupted or timed out.
+#: Words in error messages of Paramiko which show that a login was interrupted or timed out, not
+#: refused.
 _CONNECTION_LOST_WORDS = ("timeout", "timed out", "eof", "shut down")
 
 
 def _is_login_refused(error: Exception) -> bool:
-    """Return whether the machine, or the lack of a usable key, refused the login.
+    """Return whether a login failed because the machine refused it or no key was usable.
 
-    Paramiko raises the same error for a login that was interrupted or timed out.
+    Paramiko raises the same error if a login was interrupted or timed out, so the message is
+    checked.
     """
     words = f"{error} {error.__cause__ or ''}".lower()
     return "authentication" in words and not any(one in words for one in _CONNECTION_LOST_WORDS)
@@ -266,7 +276,7 @@ def _describe_refused_login(profile: dict[str, Any], error: Exception) -> str:
 
 
 def _describe_submission(path: str) -> dict[str, Any]:
-    """Return the folder and the names of the jobs of a submission."""
+    """Return the folder in which the jobs of a submission work, and the names of the jobs."""
     with _suppress_log_file():
         from dpdispatcher.entrypoints.submit import load_submission_from_json
     submission = load_submission_from_json(path, allow_ref=True)

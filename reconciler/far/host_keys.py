@@ -1,7 +1,7 @@
-"""Accept only machines whose host key is known, like ssh. DPDispatcher accepts any key.
+"""Connect only to machines whose host key is known, as ssh does.
 
-The processes that connect check the key before they send credentials. Keys are read from the same
-files as ssh reads, of the user and of this machine, and from a file of wfctl.
+DPDispatcher accepts any key. The key is checked before credentials are sent. Known keys are read
+from the files that ssh reads, and from a file of wfctl.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ _USER_KNOWN_HOSTS, _SYSTEM_KNOWN_HOSTS = (
     "~/.ssh/known_hosts ~/.ssh/known_hosts2",
     "/etc/ssh/ssh_known_hosts",
 )
-#: Values of ``StrictHostKeyChecking`` that accept the first key of a new host.
+#: Values of the ssh option ``StrictHostKeyChecking`` that allow the first connection to a new host.
 _ACCEPTING_VALUES = frozenset({"accept-new", "no", "off"})
 
 
 class RefusedHostKey(ConnectionError):
-    """The key of a host is not known, or differs from the known keys."""
+    """The key of a host is not known, or differs from the key that is known."""
 
 
 def check_host_keys(session_class: Any) -> None:
-    """Patch DPDispatcher's SSH sessions to connect only to machines with a known host key."""
+    """Make DPDispatcher's SSH sessions connect only to machines with a known host key."""
     set_up = session_class._setup_ssh  # noqa: SLF001 - no public method connects
 
     def set_up_checked(own: Any) -> None:
@@ -50,9 +50,10 @@ def check_host_keys(session_class: Any) -> None:
 
 
 def _start_checked(transport: Any, place: tuple[str, int], start: Callable[[], None]) -> None:
-    """Negotiate with a machine, then raise `RefusedHostKey` if its key is not known.
+    """Start a connection to a machine, and check the key of the machine.
 
-    ``place`` is the host name and the port of the machine.
+    ``place`` is the host name and the port. A new host is accepted if the user's SSH settings allow
+    this. Otherwise raises `RefusedHostKey` if the key is not known.
     """
     host, port = place
     settings = _read_ssh_settings(host)
@@ -61,7 +62,8 @@ def _start_checked(transport: Any, place: tuple[str, int], start: Callable[[], N
     found = [of for path in files for of in _read_host_keys(path, name)]
     known = [key for mark, key in found if not mark]
     revoked = [key for mark, key in found if mark]
-    # A server has keys of several types: request a key of a known type first.
+    # A server has keys of several types. Request a type for which a key is known, because a key of
+    # another type could not be compared.
     types = {known_type for key in known for known_type in _list_algorithms(key.get_name())}
     options = transport.get_security_options()
     options.key_types = sorted(options.key_types, key=lambda one: one not in types)
@@ -95,7 +97,7 @@ def _describe_changed_key(name: str, key: Any) -> str:
 
 
 def _fingerprint_of(key: Any) -> str:
-    """Return the type and the fingerprint of a key as ssh prints them."""
+    """Return the type and the fingerprint of a host key, in the format of ssh."""
     digest = base64.b64encode(hashlib.sha256(key.asbytes()).digest()).decode().rstrip("=")
     return f"{key.get_name()} SHA256:{digest}"
 
@@ -105,7 +107,7 @@ def _list_algorithms(type_: str) -> tuple[str, ...]:
 
 
 def _read_ssh_settings(host: str) -> dict[str, str]:
-    """Return the user's SSH settings for a host, by names in lower case."""
+    """Return the user's SSH settings for a host. The keys of the dict are in lower case."""
     import paramiko
 
     try:
@@ -128,9 +130,9 @@ def _list_known_hosts_files(settings: dict[str, str]) -> Iterator[Path]:
 
 
 def _read_host_keys(path: Path, name: str) -> Iterator[tuple[bool, Any]]:
-    """Yield for each key of a host in a known_hosts file whether it is revoked, and the key.
+    """Yield the keys of a host in a known_hosts file, each after a flag for revoked keys.
 
-    Lines that cannot be read and keys of certificate authorities are left out.
+    Omits lines that cannot be read and keys of certificate authorities.
     """
     from paramiko.hostkeys import HostKeyEntry, InvalidHostKey
 
@@ -163,12 +165,18 @@ def _is_named(name: str, patterns: Iterable[str]) -> bool:
 
 
 def _escape_brackets(pattern: str) -> str:
-    """Escape the brackets of an ssh pattern for `fnmatchcase`, because ssh takes them literally."""
+    """Escape the brackets of an ssh pattern for `fnmatchcase`.
+
+    Brackets have no special meaning in an ssh pattern.
+    """
     return pattern.replace("[", "[[]")
 
 
 def _pin_key(name: str, key: Any) -> None:
-    """Add the key of a new host to the known_hosts file of wfctl."""
+    """Add the key of a new host to wfctl's known_hosts file.
+
+    Later connections then notice if the key changes.
+    """
     path = _wfctl_known_hosts_path()
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a", encoding="utf-8") as stream:

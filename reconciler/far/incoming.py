@@ -1,4 +1,4 @@
-"""Decide by its name whether a file of another machine may be written on this one.
+"""Decide by the path of a file whether it may be copied from a remote machine.
 
 Files of another machine are as untrusted as an unknown archive. DPDispatcher's process imports this
 module too, so it imports only the standard library.
@@ -17,24 +17,26 @@ from typing import NamedTuple
 from lifecycle.words.scripts import is_importable
 from service.root.folder_entries import exists
 
-#: Folders whose files are read as settings or run as programs.
+#: Folders whose files are read as settings or run as programs. Nothing may be written into them.
 _FORBIDDEN_FOLDERS = frozenset({".wfctl", ".git"})
-#: Name of the folder of attempts, and names of files that wfctl writes into a stage's folder.
+#: Name of the folder that contains the attempts of a stage, followed by the names of files that
+#: wfctl writes into a stage's folder.
 _ATTEMPTS = ".attempts"
 _WFCTL_FILES = frozenset(
     {".monitor.lock", ".dispatch.lock", ".kept-as", "submission.json", "dpdisp-run.sh"}
     | {"dpdisp_exit_code", "dpdisp_done"}
 )
 _MAX_PATH_LENGTH = 4096
-#: Name of the file, in the folder of an attempt, that lists files which its machine may not write.
+#: Name of a file in the folder of an attempt. It lists files that the remote machine must not
+#: overwrite.
 PROTECTED_RECORD = "protected.json"
 _CONTROL_CATEGORIES = frozenset({"Cc", "Zl", "Zp"})
 
 
 def is_plain(path: str) -> bool:
-    """Return whether a path stays in its base folder and names no settings.
+    """Return whether a path stays inside its base folder and is no settings file.
 
-    A name that is not UTF-8 is allowed, a control character is not.
+    A path with bytes that are not UTF-8 is allowed. A path with a control character is not.
     """
     steps = path.split("/")
     return (
@@ -46,19 +48,25 @@ def is_plain(path: str) -> bool:
 
 
 def is_own_file(path: str) -> bool:
-    """Return whether wfctl itself writes a file of this path, relative to the root or a stage."""
+    """Return whether wfctl itself writes the file with this path.
+
+    The path is relative to the root or to the folder of a stage.
+    """
     steps = path.lower().split("/")
     return _ATTEMPTS in steps or (len(steps) <= 2 and steps[-1] in _WFCTL_FILES)
 
 
 class ProtectedFiles(NamedTuple):
-    """The files of a root that another machine may not write, relative to the root.
+    """The files of a root that a remote machine must not overwrite, relative to the root.
 
-    ``written_here`` are files in the root, and tables, that wfctl writes itself. ``named`` are the
-    scripts of every definition, the inputs of every stage and the outputs of the other stages: a
-    pattern of the results may bring such a file only if the pattern is its exact name. The same is
-    true of files, anywhere, with one of the ``names``, in small letters: settings and instructions
-    that programs read without being asked to.
+    - ``written_here`` are files that wfctl writes itself. They are never overwritten.
+    - ``named`` are the scripts of all definitions, the inputs of all stages and the outputs of
+      the other stages.
+    - ``names`` are names, in lower case, of settings and instructions that programs read
+      automatically, in any folder.
+
+    A file in ``named`` or ``names`` is overwritten only if a pattern of the results is its exact
+    path.
     """
 
     root: Path
@@ -73,13 +81,13 @@ class ProtectedFiles(NamedTuple):
     def is_named(self, path: Path) -> bool:
         """Return whether a definition names the file, or a program reads it automatically.
 
-        The same is true of a file in such a folder.
+        This is also true if a folder above the file is named or read in this way.
         """
         steps = os.path.relpath(path, self.root).lower().split("/")
         return self._is_among(path, self.named) or not self.names.isdisjoint(steps)
 
     def has(self, path: Path) -> bool:
-        """Return whether the file is protected in any way."""
+        """Return whether the file is protected for any reason."""
         return self.is_written_here(path) or self.is_named(path)
 
     def _is_among(self, path: Path, known: Collection[str]) -> bool:
@@ -88,9 +96,10 @@ class ProtectedFiles(NamedTuple):
 
 
 def read_protected_files(folder: Path) -> ProtectedFiles:
-    """Return the protected files recorded in an attempt's folder, or no files without a record.
+    """Return the protected files that are recorded in an attempt's folder.
 
-    Raises ValueError or TypeError if the record cannot be read.
+    Returns an empty list of files if no record exists. Raises ValueError or TypeError if the record
+    cannot be read.
     """
     root, record = folder.parents[2], folder / PROTECTED_RECORD
     if not record.exists():
@@ -106,14 +115,17 @@ def is_result(
     sent: Iterable[str],
     protected: ProtectedFiles | None = None,
 ) -> bool:
-    """Return whether a path, relative to ``base``, is a result that the jobs should return.
+    """Return whether a path, relative to ``base``, is a result that may be downloaded.
 
-    ``patterns`` are those of the submission; a folder that matches a pattern includes all its
-    content. A local file that matches a pattern of the files ``sent`` to the jobs, such as an input
-    or a script, is replaced only if a pattern of the results is its exact name. The same is true of
-    ``protected`` files, even if they do not exist. No pattern includes a file that wfctl writes,
-    except a pattern with `.attempts` in it, which wfctl itself uses for the results of tasks. No
-    wildcard includes a file that Python imports, which would change a check on this machine.
+    ``patterns`` are the patterns of results in the submission. A folder that matches a pattern
+    includes all its content. Some files need more than a match:
+
+    - A file that exists here and was ``sent`` to the jobs, such as an input or a script, and a
+      ``protected`` file must equal a pattern exactly.
+    - A file that Python imports must match a pattern without wildcards, because it could change a
+      check on this machine.
+    - A file that wfctl writes is included only by a pattern that contains `.attempts`. wfctl uses
+      such patterns for the results of tasks.
     """
     if not is_plain(path) or (protected is not None and protected.is_written_here(base / path)):
         return False
@@ -130,9 +142,10 @@ def is_result(
 
 
 def is_requested(path: str, patterns: Iterable[str]) -> bool:
-    """Return whether a pattern of the submission matches a path, even if the file must not come.
+    """Return whether a path matches a pattern of the results in a submission.
 
-    `is_result` refuses some of the requested files. Such files are normal: a job may write them.
+    The file may still be refused by `is_result`. Such a file is not an error, because a job may
+    write it.
     """
     return is_plain(path) and bool(_find_matching(path, patterns))
 
@@ -140,7 +153,7 @@ def is_requested(path: str, patterns: Iterable[str]) -> bool:
 def _find_matching(path: str, patterns: Iterable[str]) -> list[str]:
     """Return the patterns that match a path.
 
-    For wfctl's own files, only a path of attempts matches.
+    A file that wfctl writes is matched only by patterns that contain `.attempts`.
     """
     if is_own_file(path):
         patterns = [pattern for pattern in patterns if _ATTEMPTS in pattern.split("/")]
@@ -149,7 +162,10 @@ def _find_matching(path: str, patterns: Iterable[str]) -> list[str]:
 
 
 def _matches_path_or_folder(path: str, pattern: str) -> bool:
-    """Return whether a pattern matches a path, or a folder above it, name by name."""
+    """Return whether a pattern matches a path or a folder above it.
+
+    The parts of the path between slashes are compared one by one.
+    """
     names, patterns = path.split("/"), pattern.split("/")
     if patterns == ["."]:
         return True
@@ -166,23 +182,22 @@ def _matches_path_or_folder(path: str, pattern: str) -> bool:
 
 
 def _matches_whole(path: str, pattern: str) -> bool:
-    """Return whether a pattern without wildcards equals a path."""
+    """Return whether a pattern contains no wildcards and equals the path."""
     return not _has_wildcards(pattern) and fnmatchcase(path, pattern)
 
 
 def _has_wildcards(pattern: str) -> bool:
-    """Return whether a pattern has wildcards that are not escaped, as in ``[*]``."""
+    """Return whether a pattern contains wildcards that are not escaped, as in ``[*]``."""
     for escaped in ("[*]", "[?]", "[[]"):
         pattern = pattern.replace(escaped, "")
     return any(letter in pattern for letter in "*?[")
 
 
 def find_refused_leftovers(paths: Sequence[str], links: Mapping[str, str], stage: str) -> set[str]:
-    """Return the leftovers of a stage's attempt that must not be downloaded.
+    """Return the leftover files of an attempt that must not be downloaded.
 
-    ``links`` contains the targets of the paths that are symbolic links. A link is refused if it
-    leads out of the stage's folder. A path below a file or a link is refused, and so are wfctl's
-    own files.
+    ``links`` maps each path that is a symbolic link to its target. Refused are links that lead out
+    of the stage's folder, paths below a file or a link, and files that wfctl itself writes.
     """
     files = set(paths)
     return {
@@ -195,9 +210,10 @@ def find_refused_leftovers(paths: Sequence[str], links: Mapping[str, str], stage
 
 
 def _stays_in(stage: str, path: str, target: str) -> bool:
-    """Return whether a link leads to a target in the stage's folder, with all links resolved.
+    """Return whether the target of a link is in the stage's folder.
 
-    Only the folders above a link are known not to be links, so ``..`` may occur only at the start.
+    In the target, ``..`` may occur only at the start. Later in the target, it could follow another
+    link and lead to an unknown folder.
     """
     steps = [step for step in target.split("/") if step not in ("", ".")]
     upwards = next((n for n, step in enumerate(steps) if step != ".."), len(steps))

@@ -1,8 +1,7 @@
-"""Inspect DPDispatcher's folder of a manually launched job.
+"""Inspect the folder in which DPDispatcher works for a job that a person launched by hand.
 
-DPDispatcher works in ``remote_root/HASH``, and the submission file determines the hash. wfctl has
-no records of such a job: its processes, its scheduler and DPDispatcher's own files are the
-evidence.
+The folder is ``remote_root/HASH``, and the submission file determines the hash. wfctl has no
+records of such a job. The evidence is its processes, its scheduler and DPDispatcher's own files.
 """
 
 from __future__ import annotations
@@ -27,10 +26,10 @@ from reconciler.records import backward_files, traces
 
 @dataclass(frozen=True, slots=True)
 class ManualJobs:
-    """The observations of manually launched jobs.
+    """The observations of jobs that a person launched by hand.
 
     ``submitted_at`` is the submission time of the first job, in seconds since the epoch.
-    ``why_unknown`` states why the folder of its jobs cannot be determined.
+    ``why_unknown`` is the reason why the folder of the jobs cannot be determined, or None.
     """
 
     observed: ObservedAttempt = field(default_factory=ObservedAttempt)
@@ -43,9 +42,11 @@ class ManualJobs:
 def observe_manual_jobs(
     root: Path, submission: Path, wrapper: Path, recorded_sha256: str = ""
 ) -> ManualJobs:
-    """Read the processes, the scheduler and DPDispatcher's files of a submission.
+    """Observe the jobs of a submission that a person sent to DPDispatcher by hand.
 
-    ``recorded_sha256`` is the digest of the submission at its launch, empty if nobody recorded it.
+    Reads the processes, the scheduler and DPDispatcher's files. ``recorded_sha256`` is the digest
+    of the submission file at the launch, or empty if it was not recorded. If the file was changed
+    since then, the result contains only the reason why nothing is known.
     """
     text = plain.read_text(submission)
     given = (traces.read_json(submission) or {}).get("machine")
@@ -54,7 +55,8 @@ def observe_manual_jobs(
     if recorded_sha256 not in ("", digest_of(text)):
         return ManualJobs(why_unknown=f"{submission.name} was changed after the launch")
     if "$ref" not in given and not traces.copies_below(root / str(given["remote_root"])):
-        # DPDispatcher has removed the folder or has never created it.
+        # The folder of the jobs does not exist, so only a process that runs the wrapper can be
+        # observed.
         return ManualJobs(is_watched=_is_watched(root, submission, wrapper))
     try:
         described = query_machine.describe_submission(submission, given, root)
@@ -66,7 +68,8 @@ def observe_manual_jobs(
     folder = Path(str(described["folder"]))
     where = machine.ExecutionHost(batch, context, str(folder))
     queue = query_machine.query_local_queue([where.scratch]) if where.has_slurm else None
-    # List the processes before the records, so that a job that ends in between is seen as ended.
+    # The processes are listed before the records are read. A job that ends in between is then seen
+    # as ended, not as lost.
     tenants = processes.find_tenants_below(processes.list_tenants(), folder)
     is_watched = _is_watched(root, submission, wrapper)
     copies = (folder,) if folder.is_dir() else ()
@@ -95,7 +98,7 @@ def _read_jobs(
     tenants: tuple[Tenant, ...],
     queue: Queue | None,
 ) -> Iterator[ObservedJob]:
-    """Yield each submitted job, with the states that its scheduler and DPDispatcher recorded."""
+    """Yield each submitted job with its state in the scheduler and DPDispatcher's files."""
     listed = {one.id: one for one in (queue.listed or ())} if queue is not None else {}
     live = {str(tenant.pid) for tenant in tenants}
     for name in names:
@@ -117,14 +120,14 @@ def _read_jobs(
 
 
 def _find_missing_files(given: Mapping[str, Any], folder: Path) -> tuple[str, ...]:
-    """Return the patterns of files to download that match no file in the folder."""
+    """Return the patterns of result files that match no file in the folder."""
     return tuple(
         one for one in backward_files.backward_patterns(given) if not any(folder.glob(one))
     )
 
 
 def _is_watched(root: Path, submission: Path, wrapper: Path) -> bool:
-    """Return whether a process in the root runs the wrapper, or submits the submission."""
+    """Return whether a process that works in the root runs the wrapper or the submission."""
     place = os.path.realpath(root)
     for tenant in processes.list_tenants():
         if tenant.folder == place:

@@ -1,4 +1,7 @@
-"""Ask the machine of a job, in one round trip for all attempts that run there."""
+"""Ask remote machines for the state of jobs, and download files from them.
+
+All attempts that run on the same machine share one request.
+"""
 
 from __future__ import annotations
 
@@ -37,32 +40,35 @@ from service.root.atomic_files import OutsideRoot, is_inside, place_within
 from service.root.folder_entries import is_folder
 
 _HERE = Path(__file__).parent
-#: Seconds to wait for the answer of the machine, and for the helper process that asks it.
+#: Seconds to wait for the answer of a remote machine, and for the helper process that asks the
+#: machine.
 _ANSWER_TIMEOUT, _HELPER_TIMEOUT = 40, 50
-#: Seconds to wait for the digests of the listed files, and the minimum speed of a download.
+#: Additional seconds to wait for the list of files with their digests, and the assumed minimum
+#: speed of a download in bytes per second.
 _LISTING_TIMEOUT, _BYTES_A_SECOND = 600, 500_000
-#: Seconds to wait until the processes and jobs of an attempt have ended.
-#: By default, Slurm kills a job that ignores the signal after 30 s.
+#: Seconds to wait until the processes and jobs of an attempt have ended. Slurm by default kills a
+#: job only 30 s after the first signal.
 _STOP_TIMEOUT = 60
-#: Maximum number of bytes of an answer, and of an answer that contains the text of logs.
+#: Maximum number of bytes of an answer, and of an answer that contains the output of jobs.
 _MAX_ANSWER_BYTES, _MAX_LOG_BYTES = 1 << 26, 1 << 30
 
 
 def describe_machine(given: Mapping[str, Any], attempt: AttemptPaths) -> dict[str, Any]:
-    """Return the batch type, context type and roots of a machine that a file describes.
+    """Return the batch type, the context type and the roots that a machine file defines.
 
-    Raises MachineUnreachable if the file cannot be read, or ProgramMissing.
+    ``given`` refers to the file. Raises MachineUnreachable if the file cannot be read, or
+    ProgramMissing if DPDispatcher is not installed.
     """
     source = machine.find_machine_file(given, attempt.stage_folder)
     return _run_helper({"machine": {**given, "$ref": str(source)}}, attempt.root)
 
 
 def describe_submission(path: Path, given: Mapping[str, Any], root: Path) -> dict[str, Any]:
-    """Return how DPDispatcher reads a submission file in the root.
+    """Return the settings that DPDispatcher reads from a submission file in the root.
 
-    The answer has the fields of `describe_machine`. For jobs on this machine it also has their
+    The result has the fields of `describe_machine`. For jobs on this machine it also has their
     ``folder`` and the names of the ``jobs``. Raises MachineUnreachable if the machine file cannot
-    be read, or ProgramMissing.
+    be read, or ProgramMissing if DPDispatcher is not installed.
     """
     source = machine.find_machine_file(given, path.parent)
     named = {**given, "$ref": str(source)} if source is not None else dict(given)
@@ -75,27 +81,27 @@ def render_job_script(
     described: Mapping[str, Any],
     attempt: AttemptPaths,
 ) -> tuple[str, str]:
-    """Return the header of a job script and its environment lines, as DPDispatcher writes them.
+    """Return the header and the environment lines of a job script by DPDispatcher.
 
-    The header comes from the ``submitted`` resources, the environment from the resources that the
-    stage ``described``. Raises MachineUnreachable.
+    The header is derived from the resources in ``submitted``, the environment from the resources in
+    ``described``. Raises MachineUnreachable if DPDispatcher cannot create them.
     """
     request = {"machine": dict(own), "header": submitted, "environment": described}
     answer = _run_helper(request, attempt.root)
     return str(answer["header"]), str(answer["environment"])
 
 
-#: Seconds to wait for a trial, in addition to the timeout of an answer.
+#: Seconds that the test of a machine may take in addition to the time for an answer.
 _TRIAL_TIMEOUT = 100
 
 
 def try_environment(
     own: Mapping[str, Any], where: ExecutionHost, attempt: AttemptPaths, words: Sequence[str]
 ) -> list[str]:
-    """Test the folder, the scheduler and the environment on the machine, and return the problems.
+    """Test folder, scheduler and software on a machine, and return the problems found.
 
-    ``words`` are the program that submits jobs (may be empty), the header, the environment lines
-    and the words of the shell command. Raises MachineUnreachable.
+    ``words`` contains the program that submits jobs (may be empty), the header of the job script,
+    its environment lines, and the words of the shell command. Raises MachineUnreachable.
     """
     program_, header, lines, *shell = words
     is_own = where.scratch == str(attempt.work)
@@ -110,9 +116,10 @@ def try_environment(
 
 
 def observe_far_attempts(attempts: Iterable[AttemptPaths]) -> dict[str, ObservedAttempt]:
-    """Inspect attempts whose jobs run on other machines, and return the observations by tag.
+    """Observe attempts with jobs on other machines, and return the observations by tag.
 
-    ``far.error`` states why an inspection failed. The other fields are then meaningless.
+    If a machine gives no answer, ``far.error`` contains the reason, and the other fields of the
+    observation are meaningless.
     """
     groups: dict[str, list[AttemptPaths]] = {}
     for attempt in attempts:
@@ -140,9 +147,10 @@ def observe_far_attempts(attempts: Iterable[AttemptPaths]) -> dict[str, Observed
 
 
 def _describe_missing_answer(attempt: AttemptPaths, error: ReconcilerError) -> Far:
-    """Return the `Far` of an attempt whose machine gave no answer or refused the connection.
+    """Return a `Far` object for an attempt whose machine did not answer or refused to.
 
-    The host name of a submitted attempt was valid, so an unknown host means a network failure.
+    If the attempt was already submitted, its host name was valid. An unknown host then means that
+    the network is down, and not that the name is wrong.
     """
     refusal = error.reason if isinstance(error, MachineRefused) else None
     if isinstance(error, MachineRefused) and error.is_unknown_host:
@@ -163,19 +171,22 @@ def _build_probe_script(group: Sequence[AttemptPaths]) -> str:
 
 
 def query_local_queue(places: Sequence[str]) -> Queue:
-    """Query the scheduler of this machine for the jobs that work in or below the folders."""
+    """Ask the local scheduler for the jobs that work in one of the folders or below it."""
     printed = _run_bash(_build_script("probe.sh", "queue", places))
     said = _group_by_kind(line.split("\t") for line in printed.splitlines() if line)
     return _parse_queue(said) or Queue(0, None, "squeue was not asked")
 
 
 def _remote_root_of(place: PurePosixPath, attempt: AttemptPaths) -> PurePosixPath:
-    """Return the ``remote_root`` that contains the folder of an attempt."""
+    """Return the ``remote_root`` (base folder on the machine) of an attempt's folder."""
     return place.parents[len(PurePosixPath(attempt.tag).parts) - 1]
 
 
 def has_other_remote_root(attempt: AttemptPaths) -> bool:
-    """Return whether the machine file of an attempt now names another ``remote_root``."""
+    """Return whether the machine file has a new ``remote_root`` since the attempt started.
+
+    Returns False if the machine file cannot be read.
+    """
     named = dict(_get_machine_settings(attempt))
     source = machine.find_machine_file(named, attempt.stage_folder)
     if source is None or named.pop("remote_root", None) is None:
@@ -193,11 +204,11 @@ def has_other_remote_root(attempt: AttemptPaths) -> bool:
 def make_scratch_folder(attempt: AttemptPaths) -> dict[str, str]:
     """Create the attempt's folder on the machine of its jobs.
 
-    Return its ``host`` and ``boot_id``. Raises MachineUnreachable.
+    Returns the ``host`` and the ``boot_id`` of that machine. Raises MachineUnreachable.
     """
     place = PurePosixPath(machine.load_execution_host(attempt).scratch)
     base = _remote_root_of(place, attempt)
-    # Create `remote_root` if needed, but not its parent, because that would hide a mistyped path.
+    # The parent of `remote_root` is not created, so that a mistyped path is reported as an error.
     above, own = shlex.quote(str(base)), shlex.quote(str(place))
     script = (
         f"cd / && {{ [ -d {above} ] || mkdir {above}; }} "
@@ -210,9 +221,9 @@ def make_scratch_folder(attempt: AttemptPaths) -> dict[str, str]:
 
 
 def tag_jobs(attempt: AttemptPaths) -> None:
-    """Tag each job whose tasks all succeeded as finished, as DPDispatcher does.
+    """Mark each job whose tasks all succeeded as finished, as DPDispatcher does.
 
-    Raises MachineUnreachable.
+    Raises MachineUnreachable if the machine of the jobs does not answer.
     """
     where = machine.load_execution_host(attempt)
     records = where.scratch if where.is_far else str(attempt.folder)
@@ -222,12 +233,15 @@ def tag_jobs(attempt: AttemptPaths) -> None:
 
 
 def kept_files_path(attempt: AttemptPaths) -> str:
-    """Return the folder, on the machine of the jobs, that keeps the files they wrote."""
+    """Return the folder, on the machine of the jobs, in which files of the jobs are kept."""
     return f"{machine.load_execution_host(attempt).scratch}/left"
 
 
 def keep_written_files(attempt: AttemptPaths) -> None:
-    """Keep the files that the jobs wrote, on their machine. Raises MachineUnreachable."""
+    """Link or copy the files that the jobs wrote into a safe folder on the same machine.
+
+    The clean-up of DPDispatcher would otherwise remove them. Raises MachineUnreachable.
+    """
     words = [machine.load_execution_host(attempt).scratch, kept_files_path(attempt)]
     _run_script(attempt, _build_script("keep.sh", "keep_left", words))
 
@@ -235,10 +249,11 @@ def keep_written_files(attempt: AttemptPaths) -> None:
 def read_new_output(
     attempt: AttemptPaths, offsets: Mapping[str, int], last: int | None
 ) -> tuple[dict[str, tuple[bytes, int]], bool]:
-    """Read the new output of an attempt's jobs. ``offsets`` has the bytes already read, by path.
+    """Read the output that an attempt's jobs wrote since the last call.
 
-    ``last`` limits the number of lines. Returns by path the new content and the new offset of each
-    existing file, and whether every started job has ended. Raises MachineUnreachable.
+    ``offsets`` contains the number of bytes already read of each file. ``last`` limits the number
+    of lines per file. Returns the new content and the new offset of each existing file, by path,
+    and whether every started job has ended. Raises MachineUnreachable.
     """
     words = [machine.load_execution_host(attempt).scratch, "" if last is None else str(last)]
     for path, offset in offsets.items():
@@ -254,10 +269,10 @@ def read_new_output(
 
 
 def stop_attempt_jobs(attempt: AttemptPaths) -> list[list[str]]:
-    """Stop every job and process of an attempt on the machine where they run.
+    """Stop all jobs and processes of an attempt on the machine where they run.
 
-    Returns pairs of ``ended`` or ``left`` and the name of the job or process. Raises
-    MachineUnreachable if the result is not known.
+    Returns a pair for each: ``ended`` or ``left``, and the name of the job or process. Raises
+    MachineUnreachable if the result is unknown.
     """
     where = machine.load_execution_host(attempt)
     kind = where.batch_type.lower() if where.has_scheduler else "none"
@@ -274,10 +289,10 @@ def _get_machine_settings(attempt: AttemptPaths) -> Mapping[str, Any]:
 def _run_script(
     attempt: AttemptPaths, script: str, longer: int = 0, size: int = _MAX_ANSWER_BYTES
 ) -> str:
-    """Run a script on the machine of the attempt's jobs, and return its output.
+    """Run a shell script on the machine of the attempt's jobs, and return its output.
 
-    On another machine, ``longer`` adds seconds to the timeout, and ``size`` is the maximum number
-    of bytes that the script may print.
+    If this is another machine, ``longer`` adds seconds to the timeout, and ``size`` is the maximum
+    number of bytes that the script may print.
     """
     if not machine.load_execution_host(attempt).is_far:
         return _run_bash(script)
@@ -291,8 +306,12 @@ def _run_far(
     longer: int = 0,
     size: int = _MAX_ANSWER_BYTES,
 ) -> str:
-    """Run a script on another machine, and return its output."""
-    # The login shell may print additional lines before and after the output of the script.
+    """Run a shell script on another machine, and return its output.
+
+    Raises MachineUnreachable if the script fails or its output is incomplete.
+    """
+    # The random mark separates the output of the script from lines that the login shell may print
+    # before and after it.
     mark, within = secrets.token_hex(16), _ANSWER_TIMEOUT + longer
     framed = f"echo {mark}\n{UNFILTERED}\n{script}\ncode=$?; echo {mark}; exit $code"
     request = {"machine": dict(given), "script": framed, "timeout": within, "most": size}
@@ -322,7 +341,8 @@ def _run_helper(request: Mapping[str, Any], root: Path, longer: int = 0) -> dict
     except subprocess.TimeoutExpired as error:
         raise MachineUnreachable(f"no answer within {_HELPER_TIMEOUT + longer} s") from error
     except subprocess.CalledProcessError as error:
-        # The stderr of the helper process may contain a secret.
+        # The stderr of the helper process is not part of the message, because it may contain a
+        # secret.
         raise MachineUnreachable(
             f"the helper process of wfctl ended with exit code {error.returncode}"
         ) from error
@@ -339,7 +359,7 @@ def _run_helper(request: Mapping[str, Any], root: Path, longer: int = 0) -> dict
     return answer
 
 
-#: Removes the user's filters, so that the clients of Slurm print and cancel every job.
+#: Removes the user's filter variables. With them, the commands of Slurm would omit some jobs.
 UNFILTERED = 'unset "${!SQUEUE_@}" "${!SACCT_@}" "${!SCANCEL_@}"'
 
 
@@ -360,7 +380,8 @@ def _read_script(name: str) -> str:
 
 
 def _build_call(function: str, arguments: Iterable[str]) -> str:
-    # The script itself comes on stdin, so its commands must not read stdin.
+    # The shell reads the script from stdin. A command in it that read stdin would consume the
+    # script.
     return f"{function} {shlex.join(arguments)} < /dev/null"
 
 
@@ -374,7 +395,7 @@ _ByKind: TypeAlias = "defaultdict[str, list[list[str]]]"
 
 
 def parse_probe_output(printed: str) -> dict[str, ObservedAttempt]:
-    """Return the observed attempts by tag, from the output of the probe."""
+    """Return the observations by attempt tag, parsed from the output of the probe script."""
     common: _Lines = []
     own: dict[str, _Lines] = {}
     current = common
@@ -417,7 +438,7 @@ def _group_by_kind(lines: Iterable[list[str]]) -> _ByKind:
 
 
 def _parse_queue(said: _ByKind) -> Queue | None:
-    """Return the scheduler's answer or its error, or None if it was not asked."""
+    """Return the answer or the error of the scheduler, or None if it was not asked."""
     for asked_at, code, words in said["queue"]:
         if code != "0":
             return Queue(
@@ -446,7 +467,10 @@ def _find_tenants(said: _ByKind, places: set[str]) -> Iterator[tuple[str, Tenant
 
 
 def _find_by_environment(lines: _Lines, said: _ByKind) -> Iterator[tuple[int, int]]:
-    """Yield the id and start time of the live processes of an attempt whose folder was removed."""
+    """Yield id and start time of running processes whose attempt's folder was removed.
+
+    Such processes are found by a variable in their environment.
+    """
     ticks = {pid: int(since) for pid, state, since in said["stat"] if state not in "ZX"}
     yield from (
         (int(pid), ticks[pid]) for kind, pid, *_ in lines if kind == "process" and pid in ticks
@@ -475,7 +499,7 @@ def _parse_attempt(lines: _Lines, far: Far) -> ObservedAttempt:
 
 
 def _parse_printed_ends(lines: _Lines) -> dict[str, str]:
-    """Return the states of jobs that Slurm printed into their output, by the ids of the jobs."""
+    """Return the end state that Slurm printed into the output of each job, by job id."""
     printed = {
         one[1]: _decode_text(one[2]) for one in lines if one[0] == "printed" and len(one) > 2
     }
@@ -484,12 +508,13 @@ def _parse_printed_ends(lines: _Lines) -> dict[str, str]:
 
 
 def _parse_jobs(lines: Iterable[list[str]]) -> dict[str, dict[str, Any]]:
-    """Return the fields of the `ObservedJob` of each job, by the name of the job."""
+    """Return the field values for the `ObservedJob` of each job, by job name."""
     jobs = defaultdict[str, dict[str, Any]](dict)
     current: dict[str, Any] | None = None
     for kind, name, *values in (line for line in lines if len(line) > 1):
         if kind == "of":
-            # DPDispatcher may list a job that it has not submitted, which does not exist yet.
+            # DPDispatcher may list a job that it has not submitted yet. No other line mentions the
+            # job, so it is ignored.
             current = jobs.get(name)
         elif kind in ("job_state", "fail_count") and current is not None:
             current[kind.removeprefix("job_")] = int(name)
@@ -509,7 +534,7 @@ def _parse_job_record(
     return found
 
 
-#: Kind of a line → function that returns the fields of a job from the values of the line.
+#: For each kind of line, a function that converts the values of the line into fields of a job.
 _JOB_FIELD_PARSERS: Mapping[str, Callable[..., dict[str, Any]]] = {
     "job": _parse_job_record,
     "job_id": lambda id_: {"id": id_},
@@ -525,20 +550,20 @@ def _decode_text(encoded: str) -> str:
     return b64decode(encoded).decode(errors="replace")
 
 
-#: Maximum number of bytes that one answer transfers.
+#: Maximum number of bytes of file content in one answer.
 _MAX_BATCH_BYTES = 16 * 10**6
-#: Maximum number of leftover files, or of results, that are downloaded for one attempt.
+#: Maximum number of files that are listed or downloaded for one attempt.
 _MAX_FILES = 100_000
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, slots=True)
 class FarFile:
-    """A leftover file or a result of a job.
+    """A file that a job wrote: a leftover file or a result.
 
-    ``path`` is the path to which the job wrote the file, relative to the root. ``at`` is the
+    ``path`` is the path, relative to the root, to which the job wrote the file. ``at`` is its
     current path if it differs: relative to the root, or absolute on another machine. ``link`` is
-    the target of a symbolic link.
+    the target if the file is a symbolic link.
     """
 
     path: str
@@ -549,7 +574,7 @@ class FarFile:
 
 
 def can_be_recorded(file: FarFile) -> bool:
-    """Return whether the log can record the paths of a file, which requires UTF-8."""
+    """Return whether the paths of a file can be written to the log, which requires UTF-8."""
     try:
         "".join((file.path, file.at or "", file.link or "")).encode()
     except UnicodeEncodeError:
@@ -560,20 +585,21 @@ def can_be_recorded(file: FarFile) -> bool:
 def download_leftovers(
     attempt: AttemptPaths, limit: int | None, wanted: Sequence[str] = ()
 ) -> list[FarFile]:
-    """Download the leftover files of an attempt, its logs and the smallest files first.
+    """Download the leftover files of an attempt, logs first, then from small to large.
 
-    Returns the files that stay on the other machine: files that `find_refused_leftovers` names,
-    files that the log cannot record, and files that exceed ``limit`` bytes in total and match none
-    of the ``wanted`` patterns (paths in the stage's folder). Existing equal files are left alone.
-    Raises MachineUnreachable.
+    Files that already exist here unchanged are not downloaded. Returns the files that stay on the
+    other machine: files that `find_refused_leftovers` refuses, files whose names the log cannot
+    contain, and files beyond the ``limit`` of bytes in total. The limit does not apply to files
+    that match one of the ``wanted`` patterns (paths in the stage's folder). Raises
+    MachineUnreachable.
     """
     keep_written_files(attempt)
     total, coming, stays = 0, list[tuple[str, FarFile]](), list[FarFile]()
     listed = _list_far_files(attempt, "list_left", [kept_files_path(attempt)])
-    # wfctl writes the files below the folder of attempts and downloads them separately.
+    # These files are records of wfctl itself, which are not leftover files of the job.
     ours = f"{attempt.stage}/{ATTEMPTS}/"
     others = [of for of in listed if not of[1].path.startswith(ours)]
-    # Files that are already in place are neither downloaded nor reported.
+    # A file that already exists at its place with the same content needs no download.
     known = [of for of in others if not _is_here(attempt, of[1])]
     links = {one.path: one.link for _, one in known if one.link is not None}
     refused = incoming.find_refused_leftovers([one.path for _, one in known], links, attempt.stage)
@@ -596,10 +622,10 @@ def _is_here(attempt: AttemptPaths, left: FarFile) -> bool:
 
 
 def download_results(attempt: AttemptPaths, base: Path, listing: str = "list_results") -> None:
-    """Download the results of an attempt to ``base``, each file completely or not at all.
+    """Download the results of an attempt into the folder ``base``.
 
-    Downloads only files that the submission names as results. Safe to repeat after an
-    interruption. Raises MachineUnreachable or OSError.
+    Only files that the submission names as results are downloaded. Each file appears completely or
+    not at all. Safe to repeat after an interruption. Raises MachineUnreachable or OSError.
     """
     patterns = backward_files.backward(attempt)
     found = _list_far_files(
@@ -631,11 +657,12 @@ def _run_listing(
 def _list_far_files(
     attempt: AttemptPaths, function: str, words: Sequence[str]
 ) -> list[tuple[str, FarFile]]:
-    """Return each listed file, after its path below the attempt's folder on the other machine.
+    """Return the files that the machine of the attempt's jobs lists.
 
-    A row is ``copy`` and the name of a job's folder, followed by the rows of its files; ``file``,
-    the path in base64, the size in bytes and the SHA-256; or ``link``, the path and the target in
-    base64. Paths that lead out of the folder are left out. Raises MachineUnreachable if a row
+    Each file follows its path in the attempt's folder on that machine. The machine prints one row
+    per file: ``file``, the path in base64, the size in bytes and the SHA-256, or ``link``, the path
+    and the target in base64. A row with ``copy`` and the name of a folder precedes the files of
+    that folder. Paths that lead out of the folder are omitted. Raises MachineUnreachable if a row
     cannot be read.
     """
     folder, found = "left", list[tuple[str, FarFile]]()
@@ -662,7 +689,10 @@ def _list_far_files(
 
 
 def _size_and_digest(size: str, sha256: str) -> tuple[int, str]:
-    """Return the size and digest of a listed file. Raises ValueError if they are not valid."""
+    """Return the size and the digest of a listed file.
+
+    Raises ValueError if one of them is invalid.
+    """
     number = plain.parse_number(size)
     if number is None or number > MAX_COUNT or not _SHA256.fullmatch(sha256):
         raise ValueError(
@@ -674,7 +704,10 @@ def _size_and_digest(size: str, sha256: str) -> tuple[int, str]:
 
 @contextmanager
 def _readable_answer(answer: object) -> Iterator[None]:
-    """Raise `MachineUnreachable` if the block cannot read the answer of another machine."""
+    """Convert errors in the block into `MachineUnreachable`.
+
+    The block reads an answer of another machine, so such an error means that the answer is invalid.
+    """
     try:
         yield
     except (ValueError, IndexError, KeyError, TypeError) as error:
@@ -686,10 +719,11 @@ def _readable_answer(answer: object) -> Iterator[None]:
 def _download_files(
     attempt: AttemptPaths, base: Path, found: Sequence[tuple[str, FarFile]]
 ) -> None:
-    """Download files to ``base``. Each file is written to a partial file that is then renamed.
+    """Download files into the folder ``base``.
 
-    No link is followed out of ``base``, and links are created last. A file that is listed more than
-    once, because several patterns match it, is downloaded once.
+    Each file is first written to a partial file, which is renamed after its digest was checked. No
+    link is followed out of ``base``, and links are created last. A file that is listed several
+    times is downloaded once. Raises MachineUnreachable if a file was damaged.
     """
     found = [*{one.path: (there, one) for there, one in found}.values()]
     base.mkdir(parents=True, exist_ok=True)
@@ -723,14 +757,17 @@ def _download_files(
 
 @contextmanager
 def _open_partial_path(attempt: AttemptPaths, base: Path, path: str) -> Iterator[tuple[Path, Path]]:
-    """Yield the paths of the partial and the final file, and create missing folders."""
+    """Yield the path of a temporary file and the final path, and create missing folders."""
     with _open_path_below(base, path) as place:
         yield place.with_name(f".{place.name}.{attempt.id}.part"), place
 
 
 @contextmanager
 def _open_path_below(base: Path, path: str) -> Iterator[Path]:
-    """Yield a path below ``base``, as `place_within` does. Raises OSError if a link leads out."""
+    """Yield a path below ``base``, and create missing folders.
+
+    Raises OSError if a link leads out of ``base``.
+    """
     try:
         with place_within(base, path, make=True) as place:
             yield place
@@ -741,7 +778,7 @@ def _open_path_below(base: Path, path: str) -> Iterator[Path]:
 def _download_parts(
     attempt: AttemptPaths, found: Sequence[tuple[str, FarFile]]
 ) -> Iterator[tuple[str, bytes]]:
-    """Yield the parts of the files in order, each after the path of its file."""
+    """Download files in parts, and yield the path of the file with each part."""
     for batch in _split_into_batches(found):
         words = [machine.load_execution_host(attempt).scratch]
         for path, start, size in batch:
@@ -757,7 +794,10 @@ def _download_parts(
 def _split_into_batches(
     found: Sequence[tuple[str, FarFile]],
 ) -> Iterator[list[tuple[str, int, int]]]:
-    """Yield the parts of each request: path of the file, first byte and number of bytes."""
+    """Divide files into parts, and yield the list of parts for each request.
+
+    A part is the path of the file, the first byte and the number of bytes.
+    """
     batch: list[tuple[str, int, int]] = []
     room = _MAX_BATCH_BYTES
     for there, one in found:

@@ -1,8 +1,9 @@
-"""Write DPDispatcher's recovery file of a submission if DPDispatcher died before writing it.
+"""Write the recovery file of a submission if DPDispatcher died before it wrote the file.
 
 `start.py` runs this module as a separate process, with DPDispatcher's Python, in the folder of the
-submission and with the arguments of its ``submit``. If all job ids are known, DPDispatcher
-continues the submission. Otherwise it would send every file and submit every job again.
+submission and with the arguments of its ``submit``. With a recovery file that contains all job ids,
+DPDispatcher continues the submission. Without it, DPDispatcher would send every file and submit
+every job again.
 """
 
 from __future__ import annotations
@@ -14,7 +15,10 @@ from dpdispatcher.utils.job_status import JobStatus
 
 
 def write_recovery_file(path: str, allow_ref: bool) -> None:
-    """Write the recovery file of a submission, unless it exists or a job has no id."""
+    """Write the recovery file of a submission.
+
+    Writes nothing if the file exists or if a job has no id.
+    """
     submission = load_submission_from_json(path, allow_ref=allow_ref)
     submission.generate_jobs()
     context = submission.machine.context

@@ -1,13 +1,16 @@
-"""Start a program of DPDispatcher with fewer imports and without its pause, and end it immediately.
+"""Start a program of DPDispatcher faster, and correct some of its behaviour.
 
 This script runs as a separate process, with DPDispatcher's Python: `start.py PROGRAM ARGUMENT…`
-does the same as `PROGRAM ARGUMENT…`. Modules for remote and cloud machines are imported when they
-are used. With ``--ends FOLDER`` before the program, DPDispatcher's pause after a submission ends
-when all started jobs are over, so that a short job is collected immediately. A resumed submission
-does not overwrite files that its jobs have changed. The exit code shows whether a connection broke,
-which is not a refusal. Other obstacles to a collection are reported immediately. Only results are
-extracted from the archive of another machine. Python's cleanup at exit, which takes a third of a
-start, is skipped.
+does the same as `PROGRAM ARGUMENT…`, with these differences:
+
+- Modules for remote and cloud machines are imported only when they are used.
+- With ``--ends FOLDER`` before the program, DPDispatcher's pause after a submission ends when
+  all started jobs have ended, so that the results of a short job are collected immediately.
+- A submission that is continued does not overwrite files that its jobs have changed.
+- The exit code shows whether a connection was lost, which is different from a refusal.
+- If results cannot be collected for another reason, this is reported immediately.
+- Only results are extracted from the archive of another machine.
+- Python's cleanup at exit is skipped, because it takes a third of the time of a start.
 """
 
 from __future__ import annotations
@@ -26,17 +29,19 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
-#: Modules that are imported later, each listed after its package.
+#: Modules that are imported only when they are used. Each submodule follows its package.
 DEFERRED_MODULES = ("paramiko", "paramiko.ssh_exception", "requests", "tqdm", "typeguard", "yaml")
 _PAUSE, _CHECK_INTERVAL = 1, 0.01
-#: EX_UNAVAILABLE: the machine gave no answer. Equals `contract.Ended.SILENT`, not imported here.
+#: Exit code EX_UNAVAILABLE: the machine gave no answer. It equals `contract.Ended.SILENT`, which is
+#: not imported because this script must not depend on wfctl.
 SILENT = 69
 
 
 class DeferredModule(ModuleType):
     """A placeholder for a module that is imported at its first use."""
 
-    #: It has modules of its own, whose imports must not load it.
+    #: Makes the placeholder look like a package, so that an import of one of its submodules does
+    #: not load the real package.
     __path__: list[str] = []  # noqa: RUF012 - the import system reads it of a module
 
     def __getattr__(self, name: str) -> Any:
@@ -46,7 +51,10 @@ class DeferredModule(ModuleType):
 
 
 def _import_deferred(name: str) -> ModuleType:
-    """Import a deferred module and its deferred dependencies in place of their placeholders."""
+    """Import a deferred module in place of its placeholder, and return it.
+
+    Placeholders of the same package are removed first.
+    """
     for known in [key for key, module in sys.modules.items() if isinstance(module, DeferredModule)]:
         if known.partition(".")[0] == name.partition(".")[0]:
             del sys.modules[known]
@@ -54,7 +62,10 @@ def _import_deferred(name: str) -> ModuleType:
 
 
 def defer_imports() -> None:
-    """Defer the import of the modules until they are used, unless they are already imported."""
+    """Install placeholders for slow modules, so that they are imported when they are used.
+
+    Packages that are already imported are unchanged.
+    """
     packages = {name for name in DEFERRED_MODULES if "." not in name and name not in sys.modules}
     for name in DEFERRED_MODULES:
         package, _, own = name.partition(".")
@@ -65,7 +76,7 @@ def defer_imports() -> None:
 
 
 def end_pause_early(folder: Path) -> None:
-    """End DPDispatcher's pause after a submission when the jobs of the folder are over."""
+    """Shorten DPDispatcher's pause after a submission: it ends when all started jobs end."""
     import dpdispatcher.submission
 
     own = SimpleNamespace(**vars(time))
@@ -74,9 +85,9 @@ def end_pause_early(folder: Path) -> None:
 
 
 def send_once() -> None:
-    """Prevent DPDispatcher from sending files after a submission.
+    """Prevent DPDispatcher from sending files again after a submission.
 
-    The job may have changed its copy.
+    The jobs may have changed their copies of the files.
     """
     from dpdispatcher.submission import Submission
 
@@ -87,10 +98,10 @@ def send_once() -> None:
 
 
 def collect_once() -> None:
-    """Make DPDispatcher report immediately that it cannot collect, unless a connection broke.
+    """Make DPDispatcher report immediately if it cannot collect results.
 
-    By default it retries for a day, even for files with two names or with names that are not UTF-8.
-    A missing file is not tried again.
+    By default it retries for a day, even for errors that never pass. Only a lost connection is
+    retried.
     """
     from dpdispatcher.submission import Submission
 
@@ -100,7 +111,8 @@ def collect_once() -> None:
         try:
             download(own, *args, **options)
         except Exception as error:
-            # DPDispatcher removes an archive only if it was able to unpack it.
+            # DPDispatcher removes an archive only after unpacking it, so the archive would remain
+            # after a failure.
             _path_in_root(own, f"{own.submission_hash}.tar.gz").unlink(missing_ok=True)
             if is_connection_lost(error) or isinstance(error, FileNotFoundError):
                 raise
@@ -110,12 +122,15 @@ def collect_once() -> None:
 
 
 def _path_in_root(submission: Any, name: str) -> Path:
-    """Return the path of a file that DPDispatcher writes into the root of a submission."""
+    """Return the path at which DPDispatcher writes a file into the root of a submission."""
     return Path(submission.machine.context.local_root, name)
 
 
 def keep_error_files(folder: Path) -> None:
-    """Make DPDispatcher write the error files of failed jobs into a folder instead of the root."""
+    """Make DPDispatcher write the error files of failed jobs into ``folder``.
+
+    By default, it writes them into the root.
+    """
     from dpdispatcher.submission import Submission
 
     download = getattr(Submission, "try_download_error_info", None)
@@ -133,16 +148,16 @@ def keep_error_files(folder: Path) -> None:
 
 
 def collect_results_only(folder: Path) -> None:
-    """Make DPDispatcher extract only results from an archive that another machine packed.
+    """Make DPDispatcher extract only results from an archive of another machine.
 
-    ``folder`` is the folder of the attempt.
-
-    DPDispatcher refuses names outside the root but accepts any name inside it. An archive could
-    therefore contain settings of wfctl, inputs of this stage or files of others.
+    ``folder`` is the folder of the attempt. By default, DPDispatcher accepts any file name inside
+    the root. The archive could therefore replace settings of wfctl, inputs of the stage, or files
+    of other stages.
     """
     from dpdispatcher.contexts import ssh_context
 
-    # DPDispatcher before 1.1 may stay installed after an upgrade, and unpacks in another way.
+    # An installed DPDispatcher before version 1.1 has no such function and unpacks archives in
+    # another way.
     if hasattr(ssh_context, "safe_extract_tar"):
         ssh_context.SSHContext.download = _extract_results_only(
             ssh_context.SSHContext.download, folder
@@ -178,10 +193,10 @@ def _extract_results_only(download: Any, folder: Path) -> Any:
 def _select_result_members(
     archive: Any, base: Path, back: list[str], sent: list[str], folder: Path
 ) -> list[Any]:
-    """Return the members of an archive that are results.
+    """Return the members of an archive that are results and may be extracted.
 
-    Requested files that are no results, as `is_result` decides, and wfctl's own files are left
-    out. Raises ValueError if the archive holds any other file.
+    Files that were requested but may not be extracted, and files that wfctl writes, are skipped.
+    Raises ValueError if the archive contains any other file.
     """
     incoming = runpy.run_path(_neighbor_script_path("incoming.py"))
     is_result, is_own_file = incoming["is_result"], incoming["is_own_file"]
@@ -211,7 +226,7 @@ def _list_file_patterns(submission: Any, way: str) -> list[str]:
 
 
 def check_host_keys() -> None:
-    """Make DPDispatcher accept only machines with a known host key.
+    """Make DPDispatcher connect only to machines with a known host key.
 
     By default, it accepts any key.
     """
@@ -225,10 +240,9 @@ def _neighbor_script_path(name: str) -> str:
 
 
 def frame_answers() -> None:
-    """Make DPDispatcher read only the output of a remote command, without lines of the shell.
+    """Make DPDispatcher ignore lines that a login shell prints around a command's output.
 
-    The shell of a user account may print lines before and after the command. Each answer is between
-    two random marks.
+    Each command prints a random mark before and after its output.
     """
     from dpdispatcher.contexts.local_context import SPRetObj
     from dpdispatcher.contexts.ssh_context import SSHContext
@@ -255,14 +269,16 @@ def _sleep_until_jobs_end(folder: Path, seconds: float) -> None:
         if 0 < begun == len(list(folder.glob("job-*.exit"))):
             break
         time.sleep(_CHECK_INTERVAL)
-    # Give the shell of the job time to record its end.
+    # The files of the job appear shortly before its shell ends. Wait until the shell has ended too.
     time.sleep(_CHECK_INTERVAL)
 
 
 def exit_without_cleanup() -> list[int]:
-    """Make the process exit without cleanup when the returned list contains an exit code.
+    """Make the process skip Python's cleanup when it exits.
 
-    The process still waits for its threads and runs exit functions that are registered later.
+    The caller puts the exit code into the returned list. Without a code, the process exits
+    normally. The process still waits for its threads, and runs exit functions that are registered
+    later.
     """
     code: list[int] = []
     atexit.register(_exit_now, code)
@@ -271,7 +287,7 @@ def exit_without_cleanup() -> list[int]:
 
 def _exit_now(code: list[int]) -> None:
     if code:
-        # A program may have replaced the streams with which it started.
+        # A program may have replaced its output streams, so the original streams are flushed too.
         for stream in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__):
             if stream is not None:
                 stream.flush()
@@ -279,7 +295,7 @@ def _exit_now(code: list[int]) -> None:
 
 
 def main(arguments: list[str]) -> None:
-    """Run a Python program with its arguments, as if it had been started directly."""
+    """Run a Python program with its arguments and with the changes of this module."""
     defer_imports()
     if arguments[0] == "--ends":
         end_pause_early(Path(arguments[1]))
@@ -293,18 +309,20 @@ def main(arguments: list[str]) -> None:
         check_host_keys()
         frame_answers()
     sys.argv = arguments
-    # The folder of this script contains modules that must not be imported by their bare names.
+    # The program must not import the modules next to this script, whose names may be those of other
+    # modules.
     sys.path[0] = str(Path(arguments[0]).parent)
     runpy.run_path(arguments[0], run_name="__main__")
 
 
 def is_connection_lost(error: BaseException) -> bool:
-    """Return whether an error, or the error that caused it, shows a lost connection."""
+    """Return whether an error, or the error that caused it, means a lost connection."""
     loaded = sys.modules.get("paramiko.ssh_exception")
     of_ssh = () if loaded is None or isinstance(loaded, DeferredModule) else (loaded.SSHException,)
     if isinstance(error, (EOFError, ConnectionError, TimeoutError, *of_ssh)):
         return True
-    # Paramiko gives this error no errno.
+    # Paramiko raises this error for a closed connection without an error number, so it is
+    # recognized by its text.
     closed = isinstance(error, OSError) and str(error) == "Socket is closed"
     before = error.__cause__ or error.__context__
     return closed or (before is not None and is_connection_lost(before))
@@ -316,7 +334,8 @@ if __name__ == "__main__":
         main(sys.argv[1:])
         code.append(0)
     except SystemExit as ended:
-        # Any other exit value is a message, which Python prints.
+        # An exit value that is not a number is an error message. Python prints it and sets the exit
+        # code.
         code += [int(ended.code or 0)] if isinstance(ended.code, int | None) else []
         raise
     except Exception as error:

@@ -1,1 +1,1 @@
-"""Manage the files of attempts: inputs, carried files, leftover files and downloaded results."""
+"""Manage the files of attempts: inputs, leftover files and downloaded results."""

@@ -30,7 +30,11 @@ from service.root.folder_entries import is_file
 
 @dataclass(frozen=True, slots=True)
 class CarriedFiles:
-    """Files of an earlier attempt and their locations, relative to the stage's folder."""
+    """Files of an earlier attempt with which the next attempt of the stage continues.
+
+    ``source`` is the id of the earlier attempt. ``places`` maps the recorded path of each file to
+    its current path.
+    """
 
     source: str
     files: tuple[p.FileDigest, ...]
@@ -38,7 +42,10 @@ class CarriedFiles:
 
 
 def carry_patterns(stage: Stage) -> list[str]:
-    """Return the patterns of the files that a stage carries on to its next attempt."""
+    """Return the patterns of the files that a stage passes on to its next attempt.
+
+    They are in the parameter ``carry``. Returns an empty list if the parameter is not a list.
+    """
     found = stage.parameters.get("carry")
     return [one for one in found if isinstance(one, str)] if isinstance(found, list) else []
 
@@ -46,15 +53,17 @@ def carry_patterns(stage: Stage) -> list[str]:
 def find_files_to_carry(jobs: Jobs, stage: Stage) -> CarriedFiles | None:
     """Return the files with which the next attempt of the stage continues, or None.
 
-    Only attempts with the same definition and the same inputs are used, and only files that have
-    not changed since. Raises UnusableSubmission if ``carry`` is not a list of strings.
+    The files come from the newest attempt that left such files. Its inputs and its definition must
+    be unchanged, and the files themselves too. Raises UnusableSubmission if ``carry`` is not a list
+    of strings.
     """
     if stage.parameters.get("carry") is not None:
         shape.check_fields(stage.parameters, {"carry": "a list of strings"}, "parameters.")
     patterns = carry_patterns(stage)
     if not patterns or not stage.parameters.get("command"):
         return None
-    # The leftover files of the last attempt may just have been recorded.
+    # The state is read again, because leftover files of the last attempt may just have been
+    # recorded.
     for one in reversed(jobs.service.state().stage(stage.id).attempts):
         if one.outdated_by is not None:
             return None
@@ -81,7 +90,10 @@ def find_files_to_carry(jobs: Jobs, stage: Stage) -> CarriedFiles | None:
 def _find_carried_files(
     root: Path, stage: str, one: Recorded, patterns: Sequence[str]
 ) -> Iterator[tuple[str, Path]]:
-    """Yield the files to carry with their current paths, in their original place or moved aside."""
+    """Yield the path and the current location of each file that can be carried on.
+
+    A file is at its original path, or was moved aside.
+    """
     for file in one.left:
         path, at = file["path"], file.get("at")
         own = path.removeprefix(f"{stage}/")
@@ -98,9 +110,10 @@ def _find_carried_files(
 def add_carried_files(
     given: Mapping[str, Any], attempt: AttemptPaths, carried: CarriedFiles
 ) -> dict[str, Any]:
-    """Return a submission that sends the carried files to where the command expects them.
+    """Return a submission that also sends files of an earlier attempt to the job.
 
-    The attempt gets the files as hard links if the file system supports them, otherwise as copies.
+    The job moves the files to the paths that its command expects. The new attempt gets hard links
+    to the files, or copies if the file system has no hard links.
     """
     make_folders(attempt)
     for path, source in carried.places.items():

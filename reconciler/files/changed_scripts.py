@@ -1,4 +1,4 @@
-"""Scripts of a definition whose content now differs from the recorded one."""
+"""Find scripts whose content differs from the content that the log records."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from service.consent.scripts import find_changed_digests
 
 
 def find_changed_scripts(root: Path, state: Workflow) -> Iterator[Item]:
-    """Yield the scripts that differ from their last approval, and from a completed attempt."""
-    # An approval covers the current scripts. Before it, the initial scripts are valid.
+    """Yield the scripts that changed since their approval, or since a completed attempt."""
+    # A person who approves a change also approves the current scripts. Before the first approval,
+    # the scripts at the creation of the workflow are valid.
     approved = any(one.version and one.record is None for one in state.amendments.values())
     when = "a person last approved a change" if approved else "the workflow was created"
     made = find_files_of_jobs(state)
@@ -30,7 +31,10 @@ def find_changed_scripts(root: Path, state: Workflow) -> Iterator[Item]:
 
 
 def _add_folder_entry(state: Workflow, item: Item) -> Item:
-    """Return the item with the id of the input folder with which an attempt computed, if any."""
+    """Return the item, extended by the entry of the input folder with the script.
+
+    The item is unchanged if no attempt read the script from a folder.
+    """
     for stage in state.stages.values():
         if stage.source is not None:
             known = {**(stage.source.beside or {}), **stage.source.scripts}
@@ -47,7 +51,10 @@ def _find_differences(
     made: AbstractSet[tuple[str, str | None]],
     stage: str | None = None,
 ) -> Iterator[Item]:
-    """Yield the recorded scripts whose content has changed, and those that are missing."""
+    """Yield each script whose content differs from its recorded digest or that is missing.
+
+    Files that a job wrote are omitted; ``made`` contains their paths and digests.
+    """
     for path, now in find_changed_digests(root, recorded).items():
         if (path, now) not in made:
             text = f"changed since {when}" if now else f"missing, but it existed when {when}"

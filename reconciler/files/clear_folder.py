@@ -1,4 +1,7 @@
-"""Make room in a stage's folder before the stage runs again: remove files and keep folders."""
+"""Make room in the folder of a stage before it runs again.
+
+Files are carried to the next attempt, moved to a kept folder, or removed.
+"""
 
 from __future__ import annotations
 
@@ -25,19 +28,23 @@ from reconciler.records import traces
 from service.root.atomic_files import is_inside
 from service.root.folder_entries import is_file
 
-#: Maximum number of files that an event names. The event counts all files.
+#: Maximum number of file names in one event. The event also contains the total number of files.
 _MAX_NAMED_FILES = 500
 
 
 @dataclass(frozen=True, slots=True)
 class Clearing:
-    """The files to remove for one attempt, as absolute paths: wfctl's folders, recorded files."""
+    """The files of one attempt that can be removed, as absolute paths.
+
+    ``folders`` were created by wfctl, and ``files`` are recorded leftover files. ``size`` is the
+    number of bytes that become free.
+    """
 
     stage: str
     attempt: str
     folders: tuple[Path, ...]
     files: tuple[Path, ...]
-    #: Where the job wrote the files, relative to the root, in the order of the files.
+    #: The paths to which the job wrote the ``files``, in the same order, relative to the root.
     written: tuple[str, ...]
     size: int
 
@@ -54,10 +61,11 @@ def find_clearings(
     older: timedelta | None,
     larger: int | None,
 ) -> list[Clearing]:
-    """Return the files that can be removed, for the stages ``only`` if any are named.
+    """Return the files that can be removed, for each earlier attempt of completed stages.
 
-    ``older`` selects attempts that ended at least that long ago, ``larger`` attempts with more
-    leftover bytes. Raises `UnknownStage`.
+    ``only`` limits the result to the named stages. ``older`` selects attempts that ended at least
+    that long ago, and ``larger`` attempts that use more bytes than this number. Raises
+    `UnknownStage`.
     """
     stages = [state.stage(id_) for id_ in only] if only else list(state.stages.values())
     now = jobs.service.clock()
@@ -74,7 +82,10 @@ def find_clearings(
 
 
 def _find_clearing(attempt: AttemptPaths, one: Recorded) -> Clearing | None:
-    """Return the files of an attempt that can be removed, or None if the attempt may still run."""
+    """Return the files of an attempt that can be removed.
+
+    Returns None if the attempt has no folder or may still be running.
+    """
     if not attempt.folder.is_dir() or attempt.folder.is_symlink():
         return None
     if any(is_held(lock) is not False for lock in traces.told(attempt, OfJob.LOCK)):
@@ -84,7 +95,7 @@ def _find_clearing(attempt: AttemptPaths, one: Recorded) -> Clearing | None:
     files = dict(_find_recorded_files(attempt, one.left))
     found = (Path(at) / name for one in folders for at, _, names in os.walk(one) for name in names)
     known = (path.lstat() for path in found)
-    # A file with a second name elsewhere takes no extra space.
+    # Removing one of several hard links to a file frees no space.
     size = sum(one.st_size for one in known if one.st_nlink == 1)
     size += sum(place.lstat().st_size for place in files)
     written = tuple(files.values())
@@ -94,9 +105,11 @@ def _find_clearing(attempt: AttemptPaths, one: Recorded) -> Clearing | None:
 def _find_recorded_files(
     attempt: AttemptPaths, left: Sequence[Mapping[str, Any]]
 ) -> Iterator[tuple[Path, str]]:
-    """Yield the recorded and unchanged files in the attempt's folder, each with its original path.
+    """Yield the recorded leftover files in the attempt's folder that can be removed.
 
-    The output of the job is kept, because it is small and shows why the attempt was repeated.
+    Each file is unchanged since it was recorded, and is followed by the path to which the job wrote
+    it. The output of the job is not included, because it is small and shows why the attempt was
+    repeated.
     """
     for file in left:
         if file["path"] in attempt.logs:
@@ -111,7 +124,7 @@ def _find_recorded_files(
 
 
 def build_clearing_command(root: Path, one: Clearing) -> p.LeftoversFreed:
-    """Return the command that records which files of an attempt are removed."""
+    """Build the command that records the removal of an attempt's files."""
     return p.LeftoversFreed(
         stage=one.stage,
         attempt=one.attempt,
@@ -123,12 +136,13 @@ def build_clearing_command(root: Path, one: Clearing) -> p.LeftoversFreed:
 
 
 def remove_files(one: Clearing) -> None:
-    """Remove the files that were recorded as removed."""
+    """Remove the files of an attempt after their removal was recorded."""
     for folder in one.folders:
         shutil.rmtree(folder)
     for file in one.files:
         file.unlink(missing_ok=True)
 
 
-#: Name of the file that labels a kept folder with the event that kept it.
+#: Name of a file in a kept folder. It names the kept folder, so that an unfinished move is
+#: recognized.
 LABEL = ".kept-as"

@@ -1,4 +1,7 @@
-"""Compiled copies of the Python modules in a root, which Python reads in place of the modules."""
+"""Remove compiled copies of Python modules in a root.
+
+Python could run such a copy instead of the module.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +17,11 @@ _FOLDER = "__pycache__"
 
 @contextmanager
 def hide_compiled_modules(root: Path, modules: Iterable[str]) -> Iterator[dict[str, str]]:
-    """Remove the compiled copies of modules, and again at the end, and yield variables for Python.
+    """Prevent Python from running compiled copies of modules while the block runs.
 
-    Python trusts a compiled copy if it states size and time of its module. If a copy cannot be
-    removed, the variables let Python use an empty folder for all compiled copies.
+    The copies are removed before and after the block. Python would trust a copy that contains the
+    size and time of its module, even if the content differs. Yields environment variables for
+    Python. If a copy cannot be removed, they make Python use an empty folder for compiled copies.
     """
     modules = list(modules)
     if remove_compiled_modules(root, modules):
@@ -29,7 +33,7 @@ def hide_compiled_modules(root: Path, modules: Iterable[str]) -> Iterator[dict[s
 
 
 def remove_compiled_modules(root: Path, modules: Iterable[str]) -> bool:
-    """Remove the compiled copies of modules below the root, and return whether all are removed."""
+    """Remove the compiled copies of modules, and return whether all were removed."""
     removed = True
     for path in (root / one for one in modules if one.endswith(".py")):
         folder = path.parent / _FOLDER

@@ -1,4 +1,4 @@
-"""Build the submission that a stage's definition describes, and list the inputs of an attempt."""
+"""Build the submission that a stage's definition describes, and list attempt inputs."""
 
 from __future__ import annotations
 
@@ -41,16 +41,18 @@ from service.root.git import describe_code
 from service.root.root import MARKER
 from wording import Worded
 
-#: Maximum number of bytes and files that are sent without being named.
+#: Maximum total size in bytes, and maximum number, of files that are sent to a job although no
+#: field names them.
 _MAX_BYTES, _MAX_FILES = 10**8, 1000
-#: Files that wfctl, DPDispatcher and the published wrapper write into the folder.
+#: Files that wfctl, DPDispatcher or a wrapper script writes into the stage's folder. They are not
+#: sent to jobs.
 _WFCTL_FILES = frozenset(
     {PREPARED, WRAPPER, FILE_NAME, OUTPUT_LOG, ERROR_LOG, "dpdispatcher.log", *MARKERS}
 )
 
 
 class TooMuchBeside(Worded, Refused):
-    """The stage's folder has too many files to send all of them to a job."""
+    """The stage's folder contains too many files, or too many bytes, to send all to a job."""
 
     code = "too_much_beside"
     text = (
@@ -65,10 +67,10 @@ class TooMuchBeside(Worded, Refused):
 
 
 def files_beside(root: Path, stage: Stage) -> list[str]:
-    """Return the files that a user put into the stage's folder, relative to it, as patterns.
+    """Return the files that a user put into the stage's folder and that a job needs.
 
-    Outputs, inputs and leftover files of attempts are not included, and hidden files are never
-    sent. Raises `TooMuchBeside`.
+    The paths are patterns relative to that folder. Outputs, inputs, hidden files and leftover files
+    of attempts are not included. Raises `TooMuchBeside` if the files exceed a limit.
     """
     taken = [*stage.outputs, *stage.inputs, *stage.left_in_place]
     taken += [*stage.work.tables, *stage.work.task_folders]
@@ -87,13 +89,16 @@ def files_beside(root: Path, stage: Stage) -> list[str]:
 
 
 def _walk_visible_files(folder: Path) -> Iterator[tuple[str, int]]:
-    """Yield each file below a folder with its size, except hidden, linked and compiled files."""
+    """Yield path and size of each file below a folder that may be sent to a job.
+
+    Omits hidden files, compiled modules, files of wfctl, and links out of the folder.
+    """
     for place, folders, names in os.walk(folder):
         folders[:] = sorted(one for one in folders if not one.startswith((".", "__pycache__")))
         for name in sorted(names):
             path = Path(place) / name
             own = str(path.relative_to(folder))
-            # An event cannot contain bytes that are not UTF-8.
+            # Sent files are recorded in an event, which cannot contain a name that is not UTF-8.
             can_be_recorded = own.encode(errors="ignore").decode() == own
             if name.startswith(".") or own in _WFCTL_FILES or not can_be_recorded:
                 continue
@@ -128,7 +133,7 @@ class NoStageCommand(Refused):
 
 
 def has_command(root: Path, stage: Stage) -> bool:
-    """Return whether the stage defines a command."""
+    """Return whether the stage can run: it defines a command or has a prepared submission."""
     prepared = root / stage.id / PREPARED
     return bool(stage.parameters.get("command")) or is_file(prepared)
 
@@ -136,11 +141,11 @@ def has_command(root: Path, stage: Stage) -> bool:
 def submission_of(
     root: Path, state: Workflow, stage: Stage, *, anew: bool = False
 ) -> dict[str, Any]:
-    """Return the submission that the stage's definition describes, or the prepared one.
+    """Return the submission of a stage, built from its definition.
 
-    With ``anew``, a prepared submission is ignored, unless the stage has no command. Raises
-    `NoStageCommand` if neither exists, and `SubmissionDrift` if the prepared submission differs
-    from the definition.
+    A stage without a command uses the prepared submission.json in its folder. With ``anew``, the
+    prepared file of a stage with a command is ignored. Raises `NoStageCommand` if neither exists,
+    and `SubmissionDrift` if the prepared file differs from the definition.
     """
     if not has_command(root, stage):
         raise NoStageCommand([stage.id])
@@ -148,7 +153,7 @@ def submission_of(
     if not stage.parameters.get("command"):
         return submission.read_submission(path)
     prepared = submission.read_submission(path) if is_file(path) and not anew else None
-    # A forward_files field lists every file that is sent, and so does a prepared submission.
+    # If the stage has a field `forward_files`, only the files in that field are sent.
     unnamed = stage.parameters.get("forward_files") is None
     beside = files_beside(root, stage) if unnamed else []
     if prepared is None:
@@ -166,9 +171,10 @@ def submission_of(
 def build_attempt_submission(
     root: Path, state: Workflow, stage: Stage, given: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return a stage's submission in the form of its attempts: with paths, time limit and round.
+    """Return a stage's submission with everything that an attempt needs.
 
-    The worker of a sweep ends its tasks itself.
+    This adds environment variables with paths and the current round, and the time limit. For a
+    sweep the time limit is omitted, because its worker process applies it to each task.
     """
     placed_ = add_place_variables(given, stage.inputs)
     if not is_sweep(stage.parameters):
@@ -177,7 +183,11 @@ def build_attempt_submission(
 
 
 def variables_of_round(root: Path, state: Workflow, stage: Stage) -> dict[str, str]:
-    """Return the environment variables with the current round for the jobs of a stage."""
+    """Return environment variables for a stage's jobs that describe the current round.
+
+    They contain the number of the round and the folder of the previous round. Returns an empty dict
+    if the stage is in no loop.
+    """
     name = state.loop_of(stage.id)
     if name is None:
         return {}
@@ -189,9 +199,10 @@ def variables_of_round(root: Path, state: Workflow, stage: Stage) -> dict[str, s
 def _build_described_submission(
     state: Workflow, stage: Stage, beside: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """Return the submission that the stage's definition describes, with the files ``beside`` it.
+    """Build the submission that the stage's definition describes.
 
-    Raises UnusableProfile for a software environment that a plan may not contain.
+    ``beside`` contains additional files to send. Raises UnusableProfile if the definition contains
+    a software environment that is not allowed.
     """
     given = {name: value for name, value in stage.parameters.items() if value is not None}
     check_fields(given, _PARAMETERS, "parameters.")
@@ -216,14 +227,14 @@ def _build_described_submission(
     return {**built, "resources": {**resources, "envs": {**own, **resources.get("envs", {})}}}
 
 
-#: Files that wfctl writes in a root.
+#: Names of files that wfctl writes into the root.
 _ROOT_FILES = (MARKER, state_document.FILE_NAME, progress_log.FILE_NAME)
 
 
 def find_attempt_inputs(
     root: Path, state: Workflow, stage: Stage, files: Sequence[p.FileDigest]
 ) -> dict[str, Any]:
-    """Return the inputs of an attempt as its record holds them: files, scripts and their commit."""
+    """Return the inputs of an attempt for its record: files, scripts and code commit."""
     scripts = scripts_of(root, state, stage)
     made = (path for one in state.stages.values() for path in one.outputs)
     code = describe_code(root, [*scripts, *(one.path for one in files)], [*_ROOT_FILES, *made])
@@ -231,9 +242,9 @@ def find_attempt_inputs(
 
 
 def find_inputs_of_launch(root: Path, state: Workflow, stage: Stage, path: str) -> dict[str, Any]:
-    """Return the inputs of an attempt that was launched elsewhere with the submission at ``path``.
+    """Return the inputs of an attempt that wfctl did not launch, for its record.
 
-    The attempt already runs, so missing files are left out.
+    ``path`` is its submission file. The attempt already runs, so missing files are ignored.
     """
     needed, sent = needed_by(state, stage), list[str]()
     with suppress(ReconcilerError, OSError, NotRegular, LookupError):
@@ -252,9 +263,10 @@ def _digest_existing(root: Path, paths: Iterable[str]) -> list[p.FileDigest]:
 def find_launch_differences(
     root: Path, state: Workflow, stage: Stage, recorded: Attempt
 ) -> list[str]:
-    """Return the fields in which a foreign launch differs from the definition of the stage.
+    """Return the fields in which a job launched by others differs from its definition.
 
-    Raises `SubmissionChanged` if its submission is not the recorded one.
+    Returns an empty list if no comparison is needed. Raises `SubmissionChanged` if the submission
+    file was changed after the launch was recorded.
     """
     attempt = of_recorded(root, state.id, stage.id, recorded)
     place = root / recorded.submission
@@ -267,10 +279,11 @@ def find_launch_differences(
 
 
 def explain_launch_differences(root: Path, state: Workflow, stage: Stage) -> list[str]:
-    """Return the differences that prevent the use of a stage's outputs.
+    """Return the reasons why the outputs of a job launched by others must not be used.
 
-    These are fields of its definition, or one sentence that explains why a comparison is
-    impossible.
+    The reasons are the fields in which the job differs from the stage's definition. If a comparison
+    is impossible, the only reason is a sentence that explains why. An empty list means that the
+    outputs may be used.
     """
     if stage.source is None or not stage.source.taken_over:
         return []
@@ -281,7 +294,10 @@ def explain_launch_differences(root: Path, state: Workflow, stage: Stage) -> lis
 
 
 def check_launched(root: Path, state: Workflow, stage: Stage) -> None:
-    """Raise `SubmissionDrift` if the attempt with the outputs differs from the definition."""
+    """Raise `SubmissionDrift` if the job that wrote the outputs differs from the stage.
+
+    Only a job that was launched by others is compared with the definition of the stage.
+    """
     if stage.source is not None:
         fields = find_launch_differences(root, state, stage, stage.source)
         if fields:
@@ -289,11 +305,12 @@ def check_launched(root: Path, state: Workflow, stage: Stage) -> None:
 
 
 def find_inputs_of_imported(root: Path, state: Workflow) -> dict[str, dict[str, Any]]:
-    """Return the inputs of each running imported attempt, by stage."""
+    """Return the inputs of each running attempt that was imported, by stage."""
     found = {
         stage.id: find_inputs_of_launch(root, state, stage, stage.attempt.submission)
         for stage in state.stages.values()
         if stage.attempt is not None and stage.attempt.taken_over
     }
-    # The commit of these files at that time is unknown.
+    # The files may have changed since the attempt started, so the current commit proves nothing
+    # about them.
     return {id_: {k: v for k, v in one.items() if k != "code"} for id_, one in found.items()}

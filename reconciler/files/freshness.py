@@ -1,8 +1,8 @@
 """Check whether results and their inputs are unchanged since the log recorded them.
 
-A result is compared with the digest from the completion of its stage, an input with the digest
-from the start of its attempt. A file whose change time is older needs no digest, because a user
-cannot set the change time.
+A result is compared with the digest from the completion of its stage, an input with the digest from
+the start of its attempt. The digest is computed only if the file's change time is newer than the
+record. This is safe, because a user cannot set the change time of a file.
 """
 
 from __future__ import annotations
@@ -37,14 +37,15 @@ if TYPE_CHECKING:
     from service.root.root import Root
 
 
-#: Seconds before a record during which its files may still have been written.
+#: Seconds before the time of a record. Files with a change time in this interval are compared too.
 _TIME_MARGIN = 1.0
-#: Maximum size in bytes for which a quick check also compares the digest of a touched file.
+#: Maximum size in bytes of a file whose digest is compared in a quick check if its change time is
+#: new.
 _MAX_QUICK_BYTES = 64 * 10**6
 
 
 class ChangedResult(NeedsConsent):
-    """A stage would build on a result that is not what was verified."""
+    """A stage must not start, because a result that it would use has changed."""
 
     code = "changed_result"
 
@@ -65,7 +66,7 @@ class ChangedResult(NeedsConsent):
 
 
 class InputsChanged(Worded, NeedsConsent):
-    """An attempt that ended without a result would be replaced by one that reads other files."""
+    """An attempt must not be started again, because its input files have changed."""
 
     code = "inputs_changed"
     text = (
@@ -80,7 +81,7 @@ class InputsChanged(Worded, NeedsConsent):
 
 
 class StaleStages(NeedsConsent):
-    """Results rest on what has changed since, and the workflow says that this stops it."""
+    """Results are outdated, and the workflow is configured to stop in this case."""
 
     code = "stale_stages"
 
@@ -89,7 +90,7 @@ class StaleStages(NeedsConsent):
 
 
 def format_stale_stages(reasons: dict[str, list[str]]) -> str:
-    """Return one line that names the stale stages and the reasons."""
+    """Return one line that names outdated stages and the reason for each."""
     stages = "; ".join(f"{id_} ({', '.join(why)})" for id_, why in reasons.items())
     return f"stale: {stages}"
 
@@ -97,9 +98,10 @@ def format_stale_stages(reasons: dict[str, list[str]]) -> str:
 def find_deviations(
     root: Path, state: Workflow, *, deep: bool = False, only: Iterable[str] | None = None
 ) -> list[Deviation]:
-    """Return the changed results of the completed stages. ``deep`` compares all digests.
+    """Return the results and inputs of completed stages that have changed.
 
-    ``only`` names the stages to check.
+    ``only`` names the stages to check. With ``deep``, the digests of all files are compared, not
+    only of files with a new change time.
     """
     stages = state.stages.values() if only is None else map(state.stage, only)
     deleted = [one for stage in state.stages.values() for one in stage.deleted]
@@ -108,7 +110,8 @@ def find_deviations(
         if stage.status is Status.COMPLETED:
             found += find_changed_results(root, stage, deep=deep)
             if (source := stage.source) is not None:
-                # Reused outputs were compared with their inputs by full digests when reused.
+                # When outputs are reused, the inputs are compared completely, so only changes after
+                # that time matter.
                 since = (stage.started_at if stage.reused else None) or source.started_at
                 other = _find_differing_files(root, stage, "input", source.inputs, since, deep)
                 found += _drop_deleted(other, source.inputs, deleted)
@@ -116,15 +119,17 @@ def find_deviations(
 
 
 def find_changed_inputs(root: Path, state: Workflow, ids: Iterable[str]) -> dict[str, list[str]]:
-    """Return, by sweep, the changed inputs of its newest attempt, which make its tasks invalid.
+    """Return the changed input files of the newest attempt of each sweep, by stage.
 
-    The files with the points are left out, because the tasks are not computed from them.
+    Such changes make the results of tasks invalid. Files with the points are not included, because
+    a task depends only on its own point.
     """
     found: dict[str, list[str]] = {}
     for stage in (one for one in map(state.stage, ids) if one.attempts):
         newest = stage.attempts[-1]
         read = stage.work.task_inputs(newest.inputs, files_of_points(state, stage))
-        # Nothing is known about an imported attempt, not even its times.
+        # An imported attempt has no recorded inputs and perhaps no valid start time, so it is
+        # skipped.
         others = (
             _find_differing_files(root, stage, "input", read, newest.started_at, False)
             if read
@@ -136,7 +141,11 @@ def find_changed_inputs(root: Path, state: Workflow, ids: Iterable[str]) -> dict
 
 
 def inspect_results(root: Root, log: WorkflowLog, state: Workflow) -> Seen:
-    """Return the changed results of completed stages, and other files that differ from the log."""
+    """Return all files of the workflow that differ from the log.
+
+    These are changed results of completed stages, changed inputs, scripts and checks, manual edits,
+    and signs that the log itself was changed.
+    """
     from service.files.inspection import FilesInspection
     from service.reading.trust_marks import find_marks
 
@@ -144,7 +153,8 @@ def inspect_results(root: Root, log: WorkflowLog, state: Workflow) -> Seen:
     found = find_deviations(root.path, state)
     verdicts = dict(_find_changed_verdicts(root.path, state))
     times = _find_unrecorded_times(root.path, state)
-    # Only an imported record may contain these stages.
+    # An imported record may state that a stage is completed without an attempt. No results are
+    # recorded for such a stage, so only the existence of its outputs is checked.
     taken = (stage for stage in state.stages.values() if is_taken_over(stage))
     missing = {one.id: [p for p in one.outputs if not exists(root.path / p)] for one in taken}
     gone = {id_: paths for id_, paths in missing.items() if paths}
@@ -159,7 +169,7 @@ def inspect_results(root: Root, log: WorkflowLog, state: Workflow) -> Seen:
 def _find_changed_scripts(root: Path, state: Workflow) -> list[Item]:
     """Return the scripts that differ from the log.
 
-    Loads no further modules if the log has none.
+    If the log contains no scripts, returns an empty list without slow imports.
     """
     if not (state.scripts or any(one.attempts for one in state.stages.values())):
         return []
@@ -169,17 +179,18 @@ def _find_changed_scripts(root: Path, state: Workflow) -> list[Item]:
 
 
 def _find_full_disk(root: Root, state: Workflow) -> Iterator[Item]:
-    """Yield a problem if the file system of an unfinished workflow is full."""
-    # A read-only file system has no free bytes either, so check only writable ones.
+    """Yield a problem if the disk is full and the workflow is not finished."""
+    # A read-only file system also reports no free bytes, but this is not a problem to report.
     if not state.is_finished and os.access(root.path, os.W_OK) and has_no_free_bytes(root.path):
         text = f"{describe_full_disk(root.path)}; free some space and repeat the command"
         yield Item("root", str(root.path), text, person=False)
 
 
 def _find_unrecorded_times(root: Path, state: Workflow) -> dict[str, float]:
-    """Return the write times of results for which no time was recorded at the end of their job.
+    """Return the change times of results for which the log has no time, by path.
 
-    A result that was written after its stage was completed is a deviation.
+    A result that was written after the completion of its stage is omitted, because it is reported
+    as changed.
     """
     found = {}
     for stage in state.stages.values():
@@ -204,7 +215,7 @@ def _find_changed_verdicts(root: Path, state: Workflow) -> Iterator[tuple[str, s
 
 
 def find_changed_results(root: Path, stage: Stage, *, deep: bool = False) -> Iterator[Deviation]:
-    """Yield the results of a completed stage that have changed since its completion."""
+    """Yield the results of a completed stage that were changed after its completion."""
     if stage.completed_at is not None:
         found = _find_differing_files(
             root, stage, "result", stage.results, stage.completed_at, deep
@@ -217,7 +228,7 @@ def _drop_deleted(
     recorded: Iterable[dict[str, Any]],
     deleted: Sequence[dict[str, Any]],
 ) -> Iterable[Deviation]:
-    """Return the deviations, without files that were recorded as deleted."""
+    """Remove missing files from the deviations if their deletion was recorded."""
     if not deleted:
         return found
     digests = {one["path"]: one["sha256"] for one in recorded}
@@ -230,7 +241,8 @@ def _find_differing_files(
 ) -> Iterator[Deviation]:
     attempt = stage.source.id if stage.source else None
     began = parse_epoch(since)
-    # A person may have typed any start time for an imported stage, so check each file.
+    # The start time of an imported stage may be missing or wrong. Without a time, every file is
+    # checked.
     for one in _find_suspects(root, recorded, (began or 0.0) - _TIME_MARGIN, deep):
         kind = _classify_change(root, one, deep)
         if kind is not None:
@@ -244,7 +256,8 @@ def _find_differing_files(
 def check_results(root: Path, state: Workflow, stage: Stage) -> None:
     """Raise `ChangedResult` if a stage would use a result that has changed.
 
-    A result that was recorded as deleted must exist again if it is an input of the stage.
+    A result whose deletion was recorded counts as changed only if it is an input of the stage and
+    does not exist.
     """
     for id_ in stage.depends_on:
         upstream = state.stage(id_)
@@ -257,7 +270,7 @@ def check_results(root: Path, state: Workflow, stage: Stage) -> None:
 
 
 def _find_deleted_inputs(root: Path, upstream: Stage, stage: Stage) -> Iterator[Deviation]:
-    """Yield the deleted results of a stage that another stage needs and that do not exist."""
+    """Yield deleted results of ``upstream`` that ``stage`` needs and that do not exist."""
     attempt = upstream.source.id if upstream.source else None
     for one in upstream.deleted:
         path = one["path"]
@@ -267,9 +280,9 @@ def _find_deleted_inputs(root: Path, upstream: Stage, stage: Stage) -> Iterator[
 
 
 def check_inputs_unchanged(root: Path, state: Workflow, stage: Stage) -> None:
-    """Raise `InputsChanged` if a file that the newest attempt read differs from its record.
+    """Raise `InputsChanged` if an input of the stage's newest attempt has changed.
 
-    Files with the points of a map are not compared, because the tasks are not computed from them.
+    Files with the points of a sweep are not compared, because a task depends only on its own point.
     """
     newest, points = stage.attempts[-1], files_of_points(state, stage)
     read = [one for one in newest.inputs if one["path"] not in points]
@@ -284,8 +297,12 @@ def check_inputs_unchanged(root: Path, state: Workflow, stage: Stage) -> None:
 def _find_suspects(
     root: Path, recorded: Iterable[dict[str, Any]], limit: float, deep: bool
 ) -> Iterator[dict[str, Any]]:
-    """Yield the recorded files that may have changed. With ``deep``, yield all of them."""
-    # This loop visits every file of every stage, so it creates no path objects.
+    """Yield the recorded files that may have changed: missing or with a new change time.
+
+    With ``deep``, yields all files.
+    """
+    # This loop visits every file of every stage, so path strings are used instead of slower path
+    # objects.
     stat, top = os.stat, f"{root}/"
     for one in recorded:
         place = top + one["path"]
@@ -303,7 +320,7 @@ def _find_suspects(
 
 
 def _classify_change(root: Path, recorded: dict[str, Any], deep: bool) -> str | None:
-    """Return the kind of a file's change, or None if the file is as recorded."""
+    """Return how a file changed (missing, touched or changed), or None if it did not."""
     if not exists(root / recorded["path"]):
         return "missing"
     if recorded["size"] > _MAX_QUICK_BYTES and not deep:
@@ -314,10 +331,10 @@ def _classify_change(root: Path, recorded: dict[str, Any], deep: bool) -> str | 
 
 
 def build_change_records(root: Root, state: Workflow, found: Iterable[Deviation]) -> list[Payload]:
-    """Return the commands that record changed results that are not yet recorded.
+    """Return the commands that record newly found changes of results.
 
-    Roots with the same log on several hosts each have only the results computed there. A result
-    that is merely missing in this root is therefore not recorded.
+    The same log may be used in roots on several hosts, and each root has only the results that were
+    computed there. A result that is only missing in a root that did not compute it is not recorded.
     """
     seen: dict[str, dict[str, str]] = {}
     for one in found:
@@ -354,14 +371,15 @@ def _build_change_record(root: Path, stage: str, kinds: dict[str, str]) -> Paylo
     return p.ResultsChanged.model_validate({"stage": stage, "files": files})
 
 
-#: Maximum number of stages that are named, and of characters for each problem.
+#: Maximum number of stages that are named, and maximum length of the text about each.
 _MAX_STAGES, _MAX_PROBLEM_LENGTH = 3, 200
 
 
 def find_stages_to_correct(root: Path, state: Workflow) -> dict[str, str]:
-    """Return the corrections that the next stages need before they can be submitted.
+    """Return a description of the correction that each due stage needs, by stage.
 
-    Only text written by a person is checked: submissions, profiles, resources, and input paths.
+    Without the correction, the stage cannot be submitted. Only data that a person wrote is checked:
+    submissions, profiles, resources and input paths.
     """
     found = {}
     due = (stage for stage in state.stages.values() if is_due(state, stage))
@@ -384,7 +402,10 @@ def find_stages_to_correct(root: Path, state: Workflow) -> dict[str, str]:
 
 
 def _needs_check(root: Path, state: Workflow, stage: Stage) -> bool:
-    """Return whether the stage has such text that differs from the form that wfctl writes."""
+    """Return whether the submission of a stage contains data that a person wrote.
+
+    Other submissions are built by wfctl and need no check.
+    """
     if not stage.parameters.get("command"):
         return is_file(root / stage.id / PREPARED)
     profile = state.profile(stage)

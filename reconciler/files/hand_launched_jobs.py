@@ -1,8 +1,8 @@
-"""Recognize jobs that a person launched by the published protocol, by the traces of these jobs.
+"""Find jobs that a person launched by hand, as the published protocol describes.
 
-The stage's folder contains submission and wrapper. The wrapper runs in the tmux session
-``dpdisp_STAGE``, or has written its exit code and its completion marker. wfctl takes such a job
-over as an attempt, judges it by its files, and starts no job next to it.
+Such a stage has a submission and a wrapper script in its folder. The wrapper runs in the tmux
+session ``dpdisp_STAGE``, or has written its exit code and its completion marker. wfctl records such
+a job as an attempt of the stage, judges it by its files, and starts no other job for the stage.
 """
 
 from __future__ import annotations
@@ -37,18 +37,19 @@ if TYPE_CHECKING:
 TimedCommand = tuple["Payload", str]
 """A command, and the time of its cause (UTC, in the format of the log)."""
 
-#: Line that identifies a wrapper written by wfctl.
+#: Line in a wrapper script which shows that wfctl wrote the script.
 _WRAPPER_MARK = b"# Watches one attempt of a stage."
-#: Maximum number of bytes read from a wrapper or a marker.
+#: Maximum number of bytes that are read from a wrapper script.
 _MAX_BYTES = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class ManualLaunch:
-    """A job that a person launched.
+    """A job that a person launched by hand.
 
-    ``session`` is its tmux session, ``since`` its start in seconds since the epoch. ``code`` is the
-    exit code of its wrapper and ``ended`` the time of its end; both are None while the job runs.
+    ``session`` is its tmux session, and ``since`` its start in seconds since the epoch. ``code`` is
+    the exit code of its wrapper script, and ``ended`` the time at which the script ended. Both are
+    None while the script runs.
     """
 
     stage: str
@@ -59,14 +60,17 @@ class ManualLaunch:
 
 
 def may_have_manual_job(stage: Stage) -> bool:
-    """Return whether a job that the log does not know may run for the stage."""
+    """Return whether a job that is not in the log may run for the stage.
+
+    This is possible only if the stage is ready or being prepared, without a running attempt.
+    """
     return stage.status in (Status.READY, Status.PREPARING) and stage.open_attempt is None
 
 
 def find_manual_launches(
     root: Path, state: Workflow, stages: Iterable[Stage]
 ) -> list[ManualLaunch]:
-    """Return the jobs of the stages that a person launched in this root."""
+    """Return the jobs that a person launched by hand for the given stages in this root."""
     candidates = [stage for stage in stages if _is_prepared_by_hand(root / stage.id)]
     sessions = tmux_sessions.list_sessions(os.environ) if candidates else {}
     jobs: list[ManualLaunch | None] = []
@@ -81,12 +85,15 @@ def find_manual_launches(
 
 
 def session_name(name: str) -> str:
-    """Return the name as tmux spells it."""
+    """Return a session name with the characters replaced that tmux does not allow."""
     return name.replace(".", "_").replace(":", "_")
 
 
 def _find_unwatched(root: Path, state: Workflow, stage: Stage, session: str) -> ManualLaunch | None:
-    """Return a job whose session no longer exists, judged by DPDispatcher's folder."""
+    """Return a job whose tmux session no longer exists, or None.
+
+    The job is recognized by the folder in which DPDispatcher works.
+    """
     folder = root / stage.id
     newest = stage.attempt
     earlier = (newest.ended_at if newest is not None else None) or state.created
@@ -98,9 +105,10 @@ def _find_unwatched(root: Path, state: Workflow, stage: Stage, session: str) -> 
 def restart_wrapper(
     root: Path, stage: str, session: str, wrapper: str, old_markers: Iterable[Path]
 ) -> None:
-    """Run the wrapper of a job again in its tmux session, so that DPDispatcher watches the job.
+    """Run the wrapper script of a job again, so that DPDispatcher watches the job.
 
-    Removes the markers of the earlier wrapper. Raises `LaunchFailed`.
+    The script runs in a tmux session. The markers of the previous run are removed. Raises
+    `LaunchFailed` if the session does not start.
     """
     for marker in old_markers:
         marker.unlink(missing_ok=True)
@@ -126,7 +134,10 @@ def _is_prepared_by_hand(folder: Path) -> bool:
 def _find_ended_launch(
     root: Path, state: Workflow, stage: Stage, session: str
 ) -> ManualLaunch | None:
-    """Return a job whose wrapper has ended, judged by files newer than the stage's last end."""
+    """Return a job whose wrapper script has ended, or None.
+
+    Its markers must be newer than the end of the stage's last attempt.
+    """
     folder = root / stage.id
     done, code = folder / DONE, folder / EXIT_CODE
     number = plain.parse_number(plain.read_text(code).strip())
@@ -137,7 +148,8 @@ def _find_ended_launch(
     ended = done.stat().st_mtime
     if ended < (parse_epoch(earlier) or 0.0):
         return None
-    # The wrapper was written before it ran.
+    # The start was not recorded. The wrapper was written before it ran, so its change time is the
+    # best estimate.
     since = min((folder / WRAPPER).stat().st_mtime, code.stat().st_mtime)
     return ManualLaunch(stage.id, session, since, number, ended)
 
@@ -145,7 +157,7 @@ def _find_ended_launch(
 def build_launch_commands(
     root: Path, state: Workflow, stage: Stage, job: ManualLaunch, now: datetime
 ) -> list[TimedCommand]:
-    """Return the commands that record a manually launched job as an attempt."""
+    """Build the commands that record a job launched by hand as an attempt of the stage."""
     began = _format_time(job.since, now)
     submission = f"{stage.id}/{PREPARED}"
     id_ = f"att-{len(stage.attempts) + 1:04d}"
@@ -176,9 +188,9 @@ def _format_time(seconds: float, now: datetime) -> str:
 def record_manual_launch(
     jobs: Jobs, state: Workflow, stage: Stage, job: ManualLaunch, options: WriteOptions | None
 ) -> Outcome:
-    """Record a manually launched job, and report how it differs from the stage's definition.
+    """Record a job launched by hand, and warn if it differs from the stage's definition.
 
-    Raises any error of the rules.
+    Raises any error of the rules if the job must not be recorded.
     """
     asked = build_launch_commands(jobs.root, state, stage, job, jobs.service.clock())
     outcome = jobs.record_each(*asked, options=options)
@@ -197,9 +209,10 @@ def record_manual_launch(
 def find_proven_commands(
     root: Path, state: Workflow, stage: Stage, now: datetime
 ) -> list[TimedCommand]:
-    """Return the commands for the manual edits of the state that the traces of a job prove.
+    """Return commands for a manual edit of a stage's status that its job proves.
 
-    Returns an empty list if the traces prove nothing.
+    The traces of the job show that it was launched, and possibly that it succeeded. Returns an
+    empty list if they prove nothing.
     """
     for job in find_manual_launches(root, state, [stage] if may_have_manual_job(stage) else []):
         launched = build_launch_commands(root, state, stage, job, now)

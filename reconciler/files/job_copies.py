@@ -1,4 +1,4 @@
-"""Check whether the scripts and modules in the folder of a job are unchanged."""
+"""Check whether the scripts and modules in the folder of a job were changed while it ran."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from service.root.atomic_files import write_whole
 
 
 def find_exchanged_copies(attempt: AttemptPaths, recorded: Mapping[str, str]) -> list[str]:
-    """Return the files that a local job may have run in place of the files that were sent to it.
+    """Return the files that a local job may have run instead of the files sent to it.
 
     ``recorded`` maps the paths of the attempt's scripts and modules to SHA-256 digests in hex. The
-    result contains sent files that are no longer regular files with this digest in real folders,
-    and new files that Python imports instead of a sent module or of a standard module. The files of
-    the jobs must have been kept in the folder of the attempt. The first result is stored, because
+    result contains each sent file that is no longer a regular file with this digest, and each new
+    file that Python would import instead of a sent module or a standard module. The files must have
+    been kept in the folder of the attempt. The result is stored at the first call, because
     unchanged kept files are removed later.
     """
     known = traces.read_json(attempt.copies_record)
@@ -41,7 +41,7 @@ def find_exchanged_copies(attempt: AttemptPaths, recorded: Mapping[str, str]) ->
 
 
 def _find_sent_files(attempt: AttemptPaths, recorded: Iterable[str]) -> Iterator[str]:
-    """Yield the recorded files that the submission sends, as single files or within a folder."""
+    """Yield the recorded files that the submission sends, alone or as part of a folder."""
     own = genuine.submission_of(attempt) or {}
     base = os.path.normpath(str(own.get("work_base", ".")))
     patterns = [os.path.normpath(one) for one in traces.forward_patterns(own)]
@@ -59,7 +59,7 @@ def _is_other(copy: Path, digest: str) -> bool:
 
 
 def _find_shadowing_modules(attempt: AttemptPaths, sent: Mapping[str, str]) -> Iterator[str]:
-    """Yield new files next to a sent file that Python imports instead of another module."""
+    """Yield new files that Python would import instead of a sent or a standard module."""
     sources = [path for path in sent if path.endswith(".py")]
     unused = find_unused_names(attempt.root, sources, ())
     for folder in sorted({str(PurePosixPath(path).parent) for path in sources}):

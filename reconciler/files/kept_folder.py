@@ -23,14 +23,14 @@ from service.root.atomic_files import sync_folder, write_whole
 _KEPT_NAME = re.compile(KEPT_PATTERN, re.ASCII)
 
 
-#: Files of an attempt other than its outputs.
+#: Files in a stage's folder that belong to an attempt and are not outputs.
 _ATTEMPT_FILES = frozenset(
     {ATTEMPTS, MONITOR_LOCK, ".dispatch.lock", WRAPPER, "log", "err", LABEL, *MARKERS}
 )
 
 
 class KeptFolderTaken(ReconcilerError):
-    """Something else lies where the outputs are to be kept, or where the stage is to run."""
+    """A path that wfctl needs for moving old outputs is occupied by other files."""
 
     code = "kept_folder_taken"
     text = (
@@ -42,12 +42,12 @@ class KeptFolderTaken(ReconcilerError):
 
 
 def move_stage_to_kept_folder(root: Path, stage: str, kept_as: str, outputs: Iterable[str]) -> bool:
-    """Rename the folder ``stage`` to ``kept_as``, and create a new folder without the results.
+    """Rename the folder ``stage`` to ``kept_as``, and create a new folder for the stage.
 
-    The new folder also omits the files ``outputs`` (relative to the root), markers and records of
-    attempts. A user may already have renamed the folder as announced in the log. Safe to call again
-    after a crash; a finished move is not repeated. Returns whether the kept folder now exists.
-    Raises `KeptFolderTaken`.
+    The new folder does not contain the files ``outputs`` (relative to the root), the markers and
+    the records of attempts. The user may already have renamed the folder. Safe to call again after
+    a crash: a finished move is not repeated. Returns whether the kept folder now exists. Raises
+    `KeptFolderTaken` if other files occupy one of the paths.
     """
     if not _KEPT_NAME.fullmatch(kept_as):
         raise ValueError(
@@ -60,7 +60,8 @@ def move_stage_to_kept_folder(root: Path, stage: str, kept_as: str, outputs: Ite
         return False
     label = kept / LABEL
     if not label.is_file() or read_regular(label).decode(errors="replace") != f"{kept_as}\n":
-        # A user may have moved the folder. The records moved with it, so nothing is left here.
+        # The user may have renamed the folder already. The records of the attempts are then in the
+        # kept folder, and the original folder is missing or empty.
         moved = kept.is_dir() and not kept.is_symlink() and (kept / ATTEMPTS).is_dir()
         if there and not (moved and (not os.path.lexists(folder) or _is_empty(folder))):
             raise KeptFolderTaken(stage, kept)

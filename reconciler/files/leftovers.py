@@ -1,7 +1,8 @@
 """Collect the leftover files of an attempt after its end. No file is removed.
 
-The wrapper links each file into the attempt's folder before DPDispatcher cleans up. From there, a
-file is moved into the stage's folder if its path is free and the size limit allows it. A list of
+A leftover file is a file that a job wrote but that is neither an output nor an unchanged input. The
+wrapper script links each file into the attempt's folder before DPDispatcher cleans up. From there,
+a file is moved into the stage's folder if its path is free and the size limit allows it. A list of
 all files and locations is written first, so that a crash loses nothing.
 """
 
@@ -43,13 +44,13 @@ if TYPE_CHECKING:
 
 
 _KEEP_SCRIPT = Path(__file__).parents[1] / "far" / "keep.sh"
-#: Default maximum number of bytes that are downloaded from another machine.
+#: Default maximum number of bytes of leftover files that are downloaded from another machine.
 _DEFAULT_FAR_LIMIT = 10**8
-#: Name of the parameter, of a stage or of its backend profile, that sets this limit.
+#: Name of the parameter that sets this limit. A stage or its backend profile may contain it.
 LIMIT = "bring_back_limit"
-#: Maximum number of files that an event names. The list next to the attempt names all.
+#: Maximum number of file names in one event. The list in the attempt's folder contains all names.
 _MAX_NAMED_FILES = 500
-#: Maximum number of files that a note names.
+#: Maximum number of file names in one note in the log.
 _MAX_FILES_IN_NOTE = 20
 
 
@@ -58,9 +59,9 @@ def collect_leftovers(
 ) -> list[Payload]:
     """Collect the leftover files of an attempt, and return the commands that record them.
 
-    With ``bring``, files move to the stage's folder up to the size limit. Files that the next
-    attempt needs are downloaded in any case. Safe to run again after an interruption, with the same
-    result. If the machine cannot be reached, a note names the location of the files.
+    With ``bring``, files are moved to the stage's folder until the size limit is reached. Files
+    that the next attempt needs are always downloaded. If the files cannot be reached, the result is
+    a note with their location. Safe to run again after an interruption, with the same result.
     """
     scripts = recorded_scripts(stage, attempt)
     listed = traces.read_json(attempt.left_list)
@@ -88,7 +89,7 @@ def collect_leftovers(
         known = placed
         _write_list(attempt, known)
     exchanged = [] if _is_far(attempt) else find_exchanged_copies(attempt, scripts)
-    # Do not report empty logs.
+    # If the only leftover files are empty logs, no event is recorded for them.
     if not exchanged and all(left.path in attempt.logs and not left.size for left in known):
         return notes
     named = sorted(known, key=lambda left: left.path not in scripts)[:_MAX_NAMED_FILES]
@@ -110,7 +111,7 @@ def collect_leftovers(
 def _build_notes(
     attempt: AttemptPaths, stage: Stage, unreadable: list[str], unnamed: list[str]
 ) -> list[Payload]:
-    """Return notes about the leftover files that stay in place, with their names."""
+    """Build notes that name leftover files which cannot be read or recorded."""
     why = {
         "leftover files that cannot be read": unreadable,
         "leftover files whose name or link target is not UTF-8": unnamed,
@@ -127,14 +128,14 @@ def _build_notes(
 
 
 def _escape_path(path: str) -> str:
-    """Return a path as text for the log, with escapes for bytes that are not UTF-8."""
+    """Return a path as text for the log. Bytes that are not UTF-8 are escaped."""
     return os.fsencode(path).decode(errors="backslashreplace")
 
 
 def _build_failure_note(
     attempt: AttemptPaths, stage: Stage, error: MachineUnreachable | OSError
 ) -> Payload:
-    """Return the note that names the location of leftover files, and why they stay there."""
+    """Build a note with the location of leftover files and the reason why they stay there."""
     if machine.load_execution_host(attempt).is_far:
         where = f"{query_machine.kept_files_path(attempt)} on its machine"
     else:
@@ -162,7 +163,7 @@ def _find_leftovers(
     wanted: Sequence[str],
     scripts: Mapping[str, str],
 ) -> tuple[list[FarFile], list[OSError]]:
-    """Return the leftover files with their places, and the errors of files that cannot be read."""
+    """Return the leftover files with their locations, and the errors of unreadable files."""
     where, errors = machine.load_execution_host(attempt), list[OSError]()
     if where.is_far:
         there = query_machine.download_leftovers(attempt, limit if bring else 0, wanted)
@@ -171,7 +172,8 @@ def _find_leftovers(
         )
         return [*here, *there], errors
     if traces.copies_below(Path(where.scratch)):
-        # The monitor may have ended before it kept the files in scratch copies.
+        # If the monitor ended early, it has not kept the files of the scratch copies. Keep them
+        # now.
         script = '. "$0" && keep_left "$1" "$2"'
         command = ["bash", "-c", script, str(_KEEP_SCRIPT), where.scratch, str(attempt.kept)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -185,7 +187,7 @@ def _find_leftovers(
 
 
 def recorded_scripts(stage: Stage, attempt: AttemptPaths) -> dict[str, str]:
-    """Return the recorded scripts and modules of an attempt: path → SHA-256 in hex."""
+    """Return the recorded SHA-256 digests, by path, of an attempt's scripts and modules."""
     recorded = next((one for one in stage.attempts if one.id == attempt.id), None)
     return {} if recorded is None else {**(recorded.beside or {}), **recorded.scripts}
 
@@ -193,11 +195,11 @@ def recorded_scripts(stage: Stage, attempt: AttemptPaths) -> dict[str, str]:
 def _find_kept_files(
     attempt: AttemptPaths, errors: list[OSError], scripts: Mapping[str, str]
 ) -> Iterator[FarFile]:
-    """Yield the kept files that are neither collected already nor unchanged inputs.
+    """Yield the files that a job wrote and that differ from the files in the root.
 
-    A script whose digest differs from the record was changed, even if the file in the root is the
-    same. Output files of the jobs that are already in place follow. Errors of files that cannot be
-    read are added to ``errors``.
+    Copies without a difference are removed. A script that differs from its recorded digest is
+    always included. The output files of the jobs that are already in place follow. Errors of
+    unreadable files are added to ``errors``.
     """
     _open_folders(attempt.kept)
     below = [(Path(at), folders, names) for at, folders, names in os.walk(attempt.kept)]
@@ -223,7 +225,10 @@ def _find_kept_files(
 
 
 def _open_folders(kept: Path) -> None:
-    """Give the owner full access to all folders below a folder. A job may have closed them."""
+    """Give the owner full access to all folders below ``kept``.
+
+    A job may have removed this access.
+    """
     for folder, names, _ in os.walk(kept):
         for path in (Path(folder, name) for name in names):
             if not path.is_symlink() and path.stat().st_mode & 0o700 != 0o700:
@@ -234,7 +239,7 @@ def _open_folders(kept: Path) -> None:
 def _is_same(file: Path, place: Path) -> bool:
     if file.is_symlink():
         return place.is_symlink() and file.readlink() == place.readlink()
-    # The copy of a link is a regular file.
+    # Sending a link to a job turns it into a regular file, so the contents are compared.
     if not is_file(place) or file.stat().st_size != place.stat().st_size:
         return False
     return file.samefile(place) or digest_of(file) == digest_of(place)
@@ -254,9 +259,10 @@ def _choose_places(
     limit: int | None,
     stays: Sequence[str] = (),
 ) -> list[FarFile]:
-    """Choose the place of each file, smallest files first, until the limit is reached.
+    """Choose a location for each leftover file, smallest files first.
 
-    Files in ``stays`` remain in the folder of the attempt.
+    A file moves to the path to which the job wrote it, until the size limit is reached. The other
+    files, and the files in ``stays``, remain in the folder of the attempt.
     """
     total, places = 0, dict[str, str | None]()
     for left in sorted(found, key=lambda one: (one.path not in attempt.logs, one.size, one.path)):
@@ -271,15 +277,17 @@ def _choose_places(
 
 
 def _can_be_placed(attempt: AttemptPaths, left: FarFile) -> bool:
-    """Return whether a file can be put where the job wrote it.
+    """Return whether a file can be moved to the path to which the job wrote it.
 
-    No existing file is overwritten.
+    The path must be free and inside the allowed folder. A file of another machine must not be a
+    protected or importable file.
     """
     place = attempt.root / left.path
     if not os.path.lexists(attempt.kept / left.path):
         return True  # already downloaded
     above = next(one for one in place.parents if os.path.lexists(one))
-    # Another machine may name any path, but a local job could write anywhere itself.
+    # A job on this machine could write to any path itself. A file from another machine is
+    # restricted to the stage's folder.
     is_far = machine.load_execution_host(attempt).is_far
     if is_far and (is_importable(left.path) or read_protected_files(attempt.folder).has(place)):
         return False
@@ -288,7 +296,7 @@ def _can_be_placed(attempt: AttemptPaths, left: FarFile) -> bool:
 
 
 def _put_in_place(attempt: AttemptPaths, known: Iterable[FarFile]) -> list[FarFile]:
-    """Move leftover files to their places, and return the list with the final places."""
+    """Move leftover files to their chosen locations, and return their final locations."""
     placed = list[FarFile]()
     for left in known:
         kept, place, at = attempt.kept / left.path, attempt.root / left.path, left.at
@@ -306,7 +314,7 @@ def _put_in_place(attempt: AttemptPaths, known: Iterable[FarFile]) -> list[FarFi
 
 
 def read_limit(state: Workflow, stage: Stage, attempt: AttemptPaths) -> int | None:
-    """Return the maximum number of leftover bytes to move into place, or None for no limit.
+    """Return the maximum number of bytes of leftover files to move, or None for no limit.
 
     Raises UnusableProfile if the setting is neither a number of bytes nor a size such as ``2 GB``.
     """
@@ -322,7 +330,10 @@ def read_limit(state: Workflow, stage: Stage, attempt: AttemptPaths) -> int | No
 
 
 def parse_size(value: Any) -> int | None:
-    """Return the bytes for a number or for a size such as ``2 GB``, or None if it is neither."""
+    """Return a size in bytes, given as a number or as text such as ``2 GB``.
+
+    Returns None for any other value.
+    """
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         return value
     if not isinstance(value, str):
@@ -334,11 +345,11 @@ def parse_size(value: Any) -> int | None:
 
 
 def restore_results(attempt: AttemptPaths) -> None:
-    """Put the results of the attempt's jobs in place, then mark the attempt as collected.
+    """Move the results of the attempt's jobs into place, and write its completion markers.
 
-    Used if the jobs are over but the monitors end without a result, or if the root was moved, so
-    that the submission names a folder that no longer exists. Safe to run again after an
-    interruption. Raises OSError, and for jobs on another machine MachineUnreachable.
+    This replaces the monitor in two cases: the jobs have ended but the monitors fail, or the root
+    was moved, so that the submission names a folder that no longer exists. Safe to run again after
+    an interruption. Raises OSError, or MachineUnreachable for jobs on another machine.
     """
     own = genuine.submission_of(attempt) or {}
     base = attempt.root / str(own.get("work_base", "."))
@@ -363,7 +374,8 @@ def _move_file(source: Path, target: Path) -> None:
     except OSError as error:
         if error.errno != EXDEV:
             raise
-        # Copy to a temporary name first, because a copy may be interrupted.
+        # A copy between file systems may be interrupted. The temporary name ensures that an
+        # incomplete file never has the final name.
         partial = target.with_name(f".{target.name}.part")
         if partial.is_dir() and not partial.is_symlink():
             shutil.rmtree(partial)

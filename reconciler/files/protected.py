@@ -1,4 +1,4 @@
-"""The files of a root that the machine of an attempt may not write."""
+"""List the files of a root that the remote machine of an attempt must not overwrite."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from reconciler.far.incoming import PROTECTED_RECORD
 from service.consent.scripts import agreed_scripts
 from service.root.atomic_files import write_whole
 
-#: Files that wfctl writes or runs in the root.
+#: Names of files in the root that wfctl writes or runs.
 _IN_ROOT = (state_document.FILE_NAME, progress_log.FILE_NAME, INIT)
 
 
 def record_protected_files(
     root: Path, state: Workflow, stage: Stage, attempt: AttemptPaths
 ) -> None:
-    """Write the list of files that no result of an attempt of the stage may replace.
+    """Write a list of files that no result of a remote attempt may overwrite.
 
-    Files that wfctl writes into the folder of a stage are not listed, because no result replaces
-    them.
+    The list is stored in the attempt's folder. Files that wfctl writes into a stage's folder are
+    not listed, because they are never overwritten anyway.
     """
     written_here, named = {*_IN_ROOT}, {*agreed_scripts(root, state)}
     for one in state.stages.values():

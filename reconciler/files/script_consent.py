@@ -47,10 +47,11 @@ class ScriptsUnknown(Worded, NeedsConsent):
 
 
 def check_agreed(jobs: Jobs, state: Workflow, where: str) -> None:
-    """Check that the files of the definition may run, before any of them runs.
+    """Check that the plan and its files may run, before anything runs.
 
-    Raises `NeedsConsent` while the plan waits for its approval, `ScriptsChanged` if a pinned file
-    changed or a file to run is not pinned, and `ScriptsUnknown` if the digest of a file is unknown.
+    Raises `NeedsConsent` while the plan waits for its approval, `ScriptsChanged` if an approved
+    file changed or a file to run was not approved, and `ScriptsUnknown` if the digest of a file is
+    unknown.
     """
     require_agreed_plan(state, f"{where} runs nothing")
     found = find_unpinned_changes(jobs.root, state)
@@ -62,7 +63,7 @@ def check_agreed(jobs: Jobs, state: Workflow, where: str) -> None:
 
 
 class VerdictChanged(Worded, NeedsConsent):
-    """A check script was changed after it rejected results, and no person approved the change."""
+    """A check script changed after it rejected results, and no person approved the change."""
 
     code = "verdict_changed"
     text = (
@@ -78,15 +79,18 @@ class VerdictChanged(Worded, NeedsConsent):
 def check_verdict(jobs: Jobs, state: Workflow, stage: Stage) -> None:
     """Raise `VerdictChanged` if a check script has changed since it rejected an attempt.
 
-    A script that a person approved since then is valid: an approval contains the digests of all
-    scripts.
+    A change that a person approved is allowed.
     """
     if (found := find_changed_verdict(jobs.root, state, stage)) is not None:
         raise found
 
 
 def find_changed_verdict(root: Path, state: Workflow, stage: Stage) -> VerdictChanged | None:
-    """Return the reason why the current scripts may not judge the stage, or None if they may."""
+    """Return an error that names check scripts which must not judge the stage, or None.
+
+    These scripts changed after they rejected an attempt of the stage, and no person approved the
+    change.
+    """
     refuted = next((one for one in reversed(stage.attempts) if _was_refused(one)), None)
     if refuted is None:
         return None

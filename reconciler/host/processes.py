@@ -1,4 +1,4 @@
-"""Inspect processes of this machine as evidence of running attempts."""
+"""Inspect processes and tmux sessions of this machine, as evidence of running attempts."""
 
 from __future__ import annotations
 
@@ -14,21 +14,23 @@ from typing import Any
 
 from eventstore.sqlite.write_queue import is_network, kind_of
 
-#: Message if tmux is not installed.
+#: Message to the user if tmux is not installed.
 MISSING = "tmux is not installed, so the monitor runs in the background through setsid."
 
 
 _PROC = Path("/proc")
 DELETED = " (deleted)"
-#: Maximum number of checks, 5 ms apart, of a process that replaces itself with another program.
+#: Maximum number of checks, 5 ms apart, of a process whose environment is empty because it is
+#: starting another program.
 _LOOKS = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A recorded process.
+    """The identity of a process, which stays unique even if its id is reused.
 
-    ``ticks`` is field 22 of its stat, counted since the boot ``boot_id``.
+    ``ticks`` is its start time in clock ticks since the boot ``boot_id`` (field 22 of
+    ``/proc/PID/stat``).
     """
 
     pid: int
@@ -36,19 +38,19 @@ class Process:
     boot_id: str
 
     def is_alive(self) -> bool:
-        """Return whether this process still runs. A zombie does not run."""
+        """Return whether exactly this process still runs. A zombie does not count."""
         return boot_id() == self.boot_id and start_ticks(self.pid) == self.ticks
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields by name."""
+        """Return the fields as a dict."""
         return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
 class Tenant:
-    """A running process that works below a folder.
+    """A running process of this user, with its working folder.
 
-    ``deleted`` means that its own folder is gone.
+    ``deleted`` states that the folder no longer exists.
     """
 
     pid: int
@@ -59,7 +61,7 @@ class Tenant:
 
 @cache  # the boot id cannot change while this process runs
 def boot_id() -> str:
-    """Return the kernel's id of the current boot."""
+    """Return the id that the kernel gave to the current boot of this machine."""
     return (_PROC / "sys/kernel/random/boot_id").read_text().strip()
 
 
@@ -77,21 +79,27 @@ def machine_id() -> str | None:
 
 
 def is_stopped(pid: int) -> bool:
-    """Return whether SIGSTOP has stopped a process."""
+    """Return whether the signal SIGSTOP has paused a process."""
     fields = _read_stat(pid)
     return fields is not None and fields[0] in "Tt"
 
 
 def start_ticks(pid: int) -> int | None:
-    """Return the start time of a process in clock ticks since boot, or None for a dead process."""
+    """Return the start time of a process in clock ticks since the boot.
+
+    Returns None if the process has ended.
+    """
     fields = _read_stat(pid)
     return None if fields is None else int(fields[19])
 
 
 def _read_stat(pid: int) -> list[str] | None:
-    """Return the fields of a running process's stat, starting with its state (field 3)."""
+    """Return the fields of ``/proc/PID/stat`` from field 3 (the state) on.
+
+    Returns None if the process has ended.
+    """
     try:
-        # Read without a buffer, because the kernel generates the text again for each read.
+        # The kernel creates this text for each read call. A single unbuffered read is enough.
         with (_PROC / str(pid) / "stat").open("rb", buffering=0) as stream:
             text = stream.read().decode(errors="replace")
     except (FileNotFoundError, ProcessLookupError):
@@ -102,16 +110,16 @@ def _read_stat(pid: int) -> list[str] | None:
 
 
 def identify(pid: int) -> Process | None:
-    """Return a record of the process with this id that stays unique if the id is reused."""
+    """Return the unique identity of the process with this id, or None if it has ended."""
     ticks = start_ticks(pid)
     return None if ticks is None else Process(pid, ticks, boot_id())
 
 
 def group_began_with(group: int, variable: str) -> bool:
-    """Return whether a running process of the group started with ``variable`` (NAME=value) set.
+    """Return whether a process of a group started with ``variable`` (NAME=value) set.
 
-    Ids are reused, but a unique variable identifies the owner of the group. A process with a new
-    environment, or of another user, proves nothing.
+    The variable proves that the group is still the expected one, because ids of groups are reused.
+    Only the environment at the start of a process is visible, and only for processes of this user.
     """
     fields = ((pid, _read_stat(pid)) for pid in _list_pids())
     group_of = {pid: int(found[2]) for pid, found in fields if found is not None}
@@ -135,10 +143,10 @@ def _began_with(pid: int, variable: str) -> bool:
 
 
 def environ_of(pid: int) -> bytes:
-    """Return the initial environment of a process from /proc. Raises OSError.
+    """Return the environment with which a process started, read from ``/proc``.
 
-    While a process replaces itself with another program, its environment and command line are
-    empty.
+    The environment is empty for a moment while a process starts another program, so the read is
+    repeated. Raises OSError.
     """
     place = _PROC / str(pid)
     for _ in range(_LOOKS):
@@ -151,7 +159,7 @@ def environ_of(pid: int) -> bytes:
 
 
 def command_line(pid: int) -> list[str]:
-    """Return the words of a process's command line, or an empty list for a dead process."""
+    """Return the words of a process's command line, or an empty list if it has ended."""
     try:
         content = (_PROC / str(pid) / "cmdline").read_bytes()
     except (FileNotFoundError, ProcessLookupError, PermissionError):
@@ -160,10 +168,10 @@ def command_line(pid: int) -> list[str]:
 
 
 def find_processes_with(variable: str) -> tuple[Process, ...]:
-    """Return every running process, except this one, that started with ``variable`` (NAME=value).
+    """Return each other process that started with ``variable`` (NAME=value) set.
 
-    A terminal server that such a process started is left out, together with the processes in it,
-    because a person may use the server now.
+    Terminal servers such as tmux, and the processes in their sessions, are omitted, because a
+    person may be using them.
     """
     return _find_processes(lambda pid: _began_with(pid, variable) and not _serves_a_terminal(pid))
 
@@ -182,9 +190,9 @@ def _serves_a_terminal(pid: int) -> bool:
 
 
 def find_lock_holders(locks: Sequence[Path]) -> tuple[Process, ...]:
-    """Return every process, except this one, that holds one of the locks exclusively.
+    """Return each other process that holds one of the lock files exclusively.
 
-    A process that opened the file only to check the lock is not included.
+    A process that only checks whether a file is locked is not included.
     """
     places = {os.path.realpath(lock) for lock in locks}
     return _find_processes(lambda pid: _holds_lock(pid, places)) if places else ()
@@ -196,23 +204,25 @@ def _holds_lock(pid: int, places: AbstractSet[str]) -> bool:
         files = [fd.name for fd in (folder / "fd").iterdir() if str(fd.readlink()) in places]
         return any("WRITE" in (folder / "fdinfo" / name).read_text() for name in files)
     except (FileNotFoundError, ProcessLookupError, PermissionError):
-        # The process no longer exists or belongs to another user, who cannot hold our locks.
+        # The process has ended or belongs to another user. Other users cannot hold these locks.
         return False
 
 
 def list_tenants() -> tuple[Tenant, ...]:
-    """Return every running process of this user with its working folder, sorted by folder."""
+    """Return the running processes of this user, sorted by their working folders."""
     found = (tenant for tenant in map(_read_tenant, _list_pids()) if tenant is not None)
     return tuple(sorted(found, key=_get_folder))
 
 
 def find_tenants_below(everyone: Sequence[Tenant], folder: Path) -> tuple[Tenant, ...]:
-    """Return the processes of a list that work in a folder or below it.
+    """Return the listed processes that work in a folder or below it.
 
-    The cost hardly grows with the length of the list, so one list can be used for many folders.
+    ``everyone`` must be sorted by folder. The search is fast even in a long list, so one list can
+    be used for many folders.
     """
     place = os.path.realpath(folder).rstrip("/")
-    # In sort order, `0` is the character after `/`.
+    # The paths below the folder start with `place/`. They sort before `place0`, because `0` is the
+    # character after `/`.
     bounds = ((place, f"{place}\0"), (f"{place}/", f"{place}0"))
     ends = ((bisect_left(everyone, end, key=_get_folder) for end in ends) for ends in bounds)
     return tuple(tenant for first, behind in ends for tenant in everyone[first:behind])
@@ -226,7 +236,8 @@ def _read_tenant(pid: int) -> Tenant | None:
     try:
         folder = str((_PROC / str(pid) / "cwd").readlink())
     except (FileNotFoundError, ProcessLookupError, PermissionError):
-        # The job no longer exists or belongs to another user, so this user did not start it.
+        # The process has ended or belongs to another user, so it cannot be a process of this user's
+        # jobs.
         return None
     ticks, deleted = start_ticks(pid), folder.endswith(DELETED)
     return None if ticks is None else Tenant(pid, ticks, folder.removesuffix(DELETED), deleted)
@@ -234,7 +245,7 @@ def _read_tenant(pid: int) -> Tenant | None:
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """A recorded machine. Unrecorded fields are None."""
+    """A recorded machine, for comparison with this machine. Unknown fields are None."""
 
     name: str | None
     boot_id: str | None = None
@@ -243,9 +254,9 @@ class Host:
     def is_here(self, root: Path) -> bool:
         """Return whether the record describes this machine, even if its name has changed.
 
-        The same boot id means the same machine. After a reboot, an equal machine id proves this
-        only if ``root`` is on a local disk, because clones share the machine id and network folders
-        are visible from many machines.
+        An equal boot id proves this. After a reboot, an equal machine id proves it only if ``root``
+        is on a local disk: clones of a machine share the machine id, and a network folder is
+        visible on many machines.
         """
         if self.name in (None, host()) or self.boot_id == boot_id():
             return True
@@ -254,9 +265,9 @@ class Host:
 
 
 def place_of(folder: str, places: AbstractSet[str]) -> str | None:
-    """Return the place that contains a folder.
+    """Return the folder in ``places`` that contains the given folder, or None.
 
-    The cost depends only on the depth of the folder.
+    The search time depends only on the depth of the folder.
     """
     while folder and folder not in places:
         folder = folder.rpartition("/")[0]

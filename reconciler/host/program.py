@@ -1,4 +1,4 @@
-"""Query programs of this machine and schedulers, with a time limit."""
+"""Check and take locks, find the programs of DPDispatcher, and interpret states of Slurm."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ from reconciler.host.processes import place_of
 
 
 def is_held(path: Path) -> bool | None:
-    """Return whether a process holds the lock, or False if there is no file, None if unreadable.
+    """Return whether a process holds the lock on a file.
 
-    The check takes a shared lock for an instant, so a process that takes the lock exclusively must
-    be prepared to wait for a moment.
+    Returns False if the file does not exist, and None if the lock cannot be checked. The check
+    itself takes a shared lock for a moment. A process that wants the exclusive lock must therefore
+    wait briefly.
     """
     try:
         handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
@@ -35,28 +36,33 @@ def is_held(path: Path) -> bool | None:
     except BlockingIOError:
         return True
     except OSError:
-        # A file system without locks returns an error, so the state of the lock is unknown.
+        # On a file system without locks, the check fails, so the state of the lock is unknown.
         return None
     finally:
         os.close(handle)
     return False
 
 
-#: Prevents Python from importing modules from the current folder, which is usually a root.
+#: This variable prevents Python from importing modules from the current folder. That folder is
+#: usually a workflow root, where anybody may have put a file with the name of a module.
 SAFE = {"PYTHONSAFEPATH": "1"}
 
 
 def command_of_module(module: str) -> list[str]:
-    """Return the command that runs a module of wfctl in another process, whatever PYTHONPATH is."""
+    """Return the command that runs a module of wfctl as another process.
+
+    The command works with any value of PYTHONPATH.
+    """
     application = Path(__file__).resolve().parents[2]
     package = application.parent if application.name == "app" else application / "wfctl_eventstore"
     return [sys.executable, "-P", str(package / "__main__.py"), "-m", module]
 
 
 def find_dpdisp(environ: Mapping[str, str], given: Path | None = None) -> Path:
-    """Return the dpdisp program: the given one, WFCTL_DPDISP, next to this Python, or on the PATH.
+    """Return the path of the dpdisp program.
 
-    Raises ProgramMissing.
+    ``given`` has priority, then the variable WFCTL_DPDISP, then a program next to this Python, then
+    the PATH. Raises ProgramMissing if the program does not exist.
     """
     named = given or environ.get("WFCTL_DPDISP")
     beside = Path(sys.executable).parent / "dpdisp"
@@ -73,7 +79,10 @@ def find_dpdisp(environ: Mapping[str, str], given: Path | None = None) -> Path:
 
 
 def find_neighbor_program(program: Path, name: str) -> Path:
-    """Return the program with this name in the environment of another. Raises ProgramMissing."""
+    """Return the program with the given name in the folder of another program.
+
+    Raises ProgramMissing if it does not exist.
+    """
     found = program.with_name(name)
     if not os.access(found, os.X_OK):
         hint = (
@@ -84,17 +93,20 @@ def find_neighbor_program(program: Path, name: str) -> Path:
 
 
 def read_interpreter(program: Path) -> list[str]:
-    """Return the Python command from the first line of a program, or an empty list."""
+    """Return the interpreter in the first line of a script, as words of a command.
+
+    Returns an empty list if the file has no such line.
+    """
     with program.open("rb") as stream:
         first = stream.readline().decode(errors="replace")
     return first[2:].split() if first.startswith("#!") else []
 
 
 def build_start_command(program: Path, ends: Path | None = None) -> list[str]:
-    """Return the command that starts a program of DPDispatcher with only the modules that it needs.
+    """Return the command that starts a program of DPDispatcher through `start.py`.
 
-    ``ends`` is the folder in which jobs record their end. If the command does not start with
-    Python, it is returned unchanged.
+    `start.py` imports only the modules that are needed, which is faster. ``ends`` is the folder in
+    which jobs record their end. If the program is not a Python script, it is started directly.
     """
     python = read_interpreter(program)
     if not any("python" in Path(word).name for word in python):
@@ -105,7 +117,10 @@ def build_start_command(program: Path, ends: Path | None = None) -> list[str]:
 
 
 def read_dpdispatcher_version(program: Path) -> str | None:
-    """Return the version of DPDispatcher that a program runs. An import would write files."""
+    """Return the version of DPDispatcher that a program uses, or None if it is unknown.
+
+    DPDispatcher is not imported for this, because an import would write files.
+    """
     python = read_interpreter(program)
     if not python:
         return None
@@ -115,7 +130,7 @@ def read_dpdispatcher_version(program: Path) -> str | None:
         with suppress(metadata.PackageNotFoundError):
             return metadata.version("dpdispatcher")
     ask = "from importlib.metadata import version; print(version('dpdispatcher'))"
-    # Run in `/`, because with -c Python imports from the current folder first.
+    # With -c, Python would import from the current folder first, so the command runs in `/`.
     done = subprocess.run(
         [*python, "-c", ask],
         cwd="/",
@@ -129,11 +144,11 @@ def read_dpdispatcher_version(program: Path) -> str | None:
 
 #: States of Slurm for jobs that have ended.
 _ENDED = frozenset({"COMPLETED", "FAILED", "REVOKED", "SPECIAL_EXIT"})
-#: States of Slurm for jobs that ended through no fault of their own.
+#: States of Slurm for jobs that were ended from outside, without a fault of the job.
 TAKEN = frozenset({"CANCELLED", "NODE_FAIL", "PREEMPTED", "BOOT_FAIL"})
 #: States of Slurm for jobs that ended because they exceeded a requested limit.
 EXCEEDED = frozenset({"TIMEOUT", "OUT_OF_MEMORY", "DEADLINE"})
-#: State of a job that Slurm ended → the line that Slurm printed into the output of the job.
+#: For each state of a job that Slurm ended, the line that Slurm prints into the output of the job.
 _PRINTED = (
     ("OUT_OF_MEMORY", re.compile(r"slurmstepd.*(\boom[-_ ]kill|out of memory)", re.IGNORECASE)),
     ("OUT_OF_MEMORY", re.compile(r"slurmstepd.*exceeded .*memory limit", re.IGNORECASE)),
@@ -142,12 +157,12 @@ _PRINTED = (
 
 
 def find_printed_end(output: str) -> str | None:
-    """Return the state of a job from the line that Slurm printed into its output, or None."""
+    """Return the final state of a job if Slurm printed it into the job's output, or None."""
     return next((state for state, words in _PRINTED if words.search(output)), None)
 
 
-#: Output of DPDispatcher if it is unknown whether the scheduler accepted a submission.
-#: Examples are no connection, no answer in time, and success without a job id.
+#: Messages of DPDispatcher after which it is unknown whether the scheduler accepted a job. They
+#: mean no connection, no answer in time, or success without a job id.
 UNHEARD = (
     "Unable to contact slurm controller",
     "Socket timed out on send/recv operation",
@@ -157,9 +172,10 @@ UNHEARD = (
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A job in the list of the scheduler. ``folder`` is the folder of its submission.
+    """A job in the scheduler's list.
 
-    ``reason`` is the reason why it is pending; None if it is not, or if the reason is unknown.
+    ``folder`` is the folder from which it was submitted. ``reason`` is the reason why the job is
+    pending. It is None if the job is not pending or the reason is unknown.
     """
 
     id: str
@@ -169,15 +185,19 @@ class Listed:
 
     @property
     def is_alive(self) -> bool:
-        """Return whether the job waits or runs. An unknown state counts as not finished."""
+        """Return whether the job waits or runs.
+
+        This is assumed for a job in an unknown state.
+        """
         return self.state not in _ENDED | TAKEN | EXCEEDED
 
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """The scheduler's answer. Without an answer, ``listed`` is None and ``error`` is the reason.
+    """The answer of the scheduler to a query of its jobs.
 
-    ``asked_at`` is in ns since the epoch, by the clock of the machine that asked.
+    If the scheduler did not answer, ``listed`` is None and ``error`` is the reason. ``asked_at`` is
+    the time of the query in ns since the epoch, by the clock of the machine that asked.
     """
 
     asked_at: int
@@ -185,9 +205,10 @@ class Queue:
     error: str | None = None
 
     def split(self, places: AbstractSet[str]) -> dict[str, Queue]:
-        """Return the part of the answer for each folder: the jobs that work in it or below it.
+        """Return the answer for each folder: the jobs that work in it or below it.
 
-        A job with a known id that works elsewhere belongs to another user, because ids are reused.
+        Jobs that work elsewhere are omitted. If one of them has the id of an expected job, it
+        belongs to another user, because ids are reused.
         """
         if self.listed is None:
             return dict.fromkeys(places, self)

@@ -1,6 +1,7 @@
-"""Read small files that other users may have replaced.
+"""Read small files safely, because other users may have replaced them.
 
-Opening a named pipe could block forever, and a folder or a broken disk raises an error.
+A named pipe in place of a file could block the reader forever. A folder or a broken disk raises an
+error.
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ from pathlib import Path
 
 from eventstore.private_files import read_regular
 
-#: Maximum number of digits of the numbers in these files, for process ids and clock ticks.
+#: Maximum number of digits of a number in such a file. This is enough for process ids and clock
+#: ticks.
 _DIGITS = 20
 
 
@@ -25,7 +27,7 @@ def read_content(path: Path) -> bytes | None:
 
 
 def read_text(path: Path) -> str:
-    """Return the text of a file, or "" if it is missing or cannot be read."""
+    """Return the text of a file, or an empty string if it is missing or unreadable."""
     try:
         return (read_content(path) or b"").decode(errors="replace")
     except OSError:
@@ -33,7 +35,10 @@ def read_text(path: Path) -> str:
 
 
 def parse_number(word: str) -> int | None:
-    """Return a number of plain digits, or None for other text or an unreasonably long number."""
+    """Return the number in a text that consists of digits only.
+
+    Returns None for any other text, and for an unreasonably long number.
+    """
     word = word.strip()
     is_one = word.isascii() and word.isdigit() and len(word) <= _DIGITS
     return int(word) if is_one else None

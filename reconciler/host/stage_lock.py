@@ -19,15 +19,16 @@ from service.errors import RootBusy
 _PAUSE = 0.005
 
 
-#: Offset of the first lock byte for stages whose name is not a number.
+#: Offset in the lock file of the first byte for stages whose name contains no number.
 _NAMED = 1 << 32
 
 
 @contextmanager
 def hold_stage(path: Path, stage: str, timeout: float) -> Iterator[None]:
-    """Hold a stage.
+    """Lock a stage against other processes while the block runs.
 
-    Raises `RootBusy` if another process holds it for more than ``timeout`` seconds.
+    Waits for the lock. Raises `RootBusy` if another process holds it for more than ``timeout``
+    seconds.
     """
     deadline = time.monotonic() + timeout
     while True:
@@ -42,7 +43,7 @@ def hold_stage(path: Path, stage: str, timeout: float) -> Iterator[None]:
 
 @contextmanager
 def hold_free_stages(path: Path, stages: Iterable[str]) -> Iterator[set[str]]:
-    """Hold those stages that no other process holds, and yield their names."""
+    """Lock the stages that no other process has locked, and yield their names."""
     file = open_lock(path)
     try:
         yield {stage for stage in stages if _is_taken(file, _lock_byte(stage))}
@@ -51,9 +52,10 @@ def hold_free_stages(path: Path, stages: Iterable[str]) -> Iterator[set[str]]:
 
 
 def _lock_byte(stage: str) -> int:
-    """Return the lock byte of a stage: byte N for ``stage-N``, a distant byte for other names.
+    """Return the position in the lock file of the byte that is locked for a stage.
 
-    In rare cases, two names share a byte. Then one process waits for the other.
+    This is byte N for ``stage-N``, and a byte far behind for other names. In rare cases two names
+    share a byte, and one process then waits for the other without need.
     """
     number = stage_number(stage)
     if number is not None and number < _NAMED:
@@ -62,7 +64,7 @@ def _lock_byte(stage: str) -> int:
 
 
 def _is_taken(file: int, place: int) -> bool:
-    """Try to lock a byte, and return whether this succeeded."""
+    """Try to lock a byte of a file, and return whether this process now holds the lock."""
     # struct flock of fcntl(2): type, whence, start, length, and a process id that must be 0.
     wanted = struct.pack("hhqqi0q", fcntl.F_WRLCK, os.SEEK_SET, place, 1, 0)
     try:

@@ -7,12 +7,15 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-#: Messages of a tmux client if the server ended during the request.
+#: Parts of error messages of tmux which mean that its server ended during the request.
 _ENDED = ("server exited", "lost server", "no server running", "error connecting")
 
 
 def is_installed(environ: Mapping[str, str] | None = None) -> bool:
-    """Return whether tmux is on the PATH of the environment, by default of this process."""
+    """Return whether tmux is on the PATH of the given environment.
+
+    The default is the environment of this process.
+    """
     path = None if environ is None else environ.get("PATH")
     return shutil.which("tmux", path=path) is not None
 
@@ -20,9 +23,10 @@ def is_installed(environ: Mapping[str, str] | None = None) -> bool:
 def start_session(
     name: str, folder: Path, command: list[str], environ: Mapping[str, str]
 ) -> str | None:
-    """Start a command in a detached session, and return None, or the reason why no session started.
+    """Start a command in a new tmux session without a terminal.
 
-    A server ends with its last session. If the call meets a server that is ending, it is repeated.
+    Returns None, or the reason why the session did not start. If the tmux server ends during the
+    call, the call is repeated once.
     """
     if destroys_sessions(environ):
         return "its setting destroy-unattached ends every session that has no terminal"
@@ -34,9 +38,10 @@ def start_session(
 
 
 def is_live(name: str, environ: Mapping[str, str]) -> bool | None:
-    """Return whether a command runs in the session with this exact name, or None without tmux.
+    """Return whether a command runs in the tmux session with this exact name.
 
-    A session that a setting keeps open after the end of its command does not count as live.
+    Returns None if tmux is not installed. A session that remains open after its command has ended
+    does not count.
     """
     if not is_installed(environ):
         return None
@@ -45,9 +50,10 @@ def is_live(name: str, environ: Mapping[str, str]) -> bool | None:
 
 
 def list_sessions(environ: Mapping[str, str]) -> dict[str, tuple[int, tuple[str, ...]]]:
-    """Return each session in which a command runs, with its start time and working folders.
+    """Return the tmux sessions in which a command runs, by name.
 
-    The time is in seconds since the epoch. Returns an empty dict without tmux or without a server.
+    Each value is the start time in seconds since the epoch, and the working folders. Returns an
+    empty dict if tmux is not installed or no tmux server runs.
     """
     if not is_installed(environ):
         return {}
@@ -74,7 +80,8 @@ def _run_tmux(arguments: list[str], environ: Mapping[str, str]) -> subprocess.Co
 
 
 def destroys_sessions(environ: Mapping[str, str]) -> bool:
-    """Return whether the user's tmux destroys a session without an attached terminal."""
-    # If no server runs, this command starts one, which reads the user's settings.
+    """Return whether the user's tmux settings destroy every session without a terminal."""
+    # A running server reports its settings. Otherwise this command starts a server, which reads the
+    # user's settings.
     asked = ["start-server", ";", "show-options", "-gv", "destroy-unattached"]
     return _run_tmux(asked, environ).stdout.strip() in ("on", "keep-last")

@@ -1,1 +1,1 @@
-"""Run sessions of the loop, step by step, until no work is left."""
+"""Run the loop: take one step of the workflow after another until no work is left."""

@@ -1,6 +1,7 @@
-"""Run an external agent: a program that gets a prompt for one task of one stage.
+"""Run an external agent: a program that reads a prompt and works on one stage.
 
-wfctl trusts only the log. It keeps the agent's output, but reads the results from the events.
+wfctl keeps the agent's output, but does not trust it. The results of the agent's work are read from
+the events in the log.
 """
 
 from __future__ import annotations
@@ -31,23 +32,25 @@ from reconciler.host import processes
 from reconciler.host.processes import Process
 
 T = TypeVar("T")
-#: Seconds between two checks of a process, and for an agent to end after a request.
+#: Seconds between two checks of a process, and seconds that an agent has to end after a request.
 _POLL_INTERVAL = 0.1
 _TERMINATE_TIMEOUT = 5.0
-#: Folder below ``.wfctl/`` with the prompts and outputs of agents and the record of the active one.
+#: Folder below ``.wfctl/`` for the prompts and the output of agents. Next to it is the record of
+#: the running agent.
 FOLDER = "agents"
 RECORD = "agent.json"
-#: Folder name for agent tasks that belong to no stage. No stage can have this name.
+#: Name of the folder for agent tasks that belong to no stage. It cannot be the name of a stage.
 _NO_STAGE = "init.sh"
-#: Environment variable that names the prompt for an agent and its child processes.
+#: Environment variable with the path of the prompt, set for an agent and its child processes.
 _PROMPT = "WFCTL_PROMPT"
 
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """A command that takes a prompt on stdin. ``time_limit`` is in seconds for each task.
+    """A program that reads a prompt from stdin.
 
-    The ``name`` identifies the agent in events.
+    ``words`` is its command, and ``name`` its name in events. ``time_limit`` is the maximum number
+    of seconds for each task.
     """
 
     words: tuple[str, ...]
@@ -57,7 +60,10 @@ class Agent:
 
 @dataclass(frozen=True, slots=True)
 class AgentTask:
-    """A task for an agent: the kind of work, the prompt and the stage, or None for no stage."""
+    """A task for an agent: its kind, its prompt, and its stage.
+
+    ``stage`` is None if the task belongs to no stage.
+    """
 
     stage: str | None
     kind: str
@@ -66,9 +72,10 @@ class AgentTask:
 
 @dataclass(frozen=True, slots=True)
 class AgentEnd:
-    """The end of an agent. ``exit_code`` is negative for a signal.
+    """A report on how an agent ended.
 
-    ``stopped`` means that wfctl ended the agent, after its time limit or on request.
+    ``exit_code`` is negative if a signal ended the agent. ``stopped`` states that wfctl ended the
+    agent, because of its time limit or on request.
     """
 
     exit_code: int
@@ -78,7 +85,10 @@ class AgentEnd:
 
     @property
     def was_lost(self) -> bool:
-        """Return whether a signal from elsewhere ended the agent, which is not its fault."""
+        """Return whether a signal that wfctl did not send ended the agent.
+
+        In this case, the agent did not fail by its own fault.
+        """
         return self.exit_code < 0 and not self.stopped
 
     def __str__(self) -> str:
@@ -88,7 +98,7 @@ class AgentEnd:
 
 @dataclass(frozen=True, slots=True)
 class RunningAgent:
-    """The running agent, identified for a later loop by its process and its prompt."""
+    """The record of the running agent, by which a later loop can find its processes."""
 
     pid: int
     ticks: int
@@ -96,10 +106,10 @@ class RunningAgent:
     prompt: str
 
     def is_left(self) -> bool:
-        """Return whether the agent's process, or a child process in its process group, still runs.
+        """Return whether the agent, or a child process in its process group, still runs.
 
-        After the end of the process, its id may be reused. The group then belongs to the agent only
-        if a process in it has the unique prompt of the agent in its environment.
+        After the agent has ended, its id may be reused. A group with this id then belongs to the
+        agent only if one of its processes has the path of the agent's prompt in its environment.
         """
         if Process(self.pid, self.ticks, self.boot_id).is_alive():
             return True
@@ -108,10 +118,10 @@ class RunningAgent:
 
 
 def parse_agent(command: str, time_limit: float, folder: Path, name: str | None = None) -> Agent:
-    """Return the agent that a command line names. A path in it is relative to ``folder``.
+    """Return the agent that a command line describes.
 
-    Without a ``name``, the agent is named after its program. Raises `AgentMissing` if the program
-    does not exist, before anything is started.
+    A path in the command is relative to ``folder``. Without a ``name``, the agent gets the name of
+    its program. Raises `AgentMissing` if the program does not exist.
     """
     try:
         words = shlex.split(command)
@@ -124,7 +134,10 @@ def parse_agent(command: str, time_limit: float, folder: Path, name: str | None 
 
 
 def poll_until(look: Callable[[], T], within: float = inf) -> T:
-    """Call `look` until its result is true or the time is over, and return the last result."""
+    """Call ``look`` repeatedly until its result is true or ``within`` seconds have passed.
+
+    Returns the last result.
+    """
     end = time.monotonic() + within
     while not (seen := look()) and time.monotonic() < end:
         time.sleep(_POLL_INTERVAL)
@@ -138,9 +151,10 @@ def wait_or_terminate(
     grace: float,
     is_over: Callable[[], bool],
 ) -> bool:
-    """Wait until a process has ended. If needed, signal it and give it time to end.
+    """Wait for a process to end. Return whether it ended without being asked to.
 
-    It is signalled after ``limit`` seconds, or when ``is_over`` returns true.
+    After ``limit`` seconds, or when ``is_over`` returns true, the process gets SIGTERM and has
+    ``grace`` seconds to end.
     """
     poll_until(lambda: has_ended() or is_over(), limit)
     if has_ended():
@@ -151,7 +165,10 @@ def wait_or_terminate(
 
 
 def read_record(kind: Callable[..., T], path: Path) -> T | None:
-    """Read a loop's record of a process, or return None if it is missing or incomplete."""
+    """Read the record of a process, or return None if the file is missing or incomplete.
+
+    ``kind`` is the class of the record.
+    """
     with suppress(FileNotFoundError, ValueError, TypeError):
         return kind(**orjson.loads(read_regular(path)))
     return None
@@ -160,10 +177,10 @@ def read_record(kind: Callable[..., T], path: Path) -> T | None:
 def run_agent_task(
     jobs: Jobs, agent: Agent, task: AgentTask, is_over: Callable[[], bool]
 ) -> AgentEnd:
-    """Give a task to the agent and wait until the agent has ended.
+    """Start the agent with the prompt of a task, and wait until it ends.
 
-    The agent is stopped after its time limit or when ``is_over`` returns true. Raises
-    `AgentNotStarted`.
+    The agent is stopped after its time limit or when ``is_over`` returns true. Start and end are
+    noted in the log. Raises `AgentNotStarted` if the system cannot run its program.
     """
     parent = jobs.service.root.folder / FOLDER / (task.stage or _NO_STAGE)
     parent.mkdir(parents=True, exist_ok=True)
@@ -194,8 +211,8 @@ def _run_agent(
                 stdin=given,
                 stdout=said,
                 stderr=subprocess.STDOUT,
-                # The agent gets its own process group, so that it can be ended as a whole.
-                # Jobs that the agent dispatched are in other groups.
+                # The agent gets its own process group, so that all its processes can be ended
+                # together. Jobs that the agent dispatched run in other groups and continue.
                 start_new_session=True,
             )
         except OSError as error:
@@ -203,7 +220,7 @@ def _run_agent(
     pid = process.pid
     try:
         if found := processes.identify(pid):
-            # Record the agent, so that it can be found if this loop dies.
+            # If this loop crashes, a later loop finds the agent by this record and stops it.
             entry = RunningAgent(**found.to_dict(), prompt=str(prompt))
             record.write_text(json.dumps(asdict(entry)))
         by_itself = wait_or_terminate(
@@ -214,8 +231,8 @@ def _run_agent(
             is_over,
         )
     finally:
-        # Child processes of this agent must not run at the same time as the next agent.
-        # The id cannot be reused before the agent is reaped, so this is its group.
+        # Kill leftover child processes, so that they do not run at the same time as the next agent.
+        # The id of the group is still valid, because it cannot be reused before `wait` is called.
         _signal_group(pid, signal.SIGKILL)
         process.wait()
         record.unlink(missing_ok=True)
@@ -236,15 +253,16 @@ def _build_environment(jobs: Jobs, agent: Agent, task: AgentTask, prompt: Path) 
     inherited = {k: v for k, v in os.environ.items() if k != "WFCTL_RUNNER"}
     path = inherited.get("PATH", os.defpath)
     if shutil.which("wfctl", path=path) is None:
-        # A private installation of wfctl may not be on the PATH.
+        # The agent needs the command `wfctl`, and this installation may not be on the PATH.
         own["PATH"] = f"{path}{os.pathsep}{Path(sys.executable).parent}"
     return {**inherited, **own}
 
 
 def stop_orphan(jobs: Jobs) -> None:
-    """Stop the agent, and its child processes, that a crashed loop left.
+    """Kill the agent that a crashed loop left running, with its child processes.
 
-    Its stage is assigned again. No other process is stopped, see `RunningAgent.is_left`.
+    Does nothing if no such agent is recorded. Processes that do not belong to the agent are never
+    signalled. The stage of the agent is assigned again later.
     """
     record = jobs.service.root.folder / RECORD
     orphan = read_record(RunningAgent, record)
@@ -259,10 +277,11 @@ def stop_orphan(jobs: Jobs) -> None:
 
 
 def _has_ended(pid: int) -> bool:
-    """Return whether a child process has ended, without reaping it."""
+    """Return whether a child process has ended. Its exit status stays available for later."""
     with suppress(ChildProcessError):
         return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
-    # The parent of this process ignores its children, so the exit status is lost.
+    # This process was started with SIGCHLD ignored, so the system discards the exit status of its
+    # children.
     return True
 
 

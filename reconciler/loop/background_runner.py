@@ -1,4 +1,4 @@
-"""Run the autonomous runner: session after session, without a user.
+"""Run the autonomous runner, which starts one session after another without a user.
 
 The runner survives the process that starts it and can be found again. The staged-workflow protocol
 ("The autonomous runner") defines its limits and the reasons for its end.
@@ -39,16 +39,16 @@ from wfctl_eventstore.extension import RunnerNotifier, require_extension
 from wording import Coded
 
 LOCK = "runner.lock"
-#: Seconds for the runner to take its lock, and to end after a request.
+#: Seconds that the runner has to take its lock after its start, and to end after a request.
 _START_TIMEOUT = 30.0
-#: The command that starts the runner.
+#: The command that starts the runner, for messages to the user.
 RUN_AUTONOMOUSLY = "wfctl run --autonomous"
-#: File for the output of a runner without a terminal.
+#: Name of the file for the output of a runner that runs outside tmux.
 OUTPUT = "runner.log"
 
-#: tmux gives a new session the environment of its server.
-#: This environment is passed through a pipe instead, which only its owner can read.
-#: Everybody could read a command line.
+#: A new tmux session gets the environment of the tmux server, not of the caller. The caller's
+#: environment is passed through a pipe that only its owner can read. A command line would be
+#: readable for everybody.
 _BOOTSTRAP = (
     "import json, os, signal, sys; path = sys.argv[1]; signal.alarm(60); "
     "environ = json.load(open(path)); signal.alarm(0); os.unlink(path); "
@@ -58,9 +58,10 @@ _BOOTSTRAP = (
 
 @dataclass(frozen=True, slots=True)
 class RunnerProcess:
-    """A runner: its process, its tmux session if it has one, and its end.
+    """The record of a background runner: its process, its tmux session and its end.
 
-    ``ended_at`` and ``why`` are None while the runner runs, and also if it was killed.
+    ``session`` is None if the runner runs outside tmux. ``ended_at`` and ``why`` are None while the
+    runner runs. They stay None if it was killed.
     """
 
     pid: int
@@ -73,16 +74,16 @@ class RunnerProcess:
 
     @property
     def process(self) -> Process:
-        """Return the process, which is distinguished from other processes with the same id."""
+        """Return the process of the runner, identified by more than its id."""
         return Process(self.pid, self.ticks, self.boot_id)
 
     @property
     def was_killed(self) -> bool:
-        """Return whether the process no longer exists and did not record why it ended."""
+        """Return whether the process has ended without recording a reason."""
         return self.ended_at is None and not self.process.is_alive()
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields by name."""
+        """Return the fields as a dict."""
         return asdict(self)
 
     def __str__(self) -> str:
@@ -96,10 +97,10 @@ class RunnerProcess:
 
 
 def start_runner(jobs: Jobs, words: list[str], environ: Mapping[str, str]) -> RunnerProcess:
-    """Start the runner in tmux, or with setsid, and return when the runner holds its lock.
+    """Start the background runner, and return its record when the runner has started.
 
-    Raises `AlreadyAutonomous` if a runner is running, and `RunnerFailed` if the runner does not
-    start.
+    The runner starts in tmux, or through setsid if tmux cannot be used. Raises `AlreadyAutonomous`
+    if a runner is already running, and `RunnerFailed` if the new runner does not start in time.
     """
     root = jobs.service.root
     if is_held(root.folder / LOCK):
@@ -109,7 +110,8 @@ def start_runner(jobs: Jobs, words: list[str], environ: Mapping[str, str]) -> Ru
     if session is None:
         with (root.folder / OUTPUT).open("ab") as output:
             subprocess.run(
-                # Fork once more, so that no process here waits for the runner.
+                # With --fork, the runner is not a child of this process, so nobody has to wait for
+                # its end.
                 ["setsid", "--fork", *words],
                 cwd=root.path,
                 env=dict(environ),
@@ -118,7 +120,8 @@ def start_runner(jobs: Jobs, words: list[str], environ: Mapping[str, str]) -> Ru
                 stderr=output,
                 check=True,
             )
-    # A runner that has already ended was started successfully too.
+    # The record exists as soon as the runner has started. A runner that has already ended again
+    # also counts.
     found = poll_until(lambda: read_last_runner(root), _START_TIMEOUT)
     if found is None:
         where = f"tmux session {session}" if session else str(root.folder / OUTPUT)
@@ -132,10 +135,11 @@ def _start_in_tmux(jobs: Jobs, words: list[str], environ: Mapping[str, str]) -> 
     if not tmux_sessions.is_installed(environ):
         jobs.say("tmux is not installed, so the runner runs in the background through setsid.")
         return None
-    # Spell the name as tmux spells it.
+    # tmux replaces these characters in the names of sessions.
     name = f"workflow-runner-{jobs.service.state().id}".replace(".", "_").replace(":", "_")
     if tmux_sessions.is_live(name, environ):
-        # Another root with the same workflow id uses this session name.
+        # A session with this name belongs to another root with the same workflow id, so the name
+        # gets a suffix.
         name = f"{name}-{sha256(os.fsencode(jobs.root)).hexdigest()[:8]}"
     pipe = jobs.service.root.folder / "runner.environment"
     pipe.unlink(missing_ok=True)
@@ -153,14 +157,14 @@ def _start_in_tmux(jobs: Jobs, words: list[str], environ: Mapping[str, str]) -> 
 
 
 def _write_environment(pipe: Path, environ: Mapping[str, str]) -> bool:
-    """Write the environment when a reader opens the pipe.
+    """Write the environment as JSON into a pipe when a reader opens the pipe.
 
-    Return False if no reader comes in time.
+    Returns False if no reader opens the pipe in time.
     """
 
     def is_read() -> bool:
         with suppress(OSError):
-            # Opening fails while no process has the other end open.
+            # With O_NONBLOCK, this call fails while no reader has opened the pipe.
             descriptor = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
             os.set_blocking(descriptor, True)
             with open(descriptor, "w") as writer:  # noqa: PTH123 - a descriptor has no path
@@ -172,9 +176,9 @@ def _write_environment(pipe: Path, environ: Mapping[str, str]) -> bool:
 
 
 def record_runner(root: Root, now: str) -> None:
-    """Record that this process is the runner.
+    """Record this process as the background runner.
 
-    The runner holds its lock before and until its end.
+    The process must hold the lock of the runner.
     """
     found = processes.identify(os.getpid())
     if found is not None:
@@ -184,27 +188,34 @@ def record_runner(root: Root, now: str) -> None:
 
 
 def find_running_runner(root: Root) -> RunnerProcess | None:
-    """Return the running runner, or None."""
+    """Return the record of the runner that is running now, or None."""
     found = read_last_runner(root)
     return found if found is not None and found.process.is_alive() else None
 
 
 def read_last_runner(root: Root) -> RunnerProcess | None:
-    """Return the runner that was started last, or None if a later session followed it."""
+    """Return the record of the runner that was started last, running or not.
+
+    Returns None if no runner was started, or if a user has driven the workflow since its end.
+    """
     return read_record(RunnerProcess, root.runner_record)
 
 
 def forget_ended_runner(root: Root) -> None:
-    """Remove the record of a runner that has ended, because a user now drives the workflow."""
+    """Remove the record of an ended runner, because a user now drives the workflow.
+
+    The record of a running runner is kept.
+    """
     found = read_last_runner(root)
     if found is not None and not found.process.is_alive():
         (root.runner_record).unlink(missing_ok=True)
 
 
 def _record_end(root: Root, now: str, why: str) -> None:
-    """Record why the runner ended.
+    """Record the reason why this runner ended.
 
-    If the disk is full, only the last notice contains the reason.
+    If this fails, for example because the disk is full, the error is ignored. The notice to the
+    user still contains the reason.
     """
     found = read_last_runner(root)
     if found is not None and found.pid == os.getpid():
@@ -214,9 +225,10 @@ def _record_end(root: Root, now: str, why: str) -> None:
 
 
 def stop_runner(root: Root, within: float = 2 * _START_TIMEOUT) -> RunnerProcess:
-    """Ask the runner to stop and wait for its end. Its session ends in order, and jobs continue.
+    """Ask the background runner to stop, wait for its end, and return its record.
 
-    Raises `NoRunner` if no runner is running, and `RunnerFailed` if it does not end in time.
+    Its session ends in an orderly way, and jobs continue to run. Raises `NoRunner` if no runner is
+    running, and `RunnerFailed` if it does not end in time.
     """
     found = find_running_runner(root)
     if found is None:
@@ -228,17 +240,17 @@ def stop_runner(root: Root, within: float = 2 * _START_TIMEOUT) -> RunnerProcess
     return found
 
 
-#: Environment variable which shows a loop that the runner started it.
+#: Environment variable that the runner sets for the loops that it starts.
 _CHILD = "WFCTL_RUNNER"
-#: Seconds that a check may hold the lock, and that a session has to end after a request.
+#: Seconds to wait for the runner's lock, and seconds that a session has to end after a request.
 _LOCK_TIMEOUT = 2.0
 _END_TIMEOUT = 60.0
 #: Exit code of a session that could not be started.
 _START_FAILED = 5
-#: Exit codes after which no further session helps.
+#: Exit codes of a session after which another session would fail too.
 _FATAL_EXIT_CODES = frozenset({2, 3, 5, 6})
-#: Errors whose cause may pass without a change of the workflow.
-#: Examples are a full disk, a locked log, an unreachable server and a root that is not mounted.
+#: Codes of errors with a cause that may pass without an action of the user. Examples are a full
+#: disk, a locked log, an unreachable server and a root that is not mounted.
 _PASSING_CODES = frozenset(
     {
         "store_busy",
@@ -250,18 +262,20 @@ _PASSING_CODES = frozenset(
         "os_error",
     }
 )
-#: Seconds after which the runner stops waiting for such a cause, and the longest pause.
+#: Maximum number of seconds that the runner waits for such a cause to pass, and maximum pause
+#: between two tries.
 _MAX_WAIT, _LONGEST_PAUSE = 86_400.0, 300.0
-#: Maximum number of characters of a session's error message.
+#: Maximum number of characters that are kept of a session's error message.
 _MAX_MESSAGE_LENGTH = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class RunnerLimits:
-    """Limits of a runner: at most ``sessions``, of ``seconds`` each, ``between`` seconds apart.
+    """The limits of a background runner.
 
-    The runner ends after ``rapid`` sessions in a row that took less than ``rapid_seconds``, did not
-    use all their time and completed no stage.
+    The runner starts at most ``sessions`` sessions of ``seconds`` seconds each, with pauses of
+    ``between`` seconds. It also ends after ``rapid`` sessions in a row that took less than
+    ``rapid_seconds``, did not use all their time and completed no stage.
     """
 
     sessions: int = 20
@@ -273,11 +287,12 @@ class RunnerLimits:
 
 @dataclass(frozen=True, slots=True)
 class LoopSession:
-    """The result of one session: its exit code, its duration in seconds and its output.
+    """The result of one session that the runner started.
 
-    ``reason`` is its exit reason and ``code`` the code of its error, if any. ``message`` is the
-    message of its error, or the causes that block the session. ``has_progress`` states whether it
-    completed a stage, and ``may_pass`` whether a blocking cause may end without a command.
+    ``exit_code`` is that of its process. ``reason`` is the reason why the session ended in an
+    orderly way, or None. ``code`` and ``message`` describe its error, or ``message`` contains the
+    causes that block the session. ``has_progress`` states whether a stage was completed, and
+    ``may_pass`` whether a blocking cause may pass without an action of the user.
     """
 
     exit_code: int
@@ -290,14 +305,17 @@ class LoopSession:
 
     @property
     def failure(self) -> str:
-        """Return the cause of a failed session in one line, or "" if the session ended in order."""
+        """Return the cause of a failed session in one line.
+
+        Returns an empty string if the session ended in an orderly way.
+        """
         if self.exit_code == 0 or self.reason is not None:
             return ""
         words = " ".join((self.message or "").split())[:_MAX_MESSAGE_LENGTH]
         return f" (exit {self.exit_code})" + (f": {words}" if words else "")
 
     def is_last(self) -> str | None:
-        """Return why no further session follows this one, or None if one follows."""
+        """Return the reason why no further session is started, or None if another one is."""
         if self.reason in ("completed", "blocked"):
             words = " ".join((self.message or "").split())[:_MAX_MESSAGE_LENGTH]
             return f"{self.reason}: {words}" if words else self.reason
@@ -307,7 +325,10 @@ class LoopSession:
 
 
 class PassingCause:
-    """The reason why no session can start at present, and the time since which it applies."""
+    """Counts the tries while an error with a passing cause prevents new sessions.
+
+    A passing cause is one that may end without an action of the user, such as a full disk.
+    """
 
     def __init__(self, notices: RunnerNotifier | None) -> None:
         self._notices = notices
@@ -315,36 +336,40 @@ class PassingCause:
         self._tries = 0
 
     def may_wait(self, failed: LoopSession) -> bool:
-        """Return whether to keep waiting. The first call notifies the receiver of notices."""
+        """Return whether to try again after a failed session.
+
+        Returns False when the cause has lasted too long. The first call sends a notice to the user.
+        """
         if self._tries == 0 and self._notices is not None:
             self._notices.tell_waiting(failed.failure.strip(" :") or str(failed.is_last()))
         self._tries += 1
         return time.monotonic() - self._began < _MAX_WAIT
 
     def pause(self, between: float) -> float:
-        """Return the seconds until the next try, which grow with each try."""
+        """Return the seconds to wait before the next try. They grow with each try."""
         return float(min(_LONGEST_PAUSE, max(between, 1.0) * 2 ** min(self._tries, 10) / 2))
 
 
 @dataclass(frozen=True, slots=True)
 class Runner:
-    """Starts loops until no work is left. The runner holds its lock as long as it lives.
+    """The background runner, which starts one session after another until no work is left.
 
-    ``words`` is the command of a loop; the runner adds an option with the time limit.
+    It holds a lock while it runs. ``words`` is the command of a session, to which the runner adds
+    an option with the time limit.
     """
 
     jobs: Jobs
     words: list[str]
     limits: RunnerLimits
     asked: Interruption
-    #: Program or address that receives notices about the runner.
+    #: Program or address to which notices about the runner are sent, or None.
     receiver: str | None = None
 
     def serve(self, begun: Callable[[], None]) -> str:
-        """Run sessions and return why the runner ended.
+        """Run sessions until no work is left, and return the reason why the runner ended.
 
-        ``begun`` is called when the lock is held. Raises `AlreadyAutonomous` if another runner
-        runs.
+        ``begun`` is called when the runner has taken its lock. Raises `AlreadyAutonomous` if
+        another runner holds the lock.
         """
         lock = self.jobs.service.root.folder / LOCK
         try:
@@ -357,7 +382,7 @@ class Runner:
     def _run_until_end(self) -> str:
         notices = self._open_notifier()
         why = self._run_sessions(notices)
-        # Send the notice first, because another process may lock the log for some time.
+        # The notice is sent first, because writing to the log may have to wait for a lock.
         if notices is not None:
             notices.tell_end(why)
         _record_end(self.jobs.service.root, self.jobs.now(), why)
@@ -390,7 +415,7 @@ class Runner:
                 return last
             passing = PassingCause(notices)
             number += 1
-            # A session that used all its time has already waited.
+            # A session with a short time limit is not rapid if it used all its time.
             rapid_below = min(self.limits.rapid_seconds, self.limits.seconds)
             idle = done.seconds < rapid_below and done.reason != "budget_exhausted"
             rapid = rapid + 1 if idle and not done.has_progress else 0
@@ -401,7 +426,10 @@ class Runner:
         return f"the maximum of {number} sessions is reached"
 
     def _try_session(self) -> LoopSession:
-        """Run a session. An error that prevents its start becomes the error of the session."""
+        """Run a session, and return its result.
+
+        An error that prevents its start is also returned as a result.
+        """
         try:
             before = self._count_completed()
             done = self._run_session()
@@ -412,10 +440,11 @@ class Runner:
             return LoopSession(_START_FAILED, 0.0, code="os_error", message=str(error))
 
     def _let_other_end(self) -> None:
-        """Wait for the end of another loop, started by a person or by a runner that was killed."""
+        """Wait until a loop that this runner did not start has ended."""
         if self.jobs.is_driven():
             self.jobs.record(p.NoteLogged(text="The runner waits until another `wfctl run` ends"))
-        # If the state of the lock is unknown, start another session, but only after a pause.
+        # If the lock of the other loop cannot be read, the second wait ends immediately. This pause
+        # then limits how often sessions are started.
         self._wait_while(lambda: True, 1.0)
         self._wait_while(lambda: self.jobs.is_driven() is True)
 
@@ -427,7 +456,8 @@ class Runner:
     def _run_session(self) -> LoopSession:
         began = time.monotonic()
         limit = f"--time-limit={self.limits.seconds}"
-        # The output goes to a file, because a full pipe would block the loop.
+        # The output goes to a file. A pipe that nobody reads would block the session when it is
+        # full.
         with TemporaryFile("w+") as printed:
             process = subprocess.Popen(
                 [*self.words, limit],
@@ -435,7 +465,8 @@ class Runner:
                 env={**os.environ, _CHILD: "1"},
                 stdin=subprocess.DEVNULL,
                 stdout=printed,
-                # Signals of the terminal reach the loop only through the runner.
+                # In its own process group, the session does not get signals of the terminal. The
+                # runner passes a request to stop on to it.
                 start_new_session=True,
             )
             wait_or_terminate(
@@ -453,12 +484,15 @@ class Runner:
         return LoopSession(process.returncode, time.monotonic() - began, **told)
 
     def _wait_while(self, holds: Callable[[], object], within: float = inf) -> None:
-        """Wait while ``holds`` is true and no stop is requested, at most ``within`` seconds."""
+        """Wait while ``holds`` returns true, until a stop is requested or time is up."""
         poll_until(lambda: not holds() or self.asked.signal is not None, within)
 
 
 def _parse_result(printed: str) -> dict[str, Any]:
-    """Return the exit reason or the error that a loop printed, or an empty dict."""
+    """Return the exit reason or the error from the JSON output of a session.
+
+    Returns an empty dict if the output is not valid.
+    """
     with suppress(ValueError, KeyError, TypeError):
         envelope: Mapping[str, Any] = json.loads(printed)
         if "error" in envelope:
@@ -470,7 +504,7 @@ def _parse_result(printed: str) -> dict[str, Any]:
 
 
 def _parse_blocked_result(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the causes that block a session, and whether one of them may pass."""
+    """Return the message of a blocked session, and whether one of its causes may pass."""
     found = data.get("blocked", ())
     may_pass = any(isinstance(one, dict) and one.get("may_pass") is True for one in found)
     return {"message": str(data.get("message", "")), "may_pass": may_pass}

@@ -1,4 +1,4 @@
-"""End or interrupt a loop, and wait for its log."""
+"""Describe how a loop ended, and handle requests to stop and a log that does not answer."""
 
 from __future__ import annotations
 
@@ -22,41 +22,44 @@ from reconciler.loop.agent import Agent
 
 @dataclass(frozen=True, slots=True)
 class LoopEnd:
-    """Why the loop ended, as a keyword and as a sentence, and the final state.
+    """The end of a loop: the reason as a keyword and as a sentence, and the final state.
 
-    ``exit_reason`` is completed, blocked, budget_exhausted or waiting (a job still runs, or a stop
-    was requested). ``next`` describes the next step.
+    ``exit_reason`` is completed, blocked, budget_exhausted, or waiting. Waiting means that a job
+    still runs or that a stop was requested. ``next`` describes the next step of the user.
     """
 
     exit_reason: str
     message: str
     next: str
     state: Workflow
-    #: Hindrances of stages that the loop found and the log does not contain.
+    #: Obstacles of stages that the loop noticed but did not record in the log.
     seen: tuple[Hindrance, ...] = ()
 
     @property
     def hindrances(self) -> list[Hindrance]:
-        """Return the hindrances that need a person and block the workflow or a part of it."""
+        """Return the obstacles that a person must remove before all stages can continue."""
         return _collect_hindrances(self.state, self.seen) if self.exit_reason != "completed" else []
 
     def actions(self, known: list[NextAction]) -> list[NextAction]:
-        """Return the next commands after this end, given those that follow from the state."""
+        """Return the next commands for the user, from the commands that the state allows.
+
+        If the loop can continue, the command that continues it is added.
+        """
         if self.exit_reason not in ("budget_exhausted", "waiting"):
             return known
         others = [action for action in known if action.command != GO_ON]
         goes_on = NextAction(GO_ON, "continue in a new session")
-        # Print failures, and the next steps after failures, first.
+        # Obstacles come first, because the user should remove them before continuing.
         return [*others, goes_on] if self.hindrances else [goes_on, *others]
 
     def __str__(self) -> str:
-        """Return one line for each hindrance, and then the reason why the session ended."""
+        """Return one line for each obstacle, and a last line with the reason for the end."""
         if self.exit_reason == "blocked" and self.hindrances:
             return "\n".join(f"blocked: {one}" for one in self.hindrances)
         return "\n".join([*map(str, self.hindrances), f"{self.exit_reason}: {self.message}"])
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values."""
+        """Return the end of the loop as plain JSON values."""
         session = self.state.session
         return {
             "exit_reason": self.exit_reason,
@@ -70,7 +73,7 @@ class LoopEnd:
 
 
 def build_completed_end(state: Workflow) -> LoopEnd:
-    """Return the end of a workflow without remaining work."""
+    """Return the `LoopEnd` of a workflow in which no work is left."""
     skipped = any(stage.status is Status.SKIPPED for stage in state.stages.values())
     number = len(state.stages)
     every = "the only stage is" if number == 1 else f"all {number} stages are"
@@ -81,7 +84,10 @@ def build_completed_end(state: Workflow) -> LoopEnd:
 
 
 def build_blocked_end(state: Workflow, seen: Sequence[Hindrance] = ()) -> LoopEnd:
-    """Return the end of a blocked workflow, with the blocked stages, the reasons and the fixes."""
+    """Return the `LoopEnd` of a workflow in which no stage can run without a person.
+
+    It contains the blocked stages, the reasons and the steps that remove the obstacles.
+    """
     found = _collect_hindrances(state, seen)
     unfinished = (f"{stage.id} is {stage.status.value}" for stage in state.stages.values())
     message = ". ".join(map(str, found)) or "; ".join(unfinished)
@@ -90,23 +96,26 @@ def build_blocked_end(state: Workflow, seen: Sequence[Hindrance] = ()) -> LoopEn
 
 
 def _collect_hindrances(state: Workflow, seen: Sequence[Hindrance]) -> list[Hindrance]:
-    """Return the hindrances that the log contains, and those that were seen for other stages."""
+    """Return the obstacles in the log, and those that the loop noticed for other stages."""
     told = hindrances(state)
     named = {hindrance.stage for hindrance in told}
     return [*told, *(hindrance for hindrance in seen if hindrance.stage not in named)]
 
 
-#: A closing terminal or tmux session sends SIGHUP.
+#: Signals that ask a loop to stop. SIGHUP is sent when a terminal or a tmux session is closed.
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 class Interruption:
-    """A request to stop, with its signal. A second signal interrupts immediately."""
+    """A request to stop the loop. ``signal`` is the number of the signal, or None."""
 
     signal: int | None = None
 
     def ask(self, number: int, _frame: FrameType | None) -> None:
-        """Record the first signal. Raises `KeyboardInterrupt` for a second signal."""
+        """Record the first signal that asks the loop to stop.
+
+        Raises `KeyboardInterrupt` for a second signal, so that the loop ends immediately.
+        """
         if self.signal is not None:
             raise KeyboardInterrupt
         self.signal = number
@@ -114,9 +123,9 @@ class Interruption:
 
 @contextmanager
 def catch_stop_signals() -> Iterator[Interruption]:
-    """Treat SIGTERM, SIGINT and SIGHUP as requests to stop while the block runs.
+    """Treat SIGTERM, SIGINT and SIGHUP as requests to stop the loop while the block runs.
 
-    A signal that is already ignored (nohup) stays ignored.
+    A signal that was ignored before, for example through nohup, stays ignored.
     """
     asked = Interruption()
     heard = [number for number in _STOP_SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
@@ -128,14 +137,16 @@ def catch_stop_signals() -> Iterator[Interruption]:
             signal.signal(number, handler)
 
 
-#: Seconds for which a loop retries, and seconds before the first message about it.
+#: Maximum number of seconds that a loop waits for the server of the log, and seconds before the
+#: first message about it.
 _MAX_RETRY_SECONDS, _FIRST_NOTICE_SECONDS = 600.0, 2.0
 
 
 def build_retry_rule(jobs: Jobs, asked: Interruption) -> Callable[[StoreUnreachable, float], bool]:
-    """Return the function that decides whether to retry a server that does not answer.
+    """Return a function that decides whether to retry if the server of the log is silent.
 
-    The function stops retrying after a request to stop, and prints messages at growing intervals.
+    The function stops retrying after some minutes or after a request to stop. It prints a message
+    at growing intervals.
     """
     due = _FIRST_NOTICE_SECONDS
 
@@ -157,11 +168,12 @@ def build_retry_rule(jobs: Jobs, asked: Interruption) -> Callable[[StoreUnreacha
 
 @dataclass(frozen=True, slots=True)
 class SessionOptions:
-    """Options of a loop: ``time_limit`` in seconds, ``max_parallel`` stages at a time.
+    """Options of a loop.
 
-    ``served`` means that the runner started the loop, which starts no work while the file ``PAUSE``
-    exists. ``report`` is the path of the completion report relative to the root, or None for the
-    default path.
+    ``time_limit`` is in seconds, and ``max_parallel`` is the number of stages that may run at a
+    time. ``served`` states that the background runner started the loop. Such a loop starts no work
+    while the file ``PAUSE`` exists. ``report`` is the path of the completion report relative to the
+    root, or None for the default path.
     """
 
     agent: Agent | None = None

@@ -1,6 +1,6 @@
-"""Run one session of the loop: start it by the resume protocol, drive it, and end it with a reason.
+"""Run one session of the loop: start it, take step after step, and end it with a reason.
 
-The loop chooses one step after another until no step is possible without a person.
+The loop ends when no step is possible without a person.
 """
 
 from __future__ import annotations
@@ -73,22 +73,22 @@ from service.writing.amendments import check_may_go_on
 from service.writing.stream_writer import WriteOptions
 from service.writing.workflow_service import Outcome
 
-#: Maximum number of characters of the next step in the log.
+#: Maximum number of characters of the next step in the event that ends a session.
 _MAX_NEXT_LENGTH = 1_000
-#: Maximum number of characters of a note that names the hindrance of a stage.
+#: Maximum number of characters of a note about the obstacle of a stage.
 _MAX_NOTE_LENGTH = 2_000
 
 
 def run_loop(
     jobs: Jobs, orders: SessionOptions, options: WriteOptions, asked: Interruption
 ) -> LoopEnd:
-    """Drive the workflow in one session as far as possible without a person.
+    """Run the workflow in one session as far as possible without a person.
 
-    Running work of an earlier loop is taken up first, and a session that a person opened is
-    continued. A stage that cannot run becomes a failure or a hindrance and does not end the others.
-    Raises `AlreadyDriven` if another loop is running, `NeedsConsent` while the plan waits for its
-    approval, and `InvalidOption` or `AlreadyThere` if the report cannot be written to the requested
-    path.
+    The loop first continues running work of an earlier loop, and uses a session that a person
+    opened. If a stage cannot run, its failure or obstacle is recorded and the other stages
+    continue. Raises `AlreadyDriven` if another loop is running, `NeedsConsent` while the plan waits
+    for its approval, and `InvalidOption` or `AlreadyThere` if the report cannot be written to the
+    requested path.
     """
     options = replace(options, content={"run": orders.report})
     jobs = jobs.acting_as("runner")
@@ -114,21 +114,23 @@ def run_loop(
                 "first with `wfctl session end`."
             )
         if not orders.served:
-            # The runner checked before its first session, so files found now are newer.
+            # The runner has made this check before its first session. A report that exists now may
+            # come from an earlier session of the same runner.
             check_report(jobs, orders.report)
         stop_orphan(jobs)
         _open_session(jobs, orders, options, asked)
         state = jobs.service.state()
         pending = (Status.PENDING, Status.INVALIDATED)
         held = [stage for stage in state.stages.values() if stage.status in pending]
-        # In an imported workflow, stages without unmet dependencies may not be marked as ready.
-        # The other stages follow from the first in the same append.
+        # In an imported workflow, a stage may be pending although it has no unmet dependencies.
+        # Recording one such stage as ready also updates the others.
         if free := next((stage for stage in held if not state.unmet(stage)), None):
             jobs.record(p.StageReadied(stage=free.id))
         try:
             return _close_session(jobs, WorkflowLoop(jobs, orders, asked).drive())
         except (ReconcilerError, Refused, NeedsConsent) as error:
-            # A failed launch needs a person. It does not mean that the session has crashed.
+            # An error such as a failed launch needs a person. The session is closed, so that it
+            # does not look like a crash.
             _close_session(
                 jobs, LoopEnd("blocked", error.message, error.message, jobs.service.state())
             )
@@ -136,9 +138,9 @@ def run_loop(
 
 
 def _report_changed_results(jobs: Jobs) -> None:
-    """Report changed results and stale stages.
+    """Print warnings about changed results and outdated stages, and record new changes.
 
-    Raises `StaleStages` if the policy requires it.
+    Raises `StaleStages` if the workflow is configured to stop because of outdated stages.
     """
     state = jobs.service.state()
     found = find_deviations(jobs.root, state)
@@ -179,7 +181,7 @@ def _report_changed_results(jobs: Jobs) -> None:
 
 
 def _find_earlier_end(jobs: Jobs, first: Outcome) -> LoopEnd:
-    """Return how the run with this command id ended before."""
+    """Return the end of the session that an earlier call with the same command id ran."""
     number = next(event.data.get("number", event.session) for event in reversed(first.events))
     state = jobs.service.state()
     for session in list_sessions(jobs.service.log.steps()):
@@ -190,10 +192,10 @@ def _find_earlier_end(jobs: Jobs, first: Outcome) -> LoopEnd:
 
 
 def find_stages_without_command(jobs: Jobs) -> list[str]:
-    """Return the remaining stages if none of them has a command, otherwise an empty list.
+    """Return the ids of the remaining stages if none of them has a command.
 
-    If only some stages have no command, each of them is a hindrance. An imported workflow may have
-    prepared submissions for each stage, and continues until one is missing.
+    Otherwise returns an empty list, because the stages with a command can run. The list is also
+    empty for an imported workflow, which may have prepared submissions instead.
     """
     state = jobs.service.state()
     if state.import_end:
@@ -206,7 +208,10 @@ def find_stages_without_command(jobs: Jobs) -> list[str]:
 def _open_session(
     jobs: Jobs, orders: SessionOptions, options: WriteOptions, asked: Interruption
 ) -> None:
-    """Start a session, or continue the session that a person opened."""
+    """Start a session, or continue in a session that a person opened.
+
+    If ``init.sh`` fails, an agent may correct the environment once.
+    """
     session = jobs.service.state().session
     if session.is_open and not session.driven:
         note = p.NoteLogged(text=f"`wfctl run` continues in session {session.count}")
@@ -217,7 +222,8 @@ def _open_session(
     except EnvironmentNotReady as error:
         if orders.agent is None or asked.signal is not None:
             raise
-        # ``init.sh`` decides whether the agent may correct the problem that ``init.sh`` reports.
+        # The agent gets one attempt to correct the environment. After that, ``init.sh`` runs again
+        # and decides by its exit code.
         script, said = error.data["script"], error.data["output"]
         text = prompt.render_environment_prompt(jobs.service.state(), jobs.root, script, said)
         task = AgentTask(None, prompt.ENVIRONMENT, text)
@@ -228,7 +234,7 @@ def _open_session(
 
 
 def _close_session(jobs: Jobs, ended: LoopEnd) -> LoopEnd:
-    """End the session, and make sure that a completed workflow has its report."""
+    """Record the end of the session, write the report of the workflow, and return the end."""
     state = jobs.service.state()
     seen = None
     if ended.exit_reason == "completed":
@@ -244,7 +250,7 @@ def _close_session(jobs: Jobs, ended: LoopEnd) -> LoopEnd:
         command = p.SessionEnded.model_validate(
             {"reason": ended.exit_reason, "next": ended.next[:_MAX_NEXT_LENGTH]}
         )
-        # Hindrances of a blocked workflow that no event records.
+        # Record obstacles that are not in the log yet, so that the user can find them later.
         untold = [one for one in ended.hindrances if one in ended.seen]
         named = (f"Session ending: blocked. {one}"[:_MAX_NOTE_LENGTH] for one in untold)
         jobs.record(*(p.NoteLogged(text=text) for text in named), command)
@@ -253,13 +259,13 @@ def _close_session(jobs: Jobs, ended: LoopEnd) -> LoopEnd:
     return replace(ended, state=state)
 
 
-#: Errors after which no stage can run, so the session ends immediately.
+#: Errors after which no stage can run. The session ends immediately.
 _FATAL_ERRORS = (AgentMissing, AgentNotStarted, ProgramMissing)
-#: Errors that may pass soon and say nothing about the stage.
+#: Errors that may disappear soon and are no fault of the stage.
 _PASSING_ERRORS = (LaunchFailed, MachineUnreachable, OSError)
-#: Seconds to wait before a hindered stage is tried again: first pause and longest pause.
+#: First and longest pause, in seconds, before a stage with a passing obstacle is tried again.
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
-#: Maximum number of characters of an error in a stage's failure or hindrance.
+#: Maximum number of characters of the error text in a stage's failure or obstacle.
 _MAX_ERROR_LENGTH = 10_000
 _MAX_REASON_LENGTH = 500
 
@@ -285,9 +291,10 @@ def _stage_mark(stage: Stage) -> StageMark:
 
 
 class WorkflowLoop:
-    """One run of the loop.
+    """One run of the loop that drives a workflow.
 
-    Stages left to a person are remembered by their state at that time.
+    The loop remembers each stage that it left to a person, with the state of the stage at that
+    time. The stage is tried again when its state changes.
     """
 
     def __init__(self, jobs: Jobs, orders: SessionOptions, asked: Interruption) -> None:
@@ -297,19 +304,22 @@ class WorkflowLoop:
         self._left: set[StageMark] = set()
         self._lost: set[StageMark] = set()
         self._turns: dict[tuple[str, str], StageTurn] = {}
-        #: Time of the next try of each stage whose hindrance may pass, by the state of the stage.
+        #: For each state of a stage whose obstacle may pass, the time of the next try.
         self._retries: dict[StageMark, StageTurn] = {}
         self._hindrances: dict[StageMark, Hindrance] = {}
-        #: Loop and round whose next points may not be computed, with the reason.
+        #: For each round whose points may not be computed, the reason.
         self._refused: dict[RoundMark, str] = {}
         limit = orders.time_limit
         self._deadline = None if limit is None else time.monotonic() + limit
 
     def drive(self) -> LoopEnd:
-        """Take step after step until none is left. Steps of other processes are accepted."""
+        """Take one step after another until none is possible, and return the end.
+
+        Other processes may change the state in between.
+        """
         state = self.jobs.service.state()
         while (ended := self._take_step(state)) is None:
-            # Compute the state again only if the log has grown.
+            # Computing the state is slow, so do it only if the log contains new events.
             log = self.jobs.service.log
             head = log.store.head(log.stream)
             if head is None or head.version != state.head:
@@ -317,7 +327,7 @@ class WorkflowLoop:
         return ended
 
     def _try_step(self, state: Workflow, stage: Stage, step: Callable[[], object]) -> None:
-        """Carry out a step of one stage. A failure of this step blocks no other stage."""
+        """Carry out a step of one stage. If the step fails, the other stages continue."""
         try:
             step()
         except _FATAL_ERRORS:
@@ -329,7 +339,11 @@ class WorkflowLoop:
             self._handle_hindrance(now, stage.id, error)
 
     def _handle_hindrance(self, state: Workflow, id_: str, error: Exception) -> None:
-        """Let a stage that cannot run fail, or leave it unchanged if the cause lies elsewhere."""
+        """Record that a stage failed because it cannot run.
+
+        If the cause is not in the stage itself, the stage is left unchanged, and the reason is
+        remembered.
+        """
         stage = state.stages.get(id_)
         if stage is None:
             return
@@ -350,7 +364,10 @@ class WorkflowLoop:
             self._leave_stage(stage, text, "`wfctl rehydrate`")
 
     def _leave_stage(self, stage: Stage, why: str, unblock: str, *, may_pass: bool = False) -> None:
-        """Leave the stage unchanged for a person, and remember the reason."""
+        """Leave a stage unchanged, and remember the reason for the user.
+
+        If the reason ``may_pass``, the stage is tried again later.
+        """
         mark = _stage_mark(stage)
         self._left.add(mark)
         said = " ".join(why.split()).removeprefix(f"{stage.id}: ")
@@ -361,13 +378,13 @@ class WorkflowLoop:
             self._try_again_later(mark)
 
     def _try_again_later(self, mark: StageMark) -> None:
-        """Try the stage again after a pause, as long as the loop has other work."""
+        """Plan the next try of a stage after a pause, which grows with each try."""
         turn = self._retries.setdefault(mark, StageTurn(pause=_FIRST_PAUSE))
         turn.due = time.monotonic() + turn.pause
         turn.pause = min(2 * turn.pause, _LONGEST_PAUSE)
 
     def _list_hindrances(self, state: Workflow) -> list[Hindrance]:
-        """Return the hindrances of stages that have not changed since."""
+        """Return the noticed obstacles that still apply, because the state is the same."""
         marks = map(_stage_mark, state.stages.values())
         loops = {_round_mark(state, name): state.loop(name) for name in state.loops}
         return [
@@ -380,7 +397,10 @@ class WorkflowLoop:
         ]
 
     def _take_step(self, state: Workflow) -> LoopEnd | None:
-        """Take the next step, or return how the loop ends if no step is possible."""
+        """Take the next step of the workflow.
+
+        Returns None, or the end of the loop if no further step is possible.
+        """
         flying = [stage for stage in find_stages_in_flight(state) if not self._is_left_aside(stage)]
         if self._must_end():
             return self._end_waiting(state, flying)
@@ -402,7 +422,10 @@ class WorkflowLoop:
         return build_blocked_end(state, self._list_hindrances(state))
 
     def _start_round(self, state: Workflow) -> bool:
-        """Start a round whose points a stage has proposed, and return whether a round started."""
+        """Start a round of a loop with points that a stage wrote, if one is due.
+
+        Returns whether a round was started.
+        """
         for name in state.loops:
             mark = _round_mark(state, name)
             if not is_round_due(state, name) or mark in self._refused:
@@ -427,7 +450,10 @@ class WorkflowLoop:
         return late or self.asked.signal is not None
 
     def _end_waiting(self, state: Workflow, flying: list[Stage]) -> LoopEnd:
-        """End a session that leaves running jobs to the next session."""
+        """Return the end of a session that must stop while jobs may still run.
+
+        The next session continues these jobs.
+        """
         if state.is_finished:
             return build_completed_end(state)
         why = (
@@ -441,7 +467,10 @@ class WorkflowLoop:
         return LoopEnd("waiting", why, f"`{GO_ON}`", state, tuple(self._list_hindrances(state)))
 
     def _settle_one(self, state: Workflow, flying: list[Stage]) -> bool:
-        """Record the end of one completed attempt, and return whether one was found."""
+        """Check one attempt that may have ended, and record its state.
+
+        Returns whether an attempt was checked.
+        """
 
         def settle_attempt() -> None:
             if is_beyond_help(self.jobs, stage.id):
@@ -459,10 +488,10 @@ class WorkflowLoop:
         return False
 
     def _start_one(self, state: Workflow, flying: list[Stage]) -> tuple[LoopEnd | None, bool]:
-        """Start the first stage, in array order, that may start.
+        """Take the next step of the first stage, in plan order, that may start.
 
-        Return whether anything started. A job whose status is unknown because its scheduler does
-        not answer takes no other job's slot.
+        Returns the end of the loop, or None, and whether a step was taken. A job whose scheduler
+        does not answer does not count towards the limit of parallel stages.
         """
         known = [stage for stage in flying if stage.attempts[-1].action != Action.UNKNOWN.value]
         for stage in state.stages.values():
@@ -487,9 +516,10 @@ class WorkflowLoop:
         return LoopEnd("budget_exhausted", why, next_, state, tuple(self._list_hindrances(state)))
 
     def _is_barred(self, state: Workflow, stage: Stage) -> bool:
-        """Return whether a cause outside the rules blocks the stage, and remember the cause.
+        """Return whether something outside the rules prevents a stage from starting.
 
-        The dispatch itself checks the files on the disk.
+        Examples are manual edits that wait for a decision. The reason is remembered for the user.
+        Input files are checked later, when the stage is dispatched.
         """
         edited = find_manual_edits(self.jobs.service.root, state, self.jobs.service.log)
         now = utc_text(self.jobs.service.clock())
@@ -502,7 +532,10 @@ class WorkflowLoop:
         return True
 
     def _step_of(self, state: Workflow, stage: Stage) -> Callable[[Workflow, Stage], object] | None:
-        """Return the function that takes the next step of the stage, or None."""
+        """Return the function that takes the next step of a stage, or None.
+
+        None means that the stage has no step that the loop can take now.
+        """
         agent = self.orders.agent
         match stage.status:
             case Status.POST_PROCESSING:
@@ -557,10 +590,11 @@ class WorkflowLoop:
         self.jobs.record(*begun, p.StageFailed(stage=stage.id, error=f"{error} ({left.output})"))
 
     def _hand_over(self, kind: str, state: Workflow, stage: Stage) -> AgentEnd | None:
-        """Assign the stage to the agent, and return the agent's end if the stage did not change.
+        """Give a stage to the agent as a task.
 
-        An agent that was lost without its own fault is started once more. If a repair or a
-        judgement does not change the stage, the stage is left to a person.
+        Returns None if the agent changed the stage, otherwise the end of the agent. An agent that a
+        signal from outside ended is started once more. If a repair or a judgement changes nothing,
+        the stage is left to a person.
         """
         agent = self.orders.agent
         if agent is None:

@@ -1,6 +1,7 @@
-"""The resume protocol: the steps of a session before it may change a stage.
+"""Start a session: check the environment, repair the log and record the session.
 
-Source: the staged-workflow protocol ("A session", 1 to 4).
+A session must take these steps before it may change a stage. Source: the staged-workflow protocol
+("A session", 1 to 4).
 """
 
 from __future__ import annotations
@@ -30,20 +31,23 @@ from service.root.git import run_git
 from service.writing.stream_writer import WriteOptions
 from service.writing.workflow_service import Outcome
 
-#: Maximum number of characters of output in an error, and of a note about a failed session start.
+#: Maximum number of characters of the script's output in an error, and of a note about a session
+#: that did not start.
 _MAX_OUTPUT_LENGTH, _MAX_NOTE_LENGTH = 2_000, 4_000
-#: Maximum number of log lines, and of commits, that a session is shown.
+#: Maximum number of lines of the progress log, and of commits, that are printed at the start of a
+#: session.
 _MAX_LOG_LINES, _MAX_COMMITS = 20, 10
-#: Maximum time in seconds for git to list the commits.
+#: Maximum number of seconds that git may take to list the commits.
 _GIT_TIMEOUT = 10
 
 
 @dataclass(frozen=True, slots=True)
 class SessionStart:
-    """The data with which a session starts.
+    """The data that are returned at the start of a session.
 
-    ``briefing`` is None if nothing was done, in a dry run or for a command that was already carried
-    out. ``git_log`` is None if the root is not in a repository.
+    ``briefing`` is None if no session was started: in a dry run, or if the command was already
+    carried out earlier. ``git_log`` contains the newest commits. It is None if the root is not in a
+    repository.
     """
 
     outcome: Outcome
@@ -53,7 +57,7 @@ class SessionStart:
     git_log: tuple[str, ...] | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values."""
+        """Return the data as plain JSON values."""
         session = self.outcome.state.session
         return {
             "session": session.count,
@@ -68,7 +72,7 @@ class SessionStart:
 def start_manual_session(
     jobs: Jobs, options: WriteOptions, *, report: str | None = None
 ) -> SessionStart:
-    """Start a session by hand, like `begin_session`.
+    """Start a session that a person drives, with the same steps as `begin_session`.
 
     Raises `AlreadyDriven` while a loop runs.
     """
@@ -79,11 +83,11 @@ def start_manual_session(
 def begin_session(
     jobs: Jobs, options: WriteOptions, *, report: str | None = None, driven: bool = False
 ) -> SessionStart:
-    """Check the environment, reconcile, and record a session with the next number.
+    """Check the environment, correct the log, and record a new session.
 
-    Raises `NeedsConsent` while the plan waits for its approval, and `EnvironmentNotReady` if
-    ``init.sh`` fails; then no session starts, and the log records the failure. If the session does
-    not belong to a loop, also raises any error of `check_report`.
+    The session gets the next number. Raises `NeedsConsent` while the plan waits for its approval,
+    and `EnvironmentNotReady` if ``init.sh`` fails. In the second case, the failure is recorded in
+    the log. If the session does not belong to a loop, also raises any error of `check_report`.
     """
     command = payload_of(p.SessionStarted.type, {"report": report, "driven": driven})
     if options.content is None:
@@ -95,7 +99,7 @@ def begin_session(
         check_report(jobs, report)
     if options.dry_run:
         return SessionStart(jobs.service.handle(command, options=options))
-    # Compare before any repair, because repairs increase the version.
+    # The expected version is compared first, because repairs add events and increase the version.
     head, expected = jobs.service.state().head, options.expected_version
     if expected not in (None, head):
         raise WrongExpectedVersion(jobs.service.log.stream, int(expected or 0), head)
@@ -110,9 +114,9 @@ def begin_session(
 
 
 def check_report(jobs: Jobs, report: str | None) -> None:
-    """Raise `AlreadyThere` if the requested path of the report exists.
+    """Raise `AlreadyThere` if a file exists at the requested path of the report.
 
-    A file that appears there later is not overwritten, and the report gets the next free name.
+    If a file appears there later, it is not overwritten. The report then gets the next free name.
     """
     if report is None:
         return
@@ -123,10 +127,11 @@ def check_report(jobs: Jobs, report: str | None) -> None:
 
 
 def _run_init_script(jobs: Jobs) -> dict[str, Any] | None:
-    """Run ``init.sh`` in the root and keep its output. Return None if the file does not exist.
+    """Run ``init.sh`` in the root, and store its output in a file.
 
-    Returns its SHA-256, its run time in seconds and the file with its output, relative to the root.
-    Raises `EnvironmentNotReady` if its exit code is not 0.
+    Returns the SHA-256 of the script, its run time in seconds and the path of the output relative
+    to the root, or None if the script does not exist. Raises `EnvironmentNotReady` if its exit code
+    is not 0.
     """
     root, session = jobs.service.root, jobs.service.state().session.count + 1
     check_agreed(jobs, jobs.service.state(), "the session")
@@ -135,7 +140,7 @@ def _run_init_script(jobs: Jobs) -> dict[str, Any] | None:
         return None
     folder = root.folder / SESSIONS
     folder.mkdir(exist_ok=True)
-    # A failed check is repeated for its session.
+    # If the script fails, it runs again for the same session. Each run gets its own output file.
     taken = len(list(folder.glob(f"{session}.init*.log")))
     kept = folder / (f"{session}.init.{taken + 1}.log" if taken else f"{session}.init.log")
     place, began = str(kept.relative_to(root.path)), time.monotonic()
@@ -170,7 +175,10 @@ def _read_log_tail(root: Path) -> tuple[str, ...]:
 
 
 def _read_git_log(root: Path) -> tuple[str, ...] | None:
-    """Return the newest commits, one line each, or None without a repository or git."""
+    """Return the newest commits, one line each.
+
+    Returns None if the root is in no repository, or if git is missing or does not answer.
+    """
     with suppress(subprocess.TimeoutExpired):
         done = run_git(root, "log", "--oneline", "-n", str(_MAX_COMMITS), within=_GIT_TIMEOUT)
         if done is not None and done.returncode == 0:

@@ -1,1 +1,1 @@
-"""Read the records of an attempt on the disk: traces, launch data and final states of jobs."""
+"""Read the records of an attempt on the disk: states of its jobs, and launch data."""

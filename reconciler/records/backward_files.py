@@ -13,18 +13,22 @@ from service.root.folder_entries import exists
 
 
 def backward(attempt: AttemptPaths) -> tuple[str, ...]:
-    """Return the patterns of the files that the attempt's jobs download."""
+    """Return the patterns of the result files that are downloaded for an attempt."""
     return tuple(backward_patterns(genuine.submission_of(attempt) or {}))
 
 
 def backward_missing(attempt: AttemptPaths, copies: Sequence[Path]) -> tuple[str, ...]:
-    """Return the files to download that are neither in the scratch copy nor in place."""
+    """Return the patterns of result files that match no file.
+
+    The files are searched in the scratch copies and at their final places.
+    """
     own = genuine.submission_of(attempt) or {}
     places = [attempt.root / str(own.get("work_base", ".")), *copies]
     return tuple(
         pattern
         for pattern in backward_patterns(own)
-        # A file that a wildcard matches exists, even if it is a broken link.
+        # `exists` is False for a broken link, but a broken link that a wildcard matches counts as a
+        # file here.
         if not any(
             exists(p / pattern) or (has_magic(pattern) and any(_found(p, pattern))) for p in places
         )
@@ -32,9 +36,10 @@ def backward_missing(attempt: AttemptPaths, copies: Sequence[Path]) -> tuple[str
 
 
 def is_complete(attempt: AttemptPaths, copies: Sequence[Path], job: str) -> bool:
-    """Return whether every file to download was written after the job's start.
+    """Return whether every result file of a job was written after the job started.
 
-    A command may keep an old modification time (`cp -p`, `tar`), but cannot set the change time.
+    The change time is compared. A command may preserve an old modification time (`cp -p`, `tar`),
+    but it cannot set the change time.
     """
     try:
         start = attempt.of_job(job, OfJob.STARTED).stat().st_mtime_ns
@@ -56,7 +61,7 @@ def _found(place: Path, pattern: str) -> Iterable[Path]:
 
 
 def backward_patterns(own: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the patterns of the files that a submission downloads."""
+    """Yield the patterns of the result files that a submission downloads."""
     yield from own.get("backward_common_files", [])
     for task in own.get("task_list", []):
         yield from (f"{task['task_work_path']}/{path}" for path in task.get("backward_files", []))

@@ -1,4 +1,4 @@
-"""Read a requested number of a stage or a task from an output file."""
+"""Read a number that a plan names as a metric from an output file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ _TABLES = {".csv": ",", ".tsv": "\t"}
 
 
 def measured(file: Path, metric: Metric) -> tuple[float, float | None]:
-    """Return a number and its error, or None for a missing error. Raises ValueError."""
+    """Return the value of a metric and its error, read from an output file.
+
+    The error is None if the metric has none. Raises ValueError if a number is missing or invalid.
+    """
     content = _content(file)
     value = _number(content, file, metric.pointer)
     error = _number(content, file, metric.error) if metric.error else None
@@ -29,7 +32,7 @@ def measured(file: Path, metric: Metric) -> tuple[float, float | None]:
 
 
 def _content(file: Path) -> Any:
-    """Return the content of a JSON file, or the columns of a table by name."""
+    """Return the content of a JSON file, or the columns of a CSV or TSV file by name."""
     try:
         text = (
             (small_files.read_content(file) or b"").decode(errors="replace").removeprefix("\ufeff")
@@ -47,10 +50,13 @@ def _content(file: Path) -> Any:
 
 
 def _columns(text: str, delimiter: str) -> dict[str, list[str]]:
-    """Return the cells of each column. A row that is too short gives empty cells."""
+    """Return the cells of each column of a table, by the name of the column.
+
+    A row that is too short gives empty cells.
+    """
     rows = [row for row in csv.reader(io.StringIO(text), delimiter=delimiter) if row]
     header = rows[0] if rows else []
-    # If two columns have the same name, neither is unambiguous.
+    # Two columns with the same name cannot be distinguished, so both are left out.
     alone = [n for n, name in enumerate(header) if header.count(name) == 1]
     return {header[n]: [row[n] if n < len(row) else "" for row in rows[1:]] for n in alone}
 
@@ -59,7 +65,7 @@ def _number(content: Any, file: Path, pointer: str) -> float:
     try:
         found: Any = value_at(content, pointer)
         if file.suffix.lower() in _TABLES:
-            # If only a column is given, use its last row.
+            # If the metric names a whole column, the value is in the last row.
             found = _of_cell(found[-1] if isinstance(found, list) else found)
     except (ValueError, LookupError, TypeError) as error:
         what = "single number at " if file.suffix.lower() in _TABLES else ""
@@ -71,7 +77,10 @@ def _number(content: Any, file: Path, pointer: str) -> float:
 
 
 def _of_cell(cell: str) -> Any:
-    """Return the number of a cell, in JSON format or in formats such as ``.5`` and ``+2.``."""
+    """Return the number in a table cell. Raises ValueError if the cell contains no number.
+
+    JSON numbers and formats such as ``.5`` and ``+2.`` are accepted.
+    """
     try:
         return json.loads(cell)
     except ValueError:

@@ -1,4 +1,4 @@
-"""The processor time, memory and disk use of commands, as their shells recorded them."""
+"""Parse and combine the processor time, memory and disk use that shells recorded."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 
-#: Quantities, in seconds and bytes, of which the largest value is used. All others are summed.
+#: Quantities for which the largest value of several commands is used. All other quantities are
+#: summed.
 LARGEST = frozenset({"peak_memory_bytes"})
 NAMES = ("cpu_seconds", "peak_memory_bytes", "written_bytes")
 _TOLD = re.compile(r"([a-z_]+)=([0-9ms.,+]{1,60})")
-#: Processor time as bash prints it, such as ``0m1.250s``. Some locales use a comma.
+#: Matches a processor time as bash prints it, such as ``0m1.250s``. Some locales use a comma.
 _SPAN = re.compile(r"([0-9]{1,9})m([0-9]{1,9}(?:[.,][0-9]{1,6})?)s")
 
 
 def used_in(line: str) -> dict[str, float]:
-    """Return the values in a line such as ``cpu_seconds=1.2 peak_memory_bytes=4096``, by name."""
+    """Return the resource values in a line such as ``cpu_seconds=1.2 written_bytes=4096``."""
     found: dict[str, float] = {}
     for name, text in _TOLD.findall(line):
         value = _number(text)
@@ -34,7 +35,10 @@ def _number(text: str) -> float | None:
 
 
 def together(every: Iterable[Mapping[str, float]]) -> dict[str, float]:
-    """Return the combined resource use of several commands."""
+    """Return the combined resource use of several commands.
+
+    Values are summed, except memory, for which the largest value is used.
+    """
     found: dict[str, float] = {}
     for one in every:
         for name, value in one.items():

@@ -1,4 +1,4 @@
-"""Read the traces of an attempt on the disk: records of its jobs, DPDispatcher's files and log."""
+"""Read the files that the jobs of an attempt and DPDispatcher left on the disk."""
 
 from __future__ import annotations
 
@@ -32,11 +32,13 @@ _TASK = re.compile(r"[0-9a-f]{40}_task_tag_finished")
 _HASH = re.compile(r"[0-9a-f]{40}")
 _ERROR_BYTES = 4000
 _ERROR_LINES = 10
-#: Python's line for the exception that ended a program, and the number of log lines to search.
+#: Matches the line with which Python reports the exception that ended a program. It is followed by
+#: the number of log lines that are searched for a traceback.
 _RAISED = re.compile(r"[A-Za-z_][\w.]*(Error|Exception|Exit|Interrupt)(: .*)?$")
 _TRACEBACK = 200
 _TRACED = "Traceback (most recent call last)"
-#: Line with which Python joins a traceback to the traceback of the previous error.
+#: Matches the line that Python prints between the traceback of an error and the traceback of an
+#: earlier error.
 _CHAINED = re.compile(r"^(During handling of|The above exception was)")
 
 
@@ -50,19 +52,23 @@ def read_json(path: Path) -> dict[str, Any] | None:
 
 
 def texts(record: Mapping[str, Any] | None) -> dict[str, str]:
-    """Return the string values of a record. All values are expected to be strings."""
+    """Return the values of a record that are strings.
+
+    Other values are invalid and are omitted.
+    """
     return {name: value for name, value in (record or {}).items() if isinstance(value, str)}
 
 
 def jobs(attempt: AttemptPaths) -> tuple[ObservedJob, ...]:
-    """Return the records of the attempt's started jobs, by name."""
+    """Return what the records of the attempt's started jobs show, sorted by job."""
     return tuple(job for job, _, _ in started(attempt))
 
 
 def started(attempt: AttemptPaths) -> Iterator[tuple[ObservedJob, str | None, Process | None]]:
-    """Yield the started jobs by name, each with its scratch folder and its bash process.
+    """Yield each started job of an attempt, with its scratch folder and its bash process.
 
-    The claim of a start remains after the attempt's folder is removed.
+    A job's claim to start has a second copy outside the attempt's folder, so a started job is found
+    even if that folder was removed.
     """
     claims = {one.name: one for one in attempt.starts.glob(f"{JOB}*{OfJob.STARTED}")}
     claims |= {one.name: one for one in told(attempt, OfJob.STARTED)}
@@ -70,7 +76,8 @@ def started(attempt: AttemptPaths) -> Iterator[tuple[ObservedJob, str | None, Pr
         ending, killed = place.with_suffix(OfJob.EXIT), place.with_suffix(OfJob.KILLED)
         code = _number_in(ending)
         if code is None and killed.exists():
-            # The shell that should have reported the end was killed together with the command.
+            # SIGKILL also ended the shell that would have recorded the exit code, so the mark of
+            # the kill counts as the end.
             code, ending = KILLED, killed
         job = ObservedJob(
             place.stem.removeprefix(JOB),
@@ -84,7 +91,10 @@ def started(attempt: AttemptPaths) -> Iterator[tuple[ObservedJob, str | None, Pr
 
 
 def _used(record: str) -> dict[str, float] | None:
-    """Return the resources that a job used, from the lines after its exit code and end time."""
+    """Return the resources that a job used, or None if its record contains none.
+
+    The record is the file with the exit code. The resources follow after the first two lines.
+    """
     return together(map(used_in, record.splitlines()[2:])) or None
 
 
@@ -103,23 +113,32 @@ def _claim(text: str) -> tuple[str | None, Process | None]:
 
 
 def told(attempt: AttemptPaths, what: OfJob) -> list[Path]:
-    """Return the files in which the attempt's jobs recorded the given status, sorted by job."""
+    """Return the files in which jobs recorded one kind of status, sorted by job."""
     return sorted(attempt.folder.glob(f"{JOB}*{what}"))
 
 
 def has_marks(attempt: AttemptPaths, job: str) -> bool:
-    """Return whether a task of a job runs or was killed, because each such task leaves a mark."""
+    """Return whether a task of the job is running or was killed.
+
+    Each such task has a mark in the attempt's folder.
+    """
     return any(attempt.folder.glob(f"{JOB}{job}{OfJob.TASK}.*"))
 
 
 def scratch_copies(attempt: AttemptPaths) -> tuple[Path, ...]:
-    """Return the scratch copies that exist on this machine, one per submission hash."""
+    """Return the scratch copies of an attempt that exist on this machine.
+
+    A scratch copy is the folder in which DPDispatcher runs a submission. Its name is a hash.
+    """
     where = machine.load_execution_host(attempt)
     return copies_below(attempt.work if where.is_far else Path(where.scratch))
 
 
 def copies_below(folder: Path) -> tuple[Path, ...]:
-    """Return the scratch copies in a folder that holds copies of attempts."""
+    """Return the scratch copies in a folder, sorted by name.
+
+    A scratch copy is a folder in which DPDispatcher runs a submission. Its name is a hash.
+    """
     try:
         with os.scandir(folder) as found:
             names = sorted(
@@ -131,13 +150,16 @@ def copies_below(folder: Path) -> tuple[Path, ...]:
 
 
 def forward(attempt: AttemptPaths) -> tuple[str, ...]:
-    """Return the files that the attempt's submission sends, relative to the root if inside."""
+    """Return the files that the attempt's submission sends, relative to the root."""
     own = genuine.submission_of(attempt)
     return () if own is None else tuple(os.path.relpath(p, attempt.root) for p in forwarded(own))
 
 
 def job_ids(attempt: AttemptPaths, copies: Sequence[Path]) -> dict[str, str]:
-    """Return the scheduler's id of each submitted job, by job hash, for its last submission."""
+    """Return the scheduler's id of each submitted job, by job hash.
+
+    A job that was submitted several times has its last id.
+    """
     found = dict(_SUBMITTED.findall(plain.read_text(attempt.log)))
     for copy in copies:
         for path in copy.glob("*_job_id"):
@@ -148,18 +170,22 @@ def job_ids(attempt: AttemptPaths, copies: Sequence[Path]) -> dict[str, str]:
 def may_be_submitted(attempt: AttemptPaths) -> bool:
     """Return whether DPDispatcher may have submitted jobs of an attempt.
 
-    The wrapper logs each call before it starts, so without a log nothing is known.
+    The wrapper script logs each call of DPDispatcher before the call. If the log is missing, a
+    submission is possible.
     """
     text = plain.read_text(attempt.log)
     return not text or _SUBMITS.search(text) is not None
 
 
 def states(copies: Sequence[Path]) -> dict[str, tuple[int, int]]:
-    """Return DPDispatcher's state and fail count of each job, by job hash."""
+    """Return the state and the number of failures of each job, from DPDispatcher's files.
+
+    The keys are job hashes.
+    """
     found: dict[str, tuple[int, int]] = {}
     for copy in copies:
         saved = read_json(copy / f"{copy.name}.json") or {}
-        # A file in another format than DPDispatcher's says nothing about any job.
+        # A file in another format contains no information about jobs and is ignored.
         with suppress(AttributeError, LookupError, TypeError, ValueError):
             known = [one for entry in saved.get("belonging_jobs", []) for one in entry.items()]
             found |= {
@@ -169,26 +195,27 @@ def states(copies: Sequence[Path]) -> dict[str, tuple[int, int]]:
 
 
 def is_tagged(copy: Path, job: str) -> bool:
-    """Return whether each task of a job is tagged as finished in a scratch copy.
+    """Return whether every task of a job is tagged as finished in a scratch copy.
 
-    A command may outlive the shell that tags the job, and the shell also tags the job if a task was
-    killed before it could report a failure. The tag of the job is therefore used only if its tasks
-    are unknown.
+    The tags of the tasks are checked, because the tag of the whole job is not reliable: the shell
+    also writes it if a task was killed before it could report a failure. The tag of the job is used
+    only if its tasks are unknown.
     """
     tasks = set(_TASK.findall(plain.read_text(copy / f".{job}.sub.run")))
     if not tasks:
         return (copy / f"{job}_job_tag_finished").exists()
-    # A worker may move task folders during this check, and `os.walk` skips vanished folders.
+    # A worker process may move task folders during this check. `os.walk` ignores folders that
+    # disappear.
     return tasks.issubset(name for _, _, files in os.walk(copy) for name in files)
 
 
 def alone(attempt: AttemptPaths) -> tuple[str, ...]:
-    """Return the names of jobs that continued to run after their shells were killed."""
+    """Return the names of jobs whose commands kept running after their shells were killed."""
     return tuple(place.stem.removeprefix(JOB) for place in told(attempt, OfJob.ALONE))
 
 
 def awaited(attempt: AttemptPaths) -> tuple[str, ...]:
-    """Return texts about the processes that successful commands left running."""
+    """Return one line for each process that a successful command left running."""
     told = (
         plain.read_text(note) for note in sorted(attempt.folder.glob(f"{JOB}*{OfJob.AWAITED}.*"))
     )
@@ -196,7 +223,7 @@ def awaited(attempt: AttemptPaths) -> tuple[str, ...]:
 
 
 def facts(attempt: AttemptPaths) -> SubmissionFacts:
-    """Return the facts about an attempt's submission from its files."""
+    """Return the facts about an attempt's submission that its files contain."""
     launch = texts(read_json(attempt.launch_record))
     place = texts(read_json(attempt.place_record))
     ids = job_ids(attempt, scratch_copies(attempt))
@@ -228,7 +255,10 @@ _HEAD = re.compile("==> .* <==")
 
 
 def written(attempt: AttemptPaths) -> Iterator[tuple[str, str]]:
-    """Yield the end of each output of the jobs that is on this machine, with its name."""
+    """Yield the last lines of each output file of the jobs, after the file's name.
+
+    Only files on this machine are read.
+    """
     in_place = [attempt.root] if attempt.launch_record.exists() else []
     places = [*scratch_copies(attempt), *in_place]
     for name in (submission.ERROR_LOG, submission.OUTPUT_LOG):
@@ -236,7 +266,8 @@ def written(attempt: AttemptPaths) -> Iterator[tuple[str, str]]:
             yield name, end_of(place / attempt.stage / name)
     for job in job_ids(attempt, ()):
         for folder in (attempt.folder, attempt.root):  # earlier versions wrote it in the root
-            # DPDispatcher calls `tail -v`, which prints the name of the file.
+            # DPDispatcher writes this file with `tail -v`, which adds a line with the file name.
+            # That line is removed.
             text = end_of(folder / f"{job}_last_err_file")
             yield "err", "\n".join(one for one in text.splitlines() if not _HEAD.fullmatch(one))
 
@@ -244,10 +275,10 @@ def written(attempt: AttemptPaths) -> Iterator[tuple[str, str]]:
 def written_by_hand(
     attempt: AttemptPaths, copies: Sequence[str], jobs: Sequence[ObservedJob]
 ) -> Iterator[tuple[str, str]]:
-    """Yield the last output lines of manually launched jobs, each with the name of the file.
+    """Yield the last lines of each output file of jobs launched by hand, after its name.
 
-    ``copies`` are the names of DPDispatcher's folders. A file older than the submission belongs to
-    an earlier launch.
+    ``copies`` are the names of DPDispatcher's folders. A file that is older than the submission
+    belongs to an earlier launch and gives an empty text.
     """
     source = attempt.stage_folder / PREPARED
     given = read_json(source) or {}
@@ -263,14 +294,17 @@ def written_by_hand(
 
 
 def _printed_by_hand(given: Mapping[str, Any], stage: str, name: str, usual: str) -> Iterable[str]:
-    """Return the output paths of the tasks of a submission, relative to its base."""
+    """Return the output paths of a submission's tasks, relative to its base folder."""
     tasks = [task for task in given.get("task_list") or [] if isinstance(task, dict)]
     paths = (f"{task.get('task_work_path', '.')}/{task.get(name) or usual}" for task in tasks)
     return dict.fromkeys(paths) or [f"{stage}/{usual}"]
 
 
 def _end_since(source: Path, path: Path) -> str:
-    """Return the end of a file that was written after its source, otherwise ""."""
+    """Return the last lines of a file that is newer than the file ``source``.
+
+    Returns an empty string if the file is older or does not exist.
+    """
     with suppress(OSError):
         if path.stat().st_mtime >= source.stat().st_mtime:
             return end_of(path)
@@ -278,13 +312,16 @@ def _end_since(source: Path, path: Path) -> str:
 
 
 def logged_by_hand(attempt: AttemptPaths) -> tuple[str, str]:
-    """Return the errors that DPDispatcher logged for a manual launch, in the form of `logged`."""
+    """Return the errors that DPDispatcher logged for a job launched by hand.
+
+    The two texts are as in `logged`.
+    """
     text = _end_since(attempt.stage_folder / PREPARED, attempt.root / "dpdispatcher.log")
     return _logged("\n".join(line for line in text.splitlines() if " - INFO : " not in line))
 
 
 def end_of(path: Path) -> str:
-    """Return the end of a file, or "" if the file does not exist."""
+    """Return the last lines of a file, or an empty string if the file does not exist."""
     if not is_file(path):
         return ""
     with path.open("rb") as stream:
@@ -294,10 +331,11 @@ def end_of(path: Path) -> str:
 
 
 def logged(attempt: AttemptPaths) -> tuple[str, str]:
-    """Return the first error of the log's last traceback, or the log's end, and that end.
+    """Return the error that DPDispatcher logged, and the last lines of its log.
 
-    The log is the output of DPDispatcher, or otherwise that of the monitor. An error that was
-    raised while another error was handled says less than the original error.
+    The error is the first error of the last traceback, because an error that was raised while
+    another was handled says less about the cause. Without a traceback, the last lines are returned
+    twice. If DPDispatcher's log is empty, the log of the monitor is read.
     """
     return _logged(plain.read_text(attempt.log) or plain.read_text(attempt.monitor_log))
 
@@ -312,13 +350,17 @@ def _logged(text: str) -> tuple[str, str]:
 
 
 def _is_first(lines: list[str], start: int) -> bool:
-    """Return whether a traceback is not a consequence of the previous one."""
+    """Return whether a traceback is the first of its chain, not caused by another error."""
     before = (line for line in reversed(lines[:start]) if line.strip())
     return not _CHAINED.search(next(before, ""))
 
 
 def keep(attempt: AttemptPaths, jobs: Iterable[ObservedJob]) -> None:
-    """Record the reported ends of jobs, except of a job that is listed again."""
+    """Record the end of each job that the scheduler reports as ended from outside.
+
+    Schedulers forget such states. The record of a job that the scheduler lists as running again is
+    removed.
+    """
     kept = _kept(attempt)
     said = {job.id: job.queued for job in jobs if job.id is not None and job.queued is not None}
     ends = {id_: word for id_, word in {**kept, **said}.items() if word in TAKEN | EXCEEDED}
@@ -327,7 +369,7 @@ def keep(attempt: AttemptPaths, jobs: Iterable[ObservedJob]) -> None:
 
 
 def recall(attempt: AttemptPaths, jobs: Iterable[ObservedJob]) -> tuple[ObservedJob, ...]:
-    """Return the jobs, adding the recorded end to each job without its own record."""
+    """Add the recorded final state to each job for which nothing else shows its end."""
     kept = _kept(attempt)
     return tuple(
         replace(job, queued=kept.get(job.id or ""))
@@ -342,37 +384,52 @@ def _kept(attempt: AttemptPaths) -> dict[str, str]:
 
 
 def places_of(attempt: AttemptPaths) -> dict[str, list[int] | None]:
-    """Return the identity of each existing file at the paths of the attempt's outputs.
+    """Return the identity of the file at each output path, or None for a missing file.
 
-    An attempt that was launched before gets an empty result, because its first launch cleared them.
+    The identities show later which outputs are new. For an attempt that was launched before, all
+    values are None, because its first launch moved old outputs away.
     """
     begun = attempt.log.exists() or bool(told(attempt, OfJob.STARTED))
     return {path: None if begun else launch_told(attempt.root / path) for path in attempt.outputs}
 
 
 def launch_told(path: Path) -> list[int] | None:
-    """Return the identity of a file or folder: device, inode, and time of the last change (ns)."""
+    """Return the identity of a file or folder: device, inode, and change time in ns.
+
+    Returns None if it does not exist.
+    """
     found = stat_of(path)
     return None if found is None else [found.st_dev, found.st_ino, found.st_ctime_ns]
 
 
 def is_new(attempt: AttemptPaths, path: str) -> bool | None:
-    """Return whether an output was put in place after the launch, or None if this is uncertain."""
+    """Return whether an output was written after the launch of the attempt.
+
+    Returns None if this cannot be decided.
+    """
     places = (read_json(attempt.launch_record) or {}).get("places")
     if isinstance(places, dict) and path in places:
         return bool(places[path] != launch_told(attempt.root / path))
-    # This launch left no record. Earlier times prove nothing, because clocks may be set back.
+    # The launch recorded no identities of files. A change time before the launch proves nothing,
+    # because clocks may be set back.
     launched_at, found = known_launch(attempt), launch_told(attempt.root / path)
     return True if launched_at and found and found[2] >= launched_at else None
 
 
 def known_launch(attempt: AttemptPaths) -> int | None:
-    """Return the launch time if the record is valid. A damaged record has no reliable time."""
+    """Return the time of the attempt's launch in ns, if its record is valid.
+
+    Returns None if the record is missing or damaged.
+    """
     return launched(attempt) if read_json(attempt.launch_record) else None
 
 
 def launched(attempt: AttemptPaths) -> int | None:
-    """Return the launch time of the attempt (ns), by the clock of its file system."""
-    # A record may have an old modification time (cp -p, tar), but not an old change time.
+    """Return the time of the attempt's launch in ns, or None if it was not launched.
+
+    The time is given by the clock of the file system.
+    """
+    # The change time is used, because the modification time may have been preserved by a copy (cp
+    # -p, tar).
     found = launch_told(attempt.launch_record)
     return None if found is None else found[2]

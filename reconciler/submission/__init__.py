@@ -1,1 +1,1 @@
-"""Build the submission for DPDispatcher from a definition, and check it."""
+"""Build the submission file for DPDispatcher from the definition of a stage, and check it."""

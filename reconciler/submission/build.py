@@ -1,4 +1,4 @@
-"""Build the submission for DPDispatcher, in the form of a stage and in the form of an attempt."""
+"""Build the submission of a stage for DPDispatcher, and the submission of each attempt."""
 
 from __future__ import annotations
 
@@ -29,40 +29,44 @@ from reconciler.submission import fields, job_script, scheduler_directives
 from reconciler.submission.transferred_files import add_far_files
 from service.root.atomic_files import is_inside, write_whole
 
-#: DPDispatcher's names for the standard output and error of a task.
+#: Names of the files for the standard output and the standard error of a task.
 OUTPUT_LOG, ERROR_LOG = "log", "err"
 
-#: Fields of a remote_profile that must not be written into a file of the workflow.
+#: Fields of the connection settings that must not be written into a file of the workflow.
 _SECRETS = ("password", "passphrase", "totp_secret")
 
-#: If the shell starts a job, the name of its script is `.<job hash>.sub`.
+#: Shell code that determines the job hash. If a shell starts the job, the script is named `.<job
+#: hash>.sub`.
 _SHELL_JOB = "${0##*/}; wfctl_job=${wfctl_job#.}; wfctl_job=${wfctl_job%.sub}"
-#: A scheduler runs a copy of the script under another name, and users choose names for jobs.
-#: The files that the script writes are named by the job hash.
+#: Shell code that determines the job hash. A scheduler runs a copy of the script under another
+#: name, so the hash is taken from the name of a file that the script writes.
 _QUEUED_JOB = (
     "$(grep -o -m 1 -E '[0-9a-f]{40}_flag_if_job_task_fail' \"$0\"); wfctl_job=${wfctl_job%%_*}"
 )
 _LOCK = 'exec 9>>"$wfctl_job.lock" && flock -w 10 9 || exit 75'
-#: Cluster file systems may not support locks. Then only the claim prevents a second copy.
+#: Cluster file systems may not support locks. In this case, only the claim to start prevents a
+#: second run of the job.
 _SHARED_LOCK = (
     'exec 9>>"$wfctl_job.lock"; flock -w 10 -E 76 9; '
     'case $? in 0) ;; 76) exit 75 ;; *) (set -C; : > "$wfctl_job.unlocked") ;; esac'
 )
-#: After a signal, a waiting shell ends with the exit code of its last command.
-#: For the signals of faults, a command ends its own shell.
+#: Makes the shell of a job exit with 128 plus the number of the signal. Without this, a waiting
+#: shell would exit with the code of its last command. A command may also send the signal of a crash
+#: to its own shell.
 _SIGNALS = (
     'for signal in 1 2 4 6 7 8 10 11 12 15 24; do trap "exit $((128 + signal))" "$signal"; done'
 )
 
-#: Exit codes of a shell that SIGHUP, SIGINT or SIGTERM ended. Its own group may send these signals.
-#: A fault of the shell, such as SIGSEGV, is never such a signal.
+#: Exit codes of a shell that SIGHUP, SIGINT or SIGTERM ended. A command may send these signals to
+#: its own process group. Signals of a crash, such as SIGSEGV, are not included.
 _ENDED_BY_GROUP = "|".join(str(SIGNALLED + signal) for signal in (SIGHUP, SIGINT, SIGTERM))
-#: Records the exit code of the job itself, even if no monitor is left to see it.
-#: The script of DPDispatcher turns every failure of a command into exit code 1.
-#: If a task was killed before its command was recorded, the code is 1 or 0, depending on the shell.
-#: The record is a new file with an unpredictable name, so that no existing link is followed.
+#: Shell function that records the exit code of the job, even if no monitor is running. The code is
+#: needed because the script of DPDispatcher turns every failure of a command into exit code 1. If a
+#: task was killed before its command was recorded, the shell itself exits with 1 or 0, so the code
+#: of SIGKILL is recorded instead. The record is written to a new file with an unpredictable name,
+#: so that no existing link is followed.
 _ENDED = (
-    # A second signal to the group must not end the programs that write the record.
+    # A second signal to the process group must not end the programs that write the record.
     'wfctl_ended() { code=$?; trap "" HUP INT TERM; '
     f"case $code in {_ENDED_BY_GROUP}) wfctl_reaches || :; esac; "
     f'[ ! -e "$wfctl_job.killed" ] || code={KILLED}; '
@@ -74,10 +78,10 @@ _ENDED = (
     '> "$wfctl_new" && chmod =rw "$wfctl_new" && sync "$wfctl_new" && '
     'mv -T "$wfctl_new" "$wfctl_job.exit"; }'
 )
-#: A command may end its helpers by a signal to its process group, such as `trap 'kill 0' EXIT`.
-#: The signal also ends the shells above the command.
-#: If the command had already ended, the script of the job records its exit code and tags its task.
-#: A job with several tasks does not show which of them ended.
+#: Shell functions for a command that ended its helpers by a signal to its process group, such as
+#: `trap 'kill 0' EXIT`. The signal also ends the shells above the command. If the command had
+#: already ended, the script of the job records its exit code and tags its task as finished. In a
+#: job with several tasks, it is not known which task ended, so nothing is tagged.
 _REACHED = (
     'wfctl_reached() { (set -C; echo "$1" > "$wfctl_job.reached") 2> /dev/null; return "$1"; }\n'
     "wfctl_reaches() { local copy=$REMOTE_ROOT job=${wfctl_job##*/job-} told tags; "
@@ -86,24 +90,28 @@ _REACHED = (
     '{ [ "$told" != 0 ] || { : > "$tags" && : > "$copy/${job}_job_tag_finished"; }; } && '
     'rm -f "$wfctl_job".task.* && code=$told; } 2> /dev/null'
 )
-#: A claim outside the attempt's folder, so that a start is known after the folder was removed.
-#: Attempts that an earlier version prepared have no claim there.
+#: Shell line with the path of a claim to start that is outside the attempt's folder. It shows that
+#: the job was started even if that folder was removed. Attempts that an earlier version prepared
+#: have no such claim.
 _STARTS = 'wfctl_start={starts}/"${{wfctl_job##*/}}".started'
 _START = (
     '[ ! -e "${wfctl_job%/*}/stopped" ] && '
     '{ [ ! -d "${wfctl_start%/*}" ] || mkdir "$wfctl_start"; } && '
     'mkdir "$wfctl_job.started" || exit 75'
 )
-#: Child processes of a command are found by this open file or by the variable in their environment.
+#: Shell code that marks the processes of a command. They are found later by this open file or by
+#: the variable in their environment.
 _MARKED = f'export {RUN}="$wfctl_own"; {{ exec 6< "$wfctl_own"; }} 2> /dev/null'
-#: If a limit ends a shell, the shell counts the resources of the program that it waits for.
+#: Shell code for a resource limit. If the limit ends the shell, the shell exits normally and counts
+#: the resources of its program.
 _COUNTS = f'[ -z "$wfctl_watched" ] || trap "exit {SIGNALLED + SIGTERM}" TERM'
-#: Script that waits for processes that a command left running.
+#: Script that waits for processes which a command left running.
 AWAITING = Path(__file__).parent / "await.sh"
-#: Script that reports the resources used by a command, and ends a command at its time limit.
+#: Script that reports the resources which a command used. The next path is the script that ends a
+#: command at its time limit.
 USED = Path(__file__).parent / "used.sh"
 LIMIT = Path(__file__).parent / "limit.sh"
-#: Records where the job runs and its process id.
+#: Shell code that records the folder, the process, the boot and the host of the job.
 _CLAIM = (
     'printf "%s\\n" "$REMOTE_ROOT" "$$" "$(cut -d" " -f22 /proc/$$/stat)" '
     '"$(cat /proc/sys/kernel/random/boot_id)" "$(uname -n)" > "$wfctl_job.started/record"; '
@@ -114,7 +122,7 @@ _CLAIM = (
 
 @dataclass(frozen=True, slots=True)
 class StageJob:
-    """The fields of a stage that define its job, with paths as in the plan.
+    """The part of a stage that defines its job, with paths as in the plan.
 
     ``inputs`` and ``outputs`` are relative to the root, ``forward_files`` and ``backward_files`` to
     the stage's folder.
@@ -127,14 +135,16 @@ class StageJob:
     inputs: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
     resource_overrides: Mapping[str, Any] = field(default_factory=dict)
-    #: Software that the command runs with, in the format of `lifecycle.words.values`.
+    #: Software environment in which the command runs, in the format that `lifecycle.words.values`
+    #: describes.
     environment: Mapping[str, Any] = field(default_factory=dict)
 
 
 def read_submission(path: Path) -> dict[str, Any]:
-    """Read a prepared submission. Raises InvalidSubmission with line and column.
+    """Read a prepared submission file, and check the form of its fields.
 
-    Raises UnusableSubmission if a field does not have the form that DPDispatcher expects.
+    Raises InvalidSubmission, with line and column, if the file is not a JSON object, and
+    UnusableSubmission if a field does not have the form that DPDispatcher expects.
     """
     try:
         found = json.loads(read_regular(path).decode())
@@ -151,12 +161,11 @@ def read_submission(path: Path) -> dict[str, Any]:
 
 
 def build_submission(job: StageJob, profile: Mapping[str, Any]) -> dict[str, Any]:
-    """Build a submission from a stage and one entry of ``backend_profiles``.
+    """Build the submission of a stage for the machine that a backend profile describes.
 
-    Names of inputs and outputs are escaped, because DPDispatcher treats every path as a pattern.
-
-    Raises UnusablePath for a path that is absolute or leaves the root or stage, and UnusableProfile
-    if the profile names no machine.
+    Special characters in the names of inputs and outputs are escaped, because DPDispatcher treats
+    every path as a pattern. Raises UnusablePath for a path that is absolute or leads out of the
+    root or stage, and UnusableProfile if the profile describes no machine.
     """
     inputs = _drop_duplicates(_require_relative(job, "inputs", path) for path in job.inputs)
     own = [path for path in inputs if _is_inside_stage(path, job.stage)]
@@ -191,10 +200,11 @@ def build_attempt_copy(
     attempt: AttemptPaths,
     described: Mapping[str, Any] | None = None,
 ) -> tuple[dict[str, Any], ExecutionHost]:
-    """Build the submission of one attempt: for one run, with a guard and absolute paths.
+    """Build the submission of one attempt from the submission of its stage.
 
-    ``described`` contains the known fields of a machine that the submission only references.
-    Returns the copy and its machine; the original is not changed. Raises UnusableSubmission.
+    The copy has absolute paths, and its jobs cannot start twice. ``described`` contains the fields
+    of a machine that the submission only refers to. Returns the copy and the machine of its jobs.
+    Raises UnusableSubmission.
     """
     result = copy.deepcopy(dict(submission))
     given = _require_object(result, "machine")
@@ -219,9 +229,10 @@ def build_attempt_copy(
 
 
 def _forbid_requeue(resources: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the resources of a job that Slurm does not requeue after a start.
+    """Return resources that prevent Slurm from starting a job again after it was started.
 
-    A job that starts a second time refuses to run. The user's own flag has priority.
+    A job that starts a second time refuses to run, so a requeue is useless. Returns an empty dict
+    if the user has set the flag themselves.
     """
     flags = [*resources.get("custom_flags", [])]
     if any(re.search(r"\s--(no-)?requeue\b", str(flag)) for flag in flags):
@@ -230,7 +241,10 @@ def _forbid_requeue(resources: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def uses_ref(submission: Mapping[str, Any]) -> bool:
-    """Return whether DPDispatcher must be allowed to follow a ``$ref``."""
+    """Return whether a submission contains a reference to a file (``$ref``).
+
+    DPDispatcher follows references only if a flag allows this.
+    """
     return '"$ref":' in json.dumps(submission)
 
 
@@ -239,7 +253,8 @@ def _build_machine(profile: Mapping[str, Any]) -> dict[str, Any]:
         path = profile["config_path"]
         if not isinstance(path, str) or not path:
             raise UnusableProfile("config_path", "a path", path)
-        # DPDispatcher resolves a reference relative to the folder of the submission file.
+        # DPDispatcher resolves the path relative to the submission file, which is one folder below
+        # the root.
         return {"$ref": path if path.startswith("/") else f"../{path}"}
     config = profile.get("config")
     if not isinstance(config, Mapping) or "batch_type" not in config:
@@ -303,7 +318,8 @@ def _require_object(submission: Mapping[str, Any], name: str) -> dict[str, Any]:
 def _choose_execution_host(known: Mapping[str, Any], attempt: AttemptPaths) -> ExecutionHost:
     batch_type, context_type = machine.check_machine(known)
     root = known.get("remote_root")
-    # Each attempt has its own folder, so every process below it belongs to the attempt.
+    # Each attempt has its own folder, so that all processes that work below the folder belong to
+    # the attempt.
     if context_type != "SSHContext":
         given = attempt.root / str(root or ".")
         own = attempt.work if is_inside(given, attempt.root) else given / attempt.tag
@@ -328,14 +344,15 @@ def _attempt_machine(
     if source is not None:
         result["$ref"] = str(source)
     if not place.is_far:
-        # DPDispatcher merges a reference only at the top level.
-        # For a reference to a remote machine, this entry would replace the connection settings.
+        # For a machine in a file, DPDispatcher replaces top-level fields instead of merging them.
+        # For a remote machine, this field would remove the connection settings of the file, so it
+        # is set only for local jobs.
         result["remote_profile"] = {**given.get("remote_profile", {}), "symlink": False}
     return result
 
 
 def check_secrets(given: object) -> None:
-    """Raise `InlineSecret` if the machine of a submission contains credentials."""
+    """Raise `InlineSecret` if the connection settings in a submission contain a password."""
     profile = given.get("remote_profile") if isinstance(given, Mapping) else None
     for name in _SECRETS if isinstance(profile, dict) else ():
         if profile and profile.get(name):
@@ -343,18 +360,25 @@ def check_secrets(given: object) -> None:
 
 
 def _redirect_to_new_file(command: str, path: str) -> str:
-    """Return a command whose output goes to a new file and never follows an existing link."""
+    """Return shell code that writes the output of a command to a new file.
+
+    The code fails if the path exists, so that it never follows a link.
+    """
     return f'(set -C; {command} > "{path}") 2> /dev/null'
 
 
 def _watch_task(task: Any) -> Any:
-    """Return a task that records when it runs and when it is killed, with unchanged exit code."""
+    """Return a task that also records when its command runs, ends and is killed.
+
+    The exit code of the command is unchanged.
+    """
     if not isinstance(task, dict) or not isinstance(task.get("command"), str):
         return task
-    # Any child process may write to the logs.
+    # Leftover child processes may still write to the logs, so the logs do not show whether all
+    # results are complete.
     logs = (task.get("outlog", OUTPUT_LOG), task.get("errlog", ERROR_LOG))
     results = [path for path in task.get("backward_files") or [] if path not in logs]
-    # Use separate lines, because a command may end with a comment.
+    # The command is on its own lines, because it may end with a comment.
     told = (
         'wfctl_own="$wfctl_job.task.$BASHPID"; '
         f'{_redirect_to_new_file(":", "$wfctl_own")}; wfctl_watch "$wfctl_own"; '
@@ -372,14 +396,15 @@ def _watch_task(task: Any) -> Any:
 
 
 def build_guard_lines(attempt: AttemptPaths, place: ExecutionHost) -> list[str]:
-    """Return job script lines that let a computation start only once and record its end.
+    """Return lines of a job script that start the job only once and record its end.
 
-    The lock is taken before the start is claimed, and the command inherits it, so a held lock means
-    a running computation. Only the process that starts the computation sets the trap. Waiting for
-    the lock takes longer than the short checks of other processes.
+    The lock is taken before the start is claimed, and the command inherits the lock. A held lock
+    therefore means that the command is running. The script waits several seconds for the lock,
+    because other processes hold it briefly to check it.
     """
     folder = '"${REMOTE_ROOT%/*}"' if place.is_far else shlex.quote(str(attempt.folder))
-    # DPDispatcher joins these lines unchanged, and one bash runs all of them.
+    # DPDispatcher writes these lines unchanged into one script, so a line can use variables of the
+    # lines before it.
     return [
         f"wfctl_job={_QUEUED_JOB if place.has_scheduler else _SHELL_JOB}",
         f'wfctl_job={folder}/"job-${{wfctl_job:?}}"',
@@ -398,19 +423,22 @@ def build_guard_lines(attempt: AttemptPaths, place: ExecutionHost) -> list[str]:
 
 
 def limit_line(parameters: Mapping[str, Any]) -> str:
-    """Return the line after the functions of limit.sh that sets the time limit, if any."""
+    """Return the shell line that sets the time limit of a stage, empty if it has none.
+
+    The line must follow the functions of limit.sh.
+    """
     return f"wfctl_limit={time_limit(parameters) or ''}"
 
 
 def add_time_limit(submission: Mapping[str, Any], parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a submission whose command ends after the time limit of its stage."""
+    """Return a copy of the submission that ends its command at the stage's time limit."""
     resources = _require_object(submission, "resources")
     lines = [*resources.get("prepend_script", []), limit_line(parameters)]
     return {**submission, "resources": {**resources, "prepend_script": lines}}
 
 
 def add_variables(submission: Mapping[str, Any], more: Mapping[str, str]) -> dict[str, Any]:
-    """Return a submission whose jobs get additional environment variables."""
+    """Return a copy of the submission with additional environment variables for its jobs."""
     result = copy.deepcopy(dict(submission))
     resources = _require_object(result, "resources")
     result["resources"] = {**resources, "envs": {**resources.get("envs", {}), **more}}
@@ -418,13 +446,14 @@ def add_variables(submission: Mapping[str, Any], more: Mapping[str, str]) -> dic
 
 
 FILE_NAME = "submission.diagnostic.json"
-#: Line in which the job records the exit code of the command. The job itself always exits with 0.
+#: Start of the line with the exit code of a command in a diagnostic run. The job of such a run
+#: always exits with 0.
 _TOLD = "diagnostic run: exit code "
 CODE_LINE = re.compile(rf"^{_TOLD}(\d+)$", re.MULTILINE)
 
 
 def write_diagnostic(attempt: AttemptPaths, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Write the diagnostic form of a submission next to the original, and return it."""
+    """Write the submission of a diagnostic run next to the original, and return it."""
     found = build_diagnostic(given)
     text = json.dumps(found, indent=2, ensure_ascii=False) + "\n"
     write_whole(attempt.stage_folder / FILE_NAME, text.encode())
@@ -432,10 +461,10 @@ def write_diagnostic(attempt: AttemptPaths, given: Mapping[str, Any]) -> dict[st
 
 
 def build_diagnostic(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a submission that downloads only log and err.
+    """Return the submission of a diagnostic run, which downloads only log and err.
 
-    DPDispatcher downloads no files of a failed task, so the task ends with 0 and writes its exit
-    code to stderr.
+    DPDispatcher downloads no files of a failed task. The task therefore exits with 0, and writes
+    the exit code of its command to stderr.
     """
     result = copy.deepcopy(dict(given))
     result["backward_common_files"] = []

@@ -1,4 +1,4 @@
-"""Compare the definition of a stage with its prepared ``submission.json``."""
+"""Compare the approved definition of a stage with its prepared ``submission.json``."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from reconciler.attempt.paths import AttemptPaths
 from reconciler.submission.build import ERROR_LOG, OUTPUT_LOG
 from wording import Worded
 
-#: Names that mean the current folder. Each attempt replaces them with its own folder.
+#: Values that mean the current folder. Each attempt replaces them with its own folder.
 _CURRENT_FOLDER_NAMES = frozenset({None, "", ".", "./"})
 _PLACES = frozenset({"local_root", "remote_root"})
 _PARTS = frozenset({"machine", "resources", "task_list"})
 _FILES = frozenset(
     {"forward_common_files", "backward_common_files", "forward_files", "backward_files"}
 )
-#: Files that every job downloads, even if the submission does not name them.
+#: Log files that every job downloads, whether or not the submission names them.
 _LOGS = frozenset({OUTPUT_LOG, ERROR_LOG})
-#: Defaults of DPDispatcher.
+#: Values that DPDispatcher uses for resources that a submission does not contain.
 _DEFAULT_RESOURCES: Mapping[str, Any] = {
     "number_node": 1,
     "cpu_per_node": 1,
@@ -34,9 +34,10 @@ _DEFAULT_RESOURCES: Mapping[str, Any] = {
 
 
 class SubmissionDrift(NeedsConsent):
-    """A submission that says something else than the definition of its stage.
+    """A submission differs from the definition of its stage.
 
-    It was prepared, or ``launched`` is the attempt that somebody launched by it.
+    The submission was prepared in the stage's folder. If ``launched`` is set, it belongs to this
+    attempt, which was launched by others.
     """
 
     code = "submission_drift"
@@ -58,7 +59,7 @@ class SubmissionDrift(NeedsConsent):
 
 
 class SubmissionChanged(Worded, NeedsConsent):
-    """An attempt's submission that is not the one that was recorded."""
+    """The submission file of an attempt was changed after the attempt was recorded."""
 
     code = "submission_changed"
     text = (
@@ -77,9 +78,9 @@ class SubmissionChanged(Worded, NeedsConsent):
 
 
 def check_recorded(attempt: AttemptPaths, place: Path | None = None) -> None:
-    """Raise `SubmissionChanged` if the submitted file differs from the digest in the log.
+    """Raise `SubmissionChanged` if an attempt's submission file differs from its digest.
 
-    ``place`` is the path of the submission if another user launched the attempt.
+    The digest is in the log. ``place`` is the path of the file if others launched the attempt.
     """
     place = place or attempt.submission
     found = sha256(read_regular(place)).hexdigest() if attempt.sha256 else ""
@@ -89,9 +90,10 @@ def check_recorded(attempt: AttemptPaths, place: Path | None = None) -> None:
 
 
 def find_differences(built: Mapping[str, Any], prepared: Mapping[str, Any]) -> list[str]:
-    """Return the fields in which a prepared submission differs.
+    """Return the fields in which a prepared submission differs from its stage.
 
-    Missing fields are no difference. ``built`` is the submission that the definition describes.
+    ``built`` is the submission that the definition of the stage describes. Fields that the prepared
+    submission does not contain are ignored.
     """
     top = {name: value for name, value in prepared.items() if name not in _PARTS}
     machine = prepared.get("machine")
@@ -108,10 +110,10 @@ def find_differences(built: Mapping[str, Any], prepared: Mapping[str, Any]) -> l
 def find_computation_differences(
     built: Mapping[str, Any], launched: Mapping[str, Any]
 ) -> list[str]:
-    """Return the fields in which a foreign launch differs from the definition.
+    """Return the fields in which a job launched by others differs from its stage.
 
-    The job already runs, so the transfer of its files and fields outside any definition are
-    ignored.
+    Only the resources and commands are compared. The job already runs, so the transfer of its files
+    no longer matters.
     """
     resources, tasks = launched.get("resources"), launched.get("task_list")
     if isinstance(resources, dict):
@@ -123,7 +125,7 @@ def find_computation_differences(
 
 
 def _find_unequal_fields(agreed: Mapping[str, Any], given: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the given fields that differ from the agreed fields."""
+    """Yield the names of fields in ``given`` whose values differ from the approved values."""
     for name, value in given.items():
         if name == "work_base":
             same = value in _CURRENT_FOLDER_NAMES
@@ -150,7 +152,7 @@ def _find_part_differences(built: Mapping[str, Any], resources: Any, tasks: Any)
 
 
 def _normalize_reference(machine: Any) -> Any:
-    """Return a machine with a normalized path of its file."""
+    """Return the description of a machine, with the path of its file in a uniform form."""
     path = machine.get("$ref") if isinstance(machine, Mapping) else None
     return {**machine, "$ref": os.path.normpath(path)} if isinstance(path, str) else machine
 
@@ -171,7 +173,10 @@ def _find_resource_differences(
 def _has_equal_fields(
     built: Mapping[str, Any], prepared: Any, places: frozenset[str] = frozenset()
 ) -> bool:
-    """Return whether all given fields are as agreed. Local paths are not compared."""
+    """Return whether all prepared fields have the approved values.
+
+    The fields in ``places`` contain local paths and are not compared.
+    """
     return isinstance(prepared, dict) and all(
         value == built.get(name) or (name in places and value in _CURRENT_FOLDER_NAMES)
         for name, value in prepared.items()

@@ -13,16 +13,19 @@ from reconciler.attempt.paths import JOB, AttemptPaths, OfJob
 from reconciler.errors import UnusableSubmission
 from reconciler.host import small_files as plain
 
-#: Prefix of the line with which a job reports a missing module, environment or program.
+#: Start of the line with which a job reports a missing module, environment or program.
 LACKS = "wfctl: "
-#: Maximum number of characters of a version line in the log.
+#: Maximum number of characters of a recorded software version.
 _MAX_LINE_WIDTH = 500
-#: Maximum number of version lines in the log.
+#: Maximum number of recorded software versions.
 _MAX_LINES = 40
 
 
 def loaded_software(given: Mapping[str, Any], resources: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the environment with each module that the resources of a job load, once."""
+    """Return the software environment, extended by the modules that the resources load.
+
+    Each module is listed once.
+    """
     listed = resources.get("module_list")
     lines = [*given.get("modules", []), *(listed if isinstance(listed, list) else [])]
     names = dict.fromkeys(name for line in lines for name in str(line).split())
@@ -30,7 +33,7 @@ def loaded_software(given: Mapping[str, Any], resources: Mapping[str, Any]) -> d
 
 
 def read_versions(attempt: AttemptPaths) -> dict[str, str]:
-    """Return the recorded software environment of an attempt's jobs, from files on this machine."""
+    """Return the software versions that an attempt's jobs recorded on this machine."""
     found: dict[str, str] = {}
     for path in sorted(attempt.folder.glob(f"{JOB}*{OfJob.ENVIRONMENT}")):
         for line in plain.read_text(path).splitlines()[:_MAX_LINES]:
@@ -53,7 +56,10 @@ _OF_TASKS = {
 
 
 def check_submission(submission: Mapping[str, Any]) -> None:
-    """Raise UnusableSubmission, with the name of the field, if a submission has a wrong form."""
+    """Raise UnusableSubmission if a field of a submission has a form that is not allowed.
+
+    The error names the field.
+    """
     check_fields(submission, _COMMON)
     for name, of_part in _OF_PARTS.items():
         given = submission.get(name)
@@ -69,7 +75,7 @@ def check_submission(submission: Mapping[str, Any]) -> None:
         check_fields(task, _OF_TASKS, f"task_list[{number}].")
 
 
-#: Name of a type → function that checks whether a value has this type.
+#: For each name of a type, a function that checks whether a value has this type.
 _TYPE_CHECKS: Mapping[str, Callable[[Any], bool]] = {
     "text": lambda given: isinstance(given, str),
     "an object": lambda given: isinstance(given, dict),
@@ -80,9 +86,9 @@ _TYPE_CHECKS: Mapping[str, Callable[[Any], bool]] = {
 
 
 def check_fields(given: Mapping[str, Any], expected: Mapping[str, str], of: str = "") -> None:
-    """Raise UnusableSubmission if an existing field does not have the expected type.
+    """Raise UnusableSubmission if a field exists but does not have the expected type.
 
-    ``expected`` maps each name to string, list of strings or object.
+    ``expected`` maps the name of a field to the name of a type, such as "a list of strings".
     """
     for name, looks in expected.items():
         if name in given and not _TYPE_CHECKS[looks](given[name]):
@@ -94,7 +100,7 @@ ROOT, INPUT = "WFCTL_ROOT", "WFCTL_INPUT_"
 
 
 def check_variables(variables: Mapping[str, Any]) -> None:
-    """Raise UnusableSubmission for variables with which no program can be started."""
+    """Raise UnusableSubmission if environment variables are too long to start a program."""
     found = find_oversized_variable({name: str(value) for name, value in variables.items()})
     if found is not None:
         name, size, most = found
@@ -104,15 +110,18 @@ def check_variables(variables: Mapping[str, Any]) -> None:
 
 
 def build_place_variables(root: Path, inputs: Iterable[str]) -> dict[str, str]:
-    """Return the variables with the paths of root and inputs, for commands that run in the root."""
+    """Return the environment variables with the paths of the root and the inputs.
+
+    They are for commands that run in the root.
+    """
     return {ROOT: str(root)} | {f"{INPUT}{n}": str(root / path) for n, path in enumerate(inputs, 1)}
 
 
 def add_place_variables(given: Mapping[str, Any], inputs: Iterable[str]) -> dict[str, Any]:
-    """Return a submission whose job has the same variables, with paths in its copy of the root.
+    """Return a submission whose job gets variables with the paths of root and inputs.
 
-    A job finds its inputs below a folder of its own, on every machine and in a container, at their
-    paths relative to the root. An input that was not sent has no variable.
+    On every machine and in a container, a job has a folder with its own copy of the root. The
+    variables name paths in that folder. An input that was not sent has no variable.
     """
     result = copy.deepcopy(dict(given))
     lines = [f'export {ROOT}="$REMOTE_ROOT"']
@@ -126,7 +135,7 @@ def add_place_variables(given: Mapping[str, Any], inputs: Iterable[str]) -> dict
     return result
 
 
-#: Batch type → the prefix of the lines that its scheduler reads.
+#: For each batch type, the prefix of lines in a job script that its scheduler reads.
 PREFIXES: Mapping[str, str] = {
     "slurm": "#SBATCH",
     "pbs": "#PBS",

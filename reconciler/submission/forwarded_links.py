@@ -1,4 +1,4 @@
-"""Check that the links below forwarded files and folders can be copied to the folder of a job."""
+"""Check whether symbolic links in the files for a job can be copied to the job's folder."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from stat import S_ISDIR
 
 from reconciler.errors import UnusableLink
 
-#: Maximum number of entries and of bytes that links may add to the forwarded files.
+#: Maximum number of entries, and of bytes, that links may add to the files for a job.
 _MAX_ENTRIES, _MAX_BYTES = 10**5, 10**12
 
 _Key = tuple[int, int]
@@ -18,7 +18,7 @@ _Key = tuple[int, int]
 
 @dataclass(slots=True)
 class _Size:
-    """The number of entries that a copy creates, and their bytes."""
+    """The number of files and folders that a copy creates, and their total bytes."""
 
     entries: int = 0
     bytes: int = 0
@@ -30,9 +30,10 @@ class _Size:
 
 @dataclass(slots=True)
 class _Folder:
-    """A folder on the current path of the search.
+    """A folder that the search is currently visiting.
 
-    ``link`` is the last link on the path; ``adds`` says that the folder is the target of a link.
+    ``link`` is the last symbolic link on the path to it, or None. ``adds`` states that the folder
+    is the target of a link.
     """
 
     path: Path
@@ -41,14 +42,15 @@ class _Folder:
     adds: bool
     entries: Iterator[str]
     size: _Size = field(default_factory=_Size)
-    #: Part of ``size`` that comes from links.
+    #: The part of ``size`` that exists only because of links.
     added: _Size = field(default_factory=_Size)
 
 
 def check_forwarded_links(root: Path, paths: Iterable[Path], target: Path) -> None:
-    """Raise `UnusableLink` for a link below ``paths`` that no copy of ``paths`` can follow.
+    """Raise `UnusableLink` if a symbolic link in the files for a job cannot be copied.
 
-    DPDispatcher copies the target of each link. ``target`` is the folder of the job.
+    DPDispatcher replaces each link by a copy of its target. ``paths`` are the files and folders for
+    the job, and ``target`` is the folder of the job.
     """
     search = _Search(root, Path(os.path.realpath(target)))
     for path in paths:
@@ -56,7 +58,10 @@ def check_forwarded_links(root: Path, paths: Iterable[Path], target: Path) -> No
 
 
 class _Search:
-    """A search through forwarded folders that follows links and visits each folder once."""
+    """A search through the folders for a job, which follows links.
+
+    Each folder is visited once.
+    """
 
     def __init__(self, root: Path, target: Path) -> None:
         self._root, self._target = root, target
@@ -64,7 +69,7 @@ class _Search:
         self._added = _Size()
 
     def visit(self, path: Path) -> None:
-        """Check a forwarded file or folder."""
+        """Check the links in a file or folder that is sent to a job."""
         open_folders = [_Folder(path, (0, 0), None, False, iter(()))]
         self._enter_path(open_folders, path)
         while len(open_folders) > 1:
@@ -80,9 +85,9 @@ class _Search:
         self._check_size(path, self._added)
 
     def _enter_path(self, open_folders: list[_Folder], path: Path) -> None:
-        """Add an entry to the size of its folder, or a folder to the end of the path."""
+        """Add a file to the size of its folder, or start to visit a folder."""
         above, is_link = open_folders[-1], path.is_symlink()
-        # The stage names its own inputs, so their size has no limit.
+        # A link that the stage itself names as an input is intended, so its size is not limited.
         adds = is_link and len(open_folders) > 1
         try:
             found = path.stat()
@@ -108,7 +113,7 @@ class _Search:
         open_folders.append(_Folder(path, key, link, adds, names, _Size(1)))
 
     def _check_target(self, link: Path) -> None:
-        """Refuse a link to a folder that contains the link, or the folder of the job."""
+        """Raise an error if a link leads to a folder that contains the link or the job."""
         place = os.path.realpath(link)
         if Path(os.path.realpath(link.parent)).is_relative_to(place):
             raise self._build_refusal(link, "leads to a folder that contains the link")

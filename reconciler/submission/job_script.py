@@ -11,12 +11,13 @@ from reconciler.submission.fields import LACKS
 
 
 def build_resource_lines(given: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Return the resource lines of DPDispatcher that set up the environment."""
+    """Return the fields of DPDispatcher's resources that load a software environment."""
     found: dict[str, list[str]] = {}
     if given.get("modules"):
         found["module_list"] = list(given["modules"])
     if "venv" in given:
-        # DPDispatcher expands no variables in a source_list, and a path may start with $HOME.
+        # DPDispatcher does not expand variables in `source_list`, but the path may start with
+        # $HOME. A line in `prepend_script` is expanded by the shell.
         found["prepend_script"] = [f"source {_quote_path(given['venv'])}/bin/activate"]
     if "conda" in given:
         hook = 'eval "$(conda shell.bash hook)"'
@@ -25,13 +26,18 @@ def build_resource_lines(given: Mapping[str, Any]) -> dict[str, list[str]]:
 
 
 def wrap_command(given: Mapping[str, Any], command: str) -> str:
-    """Return the command wrapped so that it runs only in the environment."""
+    """Return shell code that runs a command in a software environment.
+
+    The code fails if a part of the environment is missing, and records the versions of the
+    software. Returns the command unchanged if no environment is given.
+    """
     if not given:
         return command
     run = command
     if "container" in given:
         options = " ".join(map(shlex.quote, given.get("container_options", [])))
-        # Files next to the stage's folder have the same path inside the container.
+        # The folder above the stage's folder is also visible inside the container, at the same
+        # path, so that inputs next to the stage's folder can be read.
         run = (
             f'"$wfctl_apptainer" exec {options} --bind "${{PWD%/*}}" --pwd "$PWD" '
             f"{_quote_path(given['container'])} bash -c {shlex.quote(command)}"
@@ -41,7 +47,7 @@ def wrap_command(given: Mapping[str, Any], command: str) -> str:
 
 
 def build_missing_checks(given: Mapping[str, Any], programs: Iterable[str]) -> Iterator[str]:
-    """Yield shell lines that print each missing module, environment, image and program."""
+    """Yield shell lines that print each missing module, environment, image or program."""
     yield f'wfctl_lacks() {{ echo "{LACKS}$1" >&2; }}'
     yield from _build_checks(given)
     image = given.get("container", "://")
@@ -78,7 +84,10 @@ def _build_checks(given: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _build_version_lines(given: Mapping[str, Any]) -> Iterator[str]:
-    """Yield shell lines that record versions as ``name: value``, and that never fail a job."""
+    """Yield a shell line that records software versions as ``name: value``.
+
+    If it fails, the job continues.
+    """
     told = ['echo "python: $(command -v python3) $(python3 --version 2>&1)"']
     if given.get("modules"):
         told.append('echo "modules: $LOADEDMODULES"')
@@ -101,6 +110,6 @@ def _build_version_lines(given: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _quote_path(text: str) -> str:
-    """Return a path or name quoted for a shell, which replaces the user's home folder."""
+    """Return a path or name quoted for a shell. A leading ``$HOME`` is still expanded."""
     rest = text.removeprefix("$HOME/")
     return shlex.quote(text) if rest == text else f'"$HOME"/{shlex.quote(rest)}'

@@ -10,7 +10,8 @@ from typing import Any, NoReturn
 from reconciler.errors import UnusableSubmission
 from reconciler.submission.fields import PREFIXES
 
-#: Batch type → the options that DPDispatcher writes itself → the resource that sets each.
+#: For each batch type, the options that DPDispatcher itself writes, each with the resource that
+#: sets it.
 _GENERATED_OPTIONS: Mapping[str, Mapping[str, str]] = {
     "slurm": {
         "-N": "number_node",
@@ -31,14 +32,14 @@ _GENERATED_OPTIONS: Mapping[str, Mapping[str, str]] = {
 }
 
 
-#: Resources for which DPDispatcher writes a line only if they have a value.
+#: Resources for which DPDispatcher writes a line only if their value differs from this one.
 _OPTIONAL_RESOURCES = {"queue_name": "", "gpu_per_node": 0}
 
 
 def check_directives(batch_type: str, resources: Mapping[str, Any]) -> None:
-    """Raise UnusableSubmission for custom_flags that the scheduler would ignore or read twice.
+    """Raise UnusableSubmission if the scheduler would ignore a line of the custom_flags.
 
-    The error names the line.
+    The error is also raised if a line sets an option that DPDispatcher sets too. It names the line.
     """
     flags = resources.get("custom_flags", [])
     prefix = PREFIXES.get(batch_type.lower())
@@ -76,14 +77,18 @@ def _check_generated_option(
 
 
 def _parse_options(text: str) -> list[str]:
-    """Return the options of a directive, such as ``--nodes``, ``-N`` and ``-l select``."""
+    """Return the names of the options in a scheduler directive.
+
+    Examples are ``--nodes``, ``-N`` and ``-l select``.
+    """
     words = shlex.split(text, comments=True)
     found = []
     for word, after in zip(words, [*words[1:], ""], strict=True):
         if word.startswith("--"):
             found.append(word.partition("=")[0])
         elif re.match(r"-[A-Za-z]", word):
-            # A short option may include its value, as in -N2. PBS names the resource in the value.
+            # The value may follow a short option directly, as in -N2. For PBS, the value starts
+            # with the name of a resource, which belongs to the option.
             detail = re.match(r"\w+", word[2:] or after)
             found += [word, word[:2], f"{word[:2]} {detail[0] if detail else ''}"]
     return found

@@ -1,4 +1,4 @@
-"""Add the files that wfctl itself sends to and downloads from jobs on another machine."""
+"""Extend a submission with files that wfctl sends to jobs on another machine."""
 
 from __future__ import annotations
 
@@ -13,25 +13,29 @@ from lifecycle.words.rounds import VARIABLE
 from reconciler.attempt.paths import AttemptPaths
 from reconciler.host import small_files as plain
 
-#: Variable with the folder of an attempt's tasks, if its stage has a map.
-#: Variants of this name point to the finished tasks and to the results that a task reads.
+#: Environment variable with the folder of an attempt's tasks, set for a sweep (one task per point).
+#: Variables with longer names contain the folder of finished tasks and the root.
 TASKS = "WFCTL_TASKS"
 _TASKS_TO, TASKS_ROOT = f"{TASKS}_TO", f"{TASKS}_ROOT"
-#: Variable with the folder for the result of a task until all of it is here.
+#: Environment variable with the folder in which a worker on another machine collects results for
+#: the download.
 _TASKS_BACK = f"{TASKS}_BACK"
-#: Variable with the folder of the stage's outputs in the previous round.
+#: Environment variable with the folder that contains the stage's outputs of the previous round.
 BEFORE_VARIABLE = f"{VARIABLE}_BEFORE"
-#: Files in the task folder that a worker reads there, and files that the worker returns.
+#: Files that a worker reads in the task folder. Their digests are part of the submission. The name
+#: of the folder with the files that a worker returns follows.
 VOUCHED = ("list", "outputs", "command.sh", "verify.sh", "worker.sh")
 BACK = "back"
-#: File that names each folder of results that a task reads, one path per line, below the root.
+#: Name of a file that lists the result folders which tasks read, one path per line, relative to the
+#: root.
 READ = "read"
 
 
 def add_far_files(submission: Mapping[str, Any], attempt: AttemptPaths) -> dict[str, Any]:
-    """Return a submission whose jobs find files that variables point to on another machine too.
+    """Return a submission whose variables also work for jobs on another machine.
 
-    These files are copied once for the attempt, like the results of its tasks.
+    wfctl's environment variables name folders of the root. The submission sends these folders to
+    the other machine, sets the variables to the copies, and returns the results of the tasks.
     """
     resources = submission["resources"]
     envs = dict(resources.get("envs", {}))
@@ -62,9 +66,10 @@ def add_far_files(submission: Mapping[str, Any], attempt: AttemptPaths) -> dict[
 
 
 def list_read_results(submission: Mapping[str, Any], attempt: AttemptPaths) -> list[str]:
-    """Return the folders, relative to the root, that only wfctl's variables name to a job.
+    """Return the folders that jobs read only because wfctl's variables name them.
 
-    They contain results of other tasks, and the stage's outputs of the previous round.
+    They contain results of other tasks, and the stage's outputs of the previous round. The paths
+    are relative to the root.
     """
     before = str((submission["resources"].get("envs") or {}).get(BEFORE_VARIABLE, ""))
     rounds = [os.path.relpath(before, attempt.root)] if before and Path(before).is_dir() else []
@@ -72,7 +77,10 @@ def list_read_results(submission: Mapping[str, Any], attempt: AttemptPaths) -> l
 
 
 def _build_folder_lines(own: Path) -> list[str]:
-    """Return the shell lines that create and export the folders of tasks on another machine."""
+    """Return shell lines that create the folders of tasks on another machine.
+
+    The lines also set the variables that name these folders.
+    """
     return [
         f'export {TASKS_ROOT}="$REMOTE_ROOT" {TASKS}="$REMOTE_ROOT"/{shlex.quote(str(own))}',
         f'export {_TASKS_BACK}="${TASKS}"/{BACK} {_TASKS_TO}="${TASKS}"/{BACK}/done',

@@ -1,1 +1,1 @@
-"""Sweeps: a stage whose command is run once for each point of its map, as tasks of one attempt."""
+"""Sweeps: stages whose command runs once for each point, as tasks of one attempt."""

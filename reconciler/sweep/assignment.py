@@ -1,7 +1,7 @@
 """Write the tasks of an attempt into its folder, and build the submission that runs them.
 
-DPDispatcher starts one job for each worker, and each worker takes the next free task. A killed job
-therefore loses at most one task.
+DPDispatcher starts several jobs, each with one worker script. A worker takes one free task after
+another. If a job is killed, at most one task is lost.
 """
 
 from __future__ import annotations
@@ -43,13 +43,15 @@ from reconciler.sweep.tasks import (
 from service.root.atomic_files import write_whole
 from service.root.folder_entries import is_folder
 
-#: Variable with the folder of the partner task, in the stage that `map.like` names.
+#: Environment variable with the result folder of the partner task: the task with the same point in
+#: the stage that `map.like` names.
 _LIKE_VARIABLE = "WFCTL_LIKE_FOLDER"
-#: Environment variable with the origin that a worker writes into the mark of a task.
-#: Each task of a stage that follows another sweep has its own origin.
+#: Environment variable with the origin of a task (digests of its definition and inputs). A worker
+#: writes it into the mark of a finished task. If the stage reuses the points of another sweep, each
+#: task has its own origin.
 _ORIGIN = "WFCTL_TASKS_ORIGIN"
 _WORKER = Path(__file__).parent / "worker.sh"
-#: Folders that the workers write into.
+#: Names of folders into which the workers write.
 _WORKER_FOLDERS = ("claims", "failed", "lost", "aside")
 
 
@@ -62,11 +64,11 @@ def write_task_assignment(
     inputs: Sequence[p.FileDigest],
     recovers: str | None,
 ) -> dict[str, Any]:
-    """Write the tasks of an attempt into its folder, and return the submission that runs them.
+    """Write the tasks of an attempt into its folder, and return their submission.
 
-    Tasks that an earlier attempt finished with the same definition and inputs are not assigned
-    again. The folders of all other tasks are moved aside, because the next stage reads every
-    existing folder. Raises UnusableSubmission, or any error of `points_of`.
+    A task that an earlier attempt finished with the same definition and inputs does not run again.
+    The folders of all other tasks are moved aside, because later stages read every folder that
+    exists. Raises UnusableSubmission, or any error of `points_of`.
     """
     command = _get_command(given)
     every = points_of(root, state, stage, anew=True)
@@ -107,14 +109,19 @@ def write_task_assignment(
         (attempt.tasks / name).write_text(text, encoding="utf-8")
     write_whole(attempt.task_head, json.dumps(_build_head(stage, basis, every)).encode() + b"\n")
     (root / stage.id / DONE).mkdir(exist_ok=True)
-    # Submit one job for each group of tasks, up to the number that may run at the same time.
+    # Each job runs one worker. Start one worker for each group of tasks, up to the allowed number
+    # of tasks at a time.
     group = given.get("resources", {}).get("group_size") or 1
     workers = max(1, min(ceil(len(todo) / group), what.at_once))
     return _build_submission(given, attempt, workers, origin)
 
 
 def _build_head(stage: Stage, basis: Basis, every: tuple[Point, ...]) -> dict[str, Any]:
-    """Return the record of an attempt: digests of its tasks' inputs and verification, and keys."""
+    """Return the description of an attempt's tasks, which is stored in its folder.
+
+    It contains digests of the definition, the inputs, the verification and the points, and the keys
+    of the tasks.
+    """
     return {
         "definition": definition_digest(stage),
         "basis": basis.whole,
@@ -129,11 +136,11 @@ def _build_head(stage: Stage, basis: Basis, every: tuple[Point, ...]) -> dict[st
 def _select_tasks(
     root: Path, state: Workflow, stage: Stage, known: Sequence[Task], recovers: str | None
 ) -> list[Task]:
-    """Return the tasks to compute: all tasks that are not done, with two exceptions.
+    """Return the tasks to run: all tasks that are not done, with some exceptions.
 
-    Tasks without retries left are excluded if the attempt replaces a lost one, or if they failed in
-    an earlier round that stays as it is. Tasks that a person must judge are excluded from the
-    replacement of a lost attempt.
+    A task without remaining retries is excluded if the attempt replaces a lost one, or if the task
+    failed in an earlier round that is not repeated. A task that a person must judge is excluded if
+    the attempt replaces a lost one.
     """
     waiting = tasks_without_verdict(root, state, stage) if recovers is not None else {}
     name, last = state.loop_of(stage.id), stage.attempts[-1] if stage.attempts else None
@@ -150,7 +157,7 @@ def _select_tasks(
 
 
 def _build_verification_script(stage: Stage) -> str:
-    """Return the script that verifies a task, with the values of its variables."""
+    """Return the text of the script that verifies the results of a task."""
     own = verify_variables(stage.work).items()
     exports = (f"export {name}={shlex.quote(value)}\n" for name, value in own)
     return "".join([*exports, f"{stage.work.task_rules.verify}\n"])
@@ -161,7 +168,10 @@ def _read_script(script: Path) -> str:
 
 
 def count_tasks_to_compute(attempt: AttemptPaths) -> int:
-    """Return the number of tasks that an attempt computes, without tasks that it only judges."""
+    """Return the number of tasks that an attempt computes.
+
+    Tasks whose existing results are only verified again are not counted.
+    """
     lines = (attempt.tasks / "list").read_text("utf-8").splitlines()
     return sum(f"\t{JUDGE}=" not in line and f" {JUDGE}=" not in line for line in lines)
 
@@ -185,7 +195,10 @@ def _compute_basis(
     inputs: Sequence[p.FileDigest],
     every: Sequence[Point],
 ) -> Basis:
-    """Return the digests of the command and the inputs, without files that only list points."""
+    """Return digests of the command and the inputs of all tasks.
+
+    Files that contain only points are left out, because a task depends on its own point alone.
+    """
     (task,) = given["task_list"]
     own = [f"{stage.id}/{path}" for path in task.get("forward_files") or []]
     sent = [str(p.relative_to(root)) for pattern in own for p in sorted(root.glob(pattern))]
@@ -201,10 +214,10 @@ def _compute_basis(
 
 
 def _digest_result(root: Path, stage: Stage, point: Point) -> str:
-    """Return a digest of the outputs and the inputs of the task of a point.
+    """Return a digest of the result of a task: its outputs and the origin of its inputs.
 
-    Another verdict on the task does not change the digest. Without a folder of a passed task the
-    digest is empty.
+    Returns an empty string if the task has no result. The digest does not depend on the
+    verification settings of the stage.
     """
     folder = root / stage.id / DONE / point.folder
     if not is_folder(folder):
@@ -218,15 +231,22 @@ def _digest_result(root: Path, stage: Stage, point: Point) -> str:
 
 
 def _reset_if_changed(root: Path, task: Task) -> Task:
-    """Return the task if its outputs are as recorded. Otherwise return it as not started."""
+    """Return the task unchanged if its outputs match their records.
+
+    Otherwise returns it as a task that has not started.
+    """
     folder = root / task.folder
     as_it_was = (is_as(folder / str(one["path"]), one) for one in task.outputs)
     return task if not task.is_kept or (is_folder(folder) and all(as_it_was)) else Task(task.point)
 
 
 def _find_read_folders(root: Path, stage: Stage, point: Point, task: Task) -> dict[str, str]:
-    """Return the result folders that a task reads, relative to the root, by their variables."""
-    # Use the same point of the other stage if that task has passed.
+    """Return the result folders that a task reads, by the variables that name them.
+
+    The paths are relative to the root.
+    """
+    # The task reads the result of its partner, the task with the same point in the other stage, if
+    # that result exists.
     like = stage.parameters[MAP].get("like")
     partner = f"{like}/{DONE}/{point.folder}"
     found = {_LIKE_VARIABLE: partner} if like is not None and is_folder(root / partner) else {}

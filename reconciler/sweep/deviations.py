@@ -1,4 +1,4 @@
-"""Compare the outputs of finished tasks with their records."""
+"""Check whether the outputs of finished tasks still match their records."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from service.root.folder_entries import is_file, is_folder
 def find_all_deviations(
     root: Path, state: Workflow, *, only: Iterable[str] | None = None
 ) -> list[Deviation]:
-    """Return the deviations of completed stages and of their tasks. Reads all files completely.
+    """Return all changed results of completed stages and of their tasks.
 
-    ``only`` names the stages to check.
+    Every file is read completely. ``only`` names the stages to check.
     """
     ids = [*state.stages] if only is None else [*only]
     found = find_deviations(root, state, deep=True, only=ids)
@@ -32,9 +32,10 @@ def find_all_deviations(
 
 
 def _find_task_deviations(root: Path, state: Workflow, stage: Stage) -> Iterator[Deviation]:
-    """Yield results of finished tasks that differ from their records or belong to another task.
+    """Yield results of finished tasks that were changed or belong to another task.
 
-    Tasks that cannot be read yield nothing, because the stage's own results show the problem.
+    If the tasks of the stage cannot be read, yields nothing, because the check of the stage's own
+    results reports the problem.
     """
     if stage.status is not Status.COMPLETED or stage.completed_at is None:
         return
@@ -45,10 +46,10 @@ def _find_task_deviations(root: Path, state: Workflow, stage: Stage) -> Iterator
 
 
 def find_tasks_in_place(root: Path, state: Workflow, ids: Iterable[str]) -> dict[str, set[str]]:
-    """Return by sweep the keys of the finished tasks whose results are in place.
+    """Return the keys of the finished tasks whose results exist, by sweep.
 
-    Compare sizes alone: the digests are compared when an attempt starts. A sweep whose tasks cannot
-    be read is left out.
+    Only sizes are compared here. The digests are compared when an attempt starts. A sweep whose
+    tasks cannot be read is omitted.
     """
     found: dict[str, set[str]] = {}
     for stage in map(state.stage, ids):
@@ -59,7 +60,7 @@ def find_tasks_in_place(root: Path, state: Workflow, ids: Iterable[str]) -> dict
 
 
 def _is_in_place(root: Path, stage: Stage, task: Task) -> bool:
-    """Return whether a finished task's outputs are in its folder, with their sizes."""
+    """Return whether a task has finished and its outputs exist with the recorded sizes."""
     folder = root / stage.id / DONE / task.point.folder
     if not task.is_kept and read_mark(folder) is None:
         return False

@@ -1,4 +1,4 @@
-"""Download the results of tasks from another machine, then move each result into its place."""
+"""Download the results of tasks from another machine, and move each result to its place."""
 
 from __future__ import annotations
 
@@ -13,17 +13,18 @@ from reconciler.submission.transferred_files import BACK
 from reconciler.sweep.tasks import read_task_list
 from service.root.atomic_files import write_whole
 
-#: Name of the file, in the folder of the tasks, that marks a complete download.
+#: Name of a file in the task folder which marks that all results were downloaded.
 _DOWNLOADED_MARK = "whole"
 
 
 def download_task_results(attempt: AttemptPaths) -> None:
-    """Download the files of all tasks of an ended attempt from another machine.
+    """Download the results of an ended attempt's tasks, and move them into place.
 
-    Safe to repeat after an interruption. Raises MachineUnreachable or OSError.
+    Does nothing for jobs on this machine. Safe to repeat after an interruption. Raises
+    MachineUnreachable or OSError.
     """
     whole = attempt.tasks / _DOWNLOADED_MARK
-    # If the attempt has no folder on that machine, nothing was submitted.
+    # Without a folder on the other machine, no job of the attempt was submitted.
     if not execution_host.load_execution_host(attempt).is_far or not attempt.place_record.exists():
         return
     if not whole.exists():
@@ -35,10 +36,10 @@ def download_task_results(attempt: AttemptPaths) -> None:
 
 
 def _find_moves(attempt: AttemptPaths) -> Iterator[tuple[Path, Path]]:
-    """Yield the current and the final path of each downloaded file or folder, the journals last.
+    """Yield the current path and the final path of each downloaded result, journals last.
 
-    The journals refer to all other files. Folders that belong to no task of the attempt are left
-    out.
+    The journals (records of the workers) refer to the other files, so they must come last. Folders
+    that belong to no task of the attempt are omitted.
     """
     back, done = attempt.tasks / BACK, attempt.stage_folder / DONE
     given = {folder for _, folder, _ in read_task_list(attempt)}

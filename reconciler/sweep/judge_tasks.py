@@ -1,4 +1,4 @@
-"""Judge the tasks of an ended attempt, and build the events that record them."""
+"""Judge the tasks of an ended attempt of a sweep, and build the commands that record them."""
 
 from __future__ import annotations
 
@@ -53,7 +53,10 @@ _FinishedTask = tuple[tuple[str, str, str], Path]
 
 
 def _find_finished_tasks(attempt: AttemptPaths, outputs: Sequence[str]) -> Iterator[_FinishedTask]:
-    """Yield the tasks whose outputs are complete although their shells were killed."""
+    """Yield the tasks whose shells were killed but whose outputs are complete.
+
+    Their commands kept running and wrote all outputs after the start of the task.
+    """
     silent = {job.name for job in traces.jobs(attempt) if job.exit_code in UNTOLD}
     jobs = silent.intersection(traces.alone(attempt))
     if not jobs:
@@ -61,7 +64,8 @@ def _find_finished_tasks(attempt: AttemptPaths, outputs: Sequence[str]) -> Itera
     runs, copies = read_journal_runs(attempt), traces.scratch_copies(attempt)
     for one in read_task_list(attempt):
         run = runs.get(int(one[0]))
-        # No program can start with a longer variable, so the task is computed again.
+        # A program cannot start with a variable of this length, so the task cannot be verified. It
+        # is computed again instead.
         if len(one[2].encode()) > MAX_VARIABLE:
             continue
         if run is None or run["state"] != "running" or run["job"] not in jobs:
@@ -76,10 +80,11 @@ def _find_finished_tasks(attempt: AttemptPaths, outputs: Sequence[str]) -> Itera
 def tasks_without_verdict(
     root: Path, state: Workflow, stage: Stage
 ) -> dict[str, tuple[AttemptPaths, Path]]:
-    """Return, by folder, the attempt and the path of each task that a person must judge.
+    """Return the tasks that a person must judge, by the name of their folder.
 
-    Only the newest attempt and the lost attempts that it replaces are read. The dictionary is
-    empty if the stage has a verification, which judges these tasks.
+    Their commands finished without a shell that recorded the end. Each value is the attempt and the
+    current path of the folder. Only the newest attempt and the lost attempts that it replaces are
+    read. The dict is empty if the stage has a verification, which judges these tasks automatically.
     """
     what = stage.work.task_rules
     found, newer = dict[str, tuple[AttemptPaths, Path]](), set[str]()
@@ -96,11 +101,15 @@ def tasks_without_verdict(
 
 
 def _settle_finished_tasks(attempt: AttemptPaths, outputs: Sequence[str]) -> None:
-    """End these tasks as their worker would: verify, move into place and record each task."""
+    """Finish tasks whose shells were killed: verify, move and record their results.
+
+    The worker script does this, in the same way as for other tasks.
+    """
     own = genuine.submission_of(attempt) or {}
     tasks = attempt.tasks
     found = list(_find_finished_tasks(attempt, outputs))
-    # The log has the digest of the submission, which has those of the worker's files.
+    # Run the worker script only if its files are unchanged. The log contains the digest of the
+    # submission, and the submission contains the digests of these files.
     sums = dict.fromkeys(_SUM.findall(json.dumps(own)))
     texts = ((digest, plain.read_content(tasks / name) or b"") for digest, name in sums)
     vouched = all(sha256(text).hexdigest() == digest for digest, text in texts)
@@ -117,21 +126,23 @@ def _settle_finished_tasks(attempt: AttemptPaths, outputs: Sequence[str]) -> Non
         )
 
 
-#: Maximum number of failures that an event names. The record of the attempt names all.
+#: Maximum number of failed tasks that one event names. The record in the attempt's folder names all
+#: of them.
 _MAX_NAMED_FAILURES = 100
-#: Share of all tasks that must have ended since the last event before the next one is recorded.
+#: Share of all tasks that must have ended since the last progress event before another is recorded.
 _PROGRESS_STEP = 0.02
-#: Cause of a task that no longer runs and whose end is not recorded.
+#: Cause that is recorded for a task that no longer runs and did not record its end.
 _CUT_OFF = "cut off"
-#: Seconds after the end of a task in which its files may still be written.
+#: Seconds after the end of a task during which a write to its files is not reported as late.
 _LATE_MARGIN = 2.0
 
 
 def judge_tasks(state: Workflow, stage: Stage, attempt: AttemptPaths, found: Verdict) -> Verdict:
     """Return the verdict on an attempt of a sweep, given the verdict on its jobs.
 
-    The tasks decide, not the exit codes of the jobs, as soon as nothing of the attempt computes.
-    An attempt without its list of tasks cannot be launched, so its tasks decide too.
+    When no process of the attempt runs any more, the results of the tasks decide, not the exit
+    codes of the jobs. They also decide if the attempt could not be launched because its list of
+    tasks is missing.
     """
     gone = found.action is Action.LAUNCH and not attempt.task_list.is_file()
     if not (found.is_over or gone or found.is_untold) or not found.has_begun:
@@ -140,7 +151,7 @@ def judge_tasks(state: Workflow, stage: Stage, attempt: AttemptPaths, found: Ver
 
 
 def _count_tasks(state: Workflow, stage: Stage, attempt: AttemptPaths) -> TaskCounts:
-    """Count the tasks of an ended attempt by their result."""
+    """Return the number of tasks of an ended attempt for each kind of result."""
     what, untold = stage.work.task_rules, tasks_without_verdict(attempt.root, state, stage)
     known = set[str]()
     if what.verify is not None:
@@ -172,10 +183,10 @@ def _describe_unjudged_tasks(count: int, place: Path) -> str:
 
 
 def _close_task(task: Task, through: Collection[str] = ()) -> Task:
-    """Return a task of an ended attempt. A running task becomes done or lost.
+    """Return the final state of a task whose attempt has ended.
 
-    ``through`` has the folders of tasks that finished without their shells. They are verified
-    before anything is recorded.
+    A task that was running becomes lost. If its folder is in ``through``, its command finished
+    without a shell, and it becomes done; its results are verified before they are recorded.
     """
     if task.state != "running":
         return task
@@ -184,18 +195,22 @@ def _close_task(task: Task, through: Collection[str] = ()) -> Task:
     return replace(task, state="lost", lost=task.lost + 1, why=_CUT_OFF)
 
 
-#: Maximum number of characters of a value, or of a key, in a sentence about failed tasks.
+#: Maximum number of characters of a value or of a task's key in a message about failed tasks.
 _MAX_VALUE_LENGTH = 200
 
 
-#: Prefix of the cause of a task whose command succeeded and whose check failed.
+#: Start of the cause of a task whose command succeeded but whose results failed the verification.
 _FAILED_CHECK = "task_verify"
-#: Maximum number of failed tasks that a sentence names.
+#: Maximum number of failed tasks that a message names.
 _MAX_NAMED_TASKS = 3
 
 
 def _describe_failures(failed: Sequence[Task]) -> str:
-    """Return the most frequent cause, an example, the values in common, and the failed tasks."""
+    """Return a message about failed tasks.
+
+    It contains the most frequent cause, an example, the parameter values that these tasks share,
+    and the tasks with other causes.
+    """
     why, most = Counter(task.why for task in failed).most_common(1)[0]
     first, *others = (task.point for task in failed if task.why == why)
     alike = [n for n in first.values if all(o.values[n] == first.values[n] for o in others)]
@@ -216,9 +231,9 @@ def _describe_failures(failed: Sequence[Task]) -> str:
 def _observe_tasks(
     state: Workflow, stage: Stage, attempt: AttemptPaths, kept: p.FileDigest | None = None
 ) -> p.TasksObserved:
-    """Return the command that records the states of the tasks.
+    """Build the command that records the state of every task of the stage.
 
-    ``kept`` is the record of the attempt, if the attempt has ended.
+    ``kept`` describes the record of the attempt, and is None while the attempt runs.
     """
     root = attempt.root
     tasks = tasks_of(root, state, stage)
@@ -257,9 +272,9 @@ def _observe_tasks(
 
 
 def _find_edited_journals(root: Path, seen: Mapping[str, Any]) -> list[str]:
-    """Return the journals that were edited: their recorded beginning has changed.
+    """Return the journals (records of the workers) that somebody edited.
 
-    A worker only appends to its journal.
+    A worker only appends to its journal. A change in the part that was already recorded is an edit.
     """
     known = set(seen.get("edited", []))
     for one in seen.get("journals", []):
@@ -270,7 +285,10 @@ def _find_edited_journals(root: Path, seen: Mapping[str, Any]) -> list[str]:
 
 
 def _find_late_files(attempt: AttemptPaths, tasks: Iterable[Task]) -> Iterator[p.LateFile]:
-    """Yield the outputs that were written after their task ended, if they are on this machine."""
+    """Yield the outputs that were written after the end of their task.
+
+    Yields nothing for jobs on another machine.
+    """
     if execution_host.load_execution_host(attempt).is_far:
         return
     for task in (one for one in tasks if one.attempt == attempt.id):
@@ -282,7 +300,10 @@ def _find_late_files(attempt: AttemptPaths, tasks: Iterable[Task]) -> Iterator[p
 
 
 def observe_progress(state: Workflow, stage: Stage, attempt: AttemptPaths) -> list[p.TasksObserved]:
-    """Return the command that records the progress of the tasks, if enough tasks have ended."""
+    """Return the command that records the progress of the tasks.
+
+    Returns an empty list if not enough tasks have ended since the last record.
+    """
     if not attempt.task_head.is_file():
         return []
     seen = _observe_tasks(state, stage, attempt)
@@ -298,11 +319,12 @@ def close_tasks(
     stopped: bool = False,
     believed: bool = False,
 ) -> p.TasksObserved:
-    """Write the record and the table of an ended attempt, and return the command that records both.
+    """Write the record and the table of an ended attempt of a sweep.
 
-    Tasks that outlived their shells are verified and moved into place, unless the attempt was
-    ``stopped``. Without a verification they are moved into place only if ``believed`` is true,
-    which means that a person confirmed their results.
+    Returns the command that records both in the log. A task whose shell was killed but whose
+    outputs are complete is verified and moved into place, unless the attempt was ``stopped``. If
+    the stage has no verification, this is done only with ``believed``, which means that a person
+    confirmed the results.
     """
     download_task_results(attempt)
     what = stage.work.task_rules
@@ -311,7 +333,8 @@ def close_tasks(
     state = state.draft()
     stage = state.stage(stage.id)
     recorded = next(one for one in stage.attempts if one.id == attempt.id)
-    # If the attempt is closed again, the old record would hide the tasks that only have a mark.
+    # Remove the old record, in case the attempt is closed again. It would hide tasks for which only
+    # a mark in their folder shows that they are done.
     recorded.tasks = {k: v for k, v in (recorded.tasks or {}).items() if k != "record"}
     marked = [task for task in tasks_of(attempt.root, state, stage) if task.marked]
     kept = _write_record(attempt, stage, marked)
@@ -323,26 +346,30 @@ def close_tasks(
 
 
 def find_unclosed_attempts(root: Path, state: Workflow, stage: Stage) -> list[AttemptPaths]:
-    """Return the ended attempts of a sweep whose tasks are not recorded yet."""
+    """Return the ended attempts of a sweep for which no record of the tasks is in the log."""
     over = [one for one in stage.attempts if not (one.is_open or (one.tasks or {}).get("record"))]
     found = [of_recorded(root, state.id, stage.id, one) for one in over]
     return [attempt for attempt in found if attempt.task_head.is_file()]
 
 
-#: Maximum number of tasks whose output a diagnosis quotes.
+#: Maximum number of failed tasks whose output a diagnosis quotes.
 _MAX_QUOTED_TASKS = 3
-#: Maximum number of tasks that a diagnosis names.
+#: Maximum number of failed tasks that a diagnosis names.
 _MAX_LISTED_TASKS = 20
 
 
 def _read_task_logs(folder: Path) -> list[tuple[str, str]]:
-    """Return the end of each log of a task, with the name of the log."""
+    """Return the last lines of each log of a task that is not empty, after the log's name."""
     found = ((name, traces.end_of(folder / name)) for name in (ERROR_LOG, OUTPUT_LOG))
     return [(name, text) for name, text in found if text.strip()]
 
 
 def _add_cause(folder: Path, ended: str) -> str:
-    """Return the cause of a task's end, followed by the text of its worker, such as ``exit 1``."""
+    """Return the reason why a task ended, extended by the cause that its output shows.
+
+    ``ended`` is the reason that the worker recorded, such as ``exit 1``. It is returned unchanged
+    if the output shows no cause.
+    """
     if not ended.startswith(("exit ", *VERDICTS)):
         return ended
     verdict = next((words for words in VERDICTS if ended.startswith(words)), "")
@@ -356,7 +383,10 @@ def _add_cause(folder: Path, ended: str) -> str:
 
 
 def diagnosis_of(found: Diagnosis, root: Path, state: Workflow, stage: Stage) -> Diagnosis:
-    """Return the diagnosis of a sweep's attempt by its failed tasks, given that of its jobs."""
+    """Return the diagnosis of an attempt of a sweep, derived from its failed tasks.
+
+    ``found`` is the diagnosis of its jobs, and is returned unchanged if no task failed.
+    """
     failed = [task for task in tasks_of(root, state, stage) if task.state in ("failed", "lost")]
     if not failed:
         return found
@@ -367,7 +397,7 @@ def diagnosis_of(found: Diagnosis, root: Path, state: Workflow, stage: Stage) ->
     if all(task.why.startswith(_FAILED_CHECK) for task in failed):
         category = "unknown"  # the program succeeded, as in a failed check of a stage
     if all(task.why == _CUT_OFF for task in failed):
-        # The cause that ended the job also ended its tasks, which could not report it.
+        # The job was ended together with all its tasks, so only the job shows the cause.
         category, because, cause = found.category, found.because, found.cause
     output = "\n".join(
         f"{task.point.key}/{name}:\n{text}"
@@ -378,7 +408,7 @@ def diagnosis_of(found: Diagnosis, root: Path, state: Workflow, stage: Stage) ->
         found,
         category=category,
         because=because,
-        # If the tasks reported the cause, their verdict states it with their number.
+        # If the tasks show the cause, the verdict already states it with the number of tasks.
         cause=cause,
         jobs=(),
         tasks=tuple(
@@ -392,8 +422,8 @@ def diagnosis_of(found: Diagnosis, root: Path, state: Workflow, stage: Stage) ->
 def _write_record(attempt: AttemptPaths, stage: Stage, marked: Sequence[Task]) -> p.FileDigest:
     """Write the record of an ended attempt, and return its path, size and digest.
 
-    ``marked`` are the tasks that are done only by the mark in their folder. Writing the record
-    again gives the same content.
+    The record contains one line per task. ``marked`` are the tasks for which only the mark in their
+    folder shows that they are done. Writing the record again gives the same content.
     """
     what, done = stage.work.task_rules, attempt.stage_folder / DONE
     told = (_close_row(attempt, row) for row in read_journal_rows(attempt))
@@ -409,19 +439,24 @@ def _write_record(attempt: AttemptPaths, stage: Stage, marked: Sequence[Task]) -
     return file_digest(attempt.root, attempt.task_record, content)
 
 
-#: End of the prefix with which a worker names a full file system, before the cause.
+#: End of the text with which a worker names a full file system. The cause of the task's end
+#: follows.
 _FULL_DISK_PREFIX_END = "bytes free): "
 
 
 def _close_row(attempt: AttemptPaths, row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a row of the journals for an ended attempt. A running task becomes lost."""
+    """Return a row of the journals as it is recorded after the end of the attempt.
+
+    A running task becomes lost, and the cause of a failure is added.
+    """
     if row["state"] == "waiting":
         return dict(row)
     state = "lost" if row["state"] == "running" else row["state"]
     full, colon, ended = row["why"].rpartition(_FULL_DISK_PREFIX_END)
     said = f"{full}{colon}{_add_cause(attempt.tasks / state / row['folder'], ended)}"
     if state == "failed" and not full:
-        # The task's files have left the disk of its job, so the free space may differ.
+        # The task's files were moved to another file system, so the free space at their current
+        # place must not decide whether the disk was full.
         said = with_full_disk(said, attempt, is_vague=False)
     return {**row, "state": state, "why": said or ("" if state == "done" else _CUT_OFF)}
 
@@ -429,7 +464,11 @@ def _close_row(attempt: AttemptPaths, row: Mapping[str, Any]) -> dict[str, Any]:
 def _read_results(
     root: Path, done: Path, row: Mapping[str, Any], what: TaskRules
 ) -> dict[str, Any]:
-    """Return the outputs and numbers of a done task, or the reason why the task is not done."""
+    """Return the outputs and metrics of a task that is done.
+
+    If they are incomplete, returns another state for the task and the reason. Returns an empty dict
+    for a task in another state.
+    """
     if row["state"] != "done":
         return {}
     folder = done / str(row["folder"])

@@ -1,4 +1,4 @@
-"""Read the current points of a stage's map: from the definition, a file, and rounds."""
+"""Read the points of a sweep from its definition, a file, and the rounds of a loop."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from wording import Worded
 
 
 class ChangedMap(Worded, Refused):
-    """The file of a map differs from the file that the definition names."""
+    """The file with the points of a sweep differs from the digest in the definition."""
 
     code = "changed_map"
     text = (
@@ -36,7 +36,7 @@ class ChangedMap(Worded, Refused):
 
 
 class UnfitMap(Worded, Refused):
-    """A map without usable points, or with a file that cannot be read."""
+    """The definition of a sweep's points is not usable, or their file cannot be read."""
 
     code = "unfit_map"
     text = "{stage}.parameters.map: {why}. Change parameters.map by an amendment."
@@ -47,10 +47,12 @@ class UnfitMap(Worded, Refused):
 def points_of(
     root: Path, state: Workflow, stage: Stage, *, anew: bool = False
 ) -> tuple[Point, ...]:
-    """Return the points of the stage in the order in which they start, or none without a map.
+    """Return the points of a sweep in the order in which their tasks start.
 
-    With ``anew``, for a new attempt, a changed file is an error even if an attempt has a copy.
-    Raises `ChangedMap`, `UnfitMap`, or `MissingInput` if no attempt has a copy of the file.
+    Returns an empty tuple for a stage that is not a sweep. If the file with the points is missing
+    or was changed, the copy of an earlier attempt is used. With ``anew``, for a new attempt, a
+    changed file is an error. Raises `ChangedMap`, `UnfitMap`, or `MissingInput` if there is no copy
+    of a missing file.
     """
     if not is_sweep(stage.parameters):
         return ()
@@ -75,7 +77,10 @@ def points_of(
 
 
 def count_tasks_before_rounds(state: Workflow, stage: Stage) -> list[int]:
-    """Return the number of tasks before each round of the sweep's loop, or [] without a loop."""
+    """Return the number of tasks before each round of the loop that contains the sweep.
+
+    Returns an empty list if the sweep is in no loop.
+    """
     name = state.loop_of(stage.id)
     if name is None:
         return []
@@ -100,9 +105,10 @@ def _points_of_like(
 
 
 def read_points_file(root: Path, state: Workflow, stage: Stage, *, anew: bool) -> bytes | None:
-    """Return the content of the map's file, or of an attempt's copy, or None without a file.
+    """Return the content of the file with the points of a sweep, or None without a file.
 
-    Raises any error of `points_of`.
+    If the file is missing or was changed, the copy of an earlier attempt may be used. Raises any
+    error of `points_of`.
     """
     given = stage.parameters[MAP]
     if "file" not in given:
@@ -119,7 +125,7 @@ def read_points_file(root: Path, state: Workflow, stage: Stage, *, anew: bool) -
         error = MissingInput(path)
     except OSError as failed:
         error = UnfitMap(stage.id, f"{path}: {failed.strerror}")
-    # An attempt may keep a copy of the file that the definition names.
+    # An earlier attempt may have a copy of the file with the digest in the definition.
     for recorded in reversed(stage.attempts if isinstance(error, MissingInput) or not anew else []):
         copy = of_recorded(root, state.id, stage.id, recorded).task_points
         kept = plain.read_text(copy).encode()
@@ -129,9 +135,10 @@ def read_points_file(root: Path, state: Workflow, stage: Stage, *, anew: bool) -
 
 
 def list_point_keys(root: Path, state: Workflow, stage: Stage, given: dict[str, Any]) -> set[str]:
-    """Return the keys of the points in an earlier or the current map of a stage.
+    """Return the keys of the points that the given definition of a sweep describes.
 
-    Empty if the file of the map no longer exists and no attempt has a copy.
+    ``given`` is the current definition or an earlier one. Returns an empty set if the points cannot
+    be read, for example because their file no longer exists and no attempt has a copy.
     """
     then = replace(stage, parameters={MAP: given})
     try:
@@ -146,5 +153,5 @@ def list_point_keys(root: Path, state: Workflow, stage: Stage, given: dict[str, 
 
 
 def digest_points(found: tuple[Point, ...]) -> str:
-    """Return the digest of the points and their order."""
+    """Return a digest of the points, which also depends on their order."""
     return sha256("\n".join(point.key for point in found).encode()).hexdigest()

@@ -1,7 +1,7 @@
-"""The tasks of a stage's attempts on disk. A stage without a map has no tasks.
+"""Access to the tasks of a stage, with the same methods for sweeps and for plain stages.
 
-`NoTasks` and `StageTasks` have the same methods, so a caller need not know which of them a stage
-has. The modules that read tasks are imported only for a stage with tasks.
+`NoTasks` is for a stage without tasks and `StageTasks` for a sweep, so that callers need not
+distinguish them. The modules that read tasks are slow to import, and are imported only for a sweep.
 """
 
 from __future__ import annotations
@@ -27,14 +27,20 @@ Record: TypeAlias = "Callable[[p.TasksObserved], Workflow]"
 
 @dataclass(frozen=True, slots=True)
 class NoTasks:
-    """The tasks of a plain stage: its attempts are submitted and judged as a whole."""
+    """The implementation for a plain stage, which has no tasks.
+
+    Its attempts are submitted and judged as a whole.
+    """
 
     root: Path
     state: Workflow
     stage: Stage
 
     def read(self) -> Sequence[Task]:
-        """Return the tasks, in the order in which they start. Raises any error of `points_of`."""
+        """Return the tasks in the order in which they start.
+
+        Raises any error of `points_of`. A plain stage has no tasks.
+        """
         return ()
 
     def rows(self) -> list[dict[str, Any]]:
@@ -42,14 +48,14 @@ class NoTasks:
         return []
 
     def count(self, *, live: bool) -> dict[str, int] | None:
-        """Return the number of tasks by status, or None if no task is known.
+        """Return the number of tasks by state, or None if no task is known.
 
-        With ``live`` the numbers are those on disk, otherwise those in the log.
+        With ``live``, the tasks on the disk are counted, otherwise the tasks in the log.
         """
         return None
 
     def check_points(self) -> None:
-        """Raise any error that would prevent a new attempt from reading its points."""
+        """Raise any error that a new attempt would raise when it reads its points."""
 
     def assign(
         self,
@@ -58,32 +64,45 @@ class NoTasks:
         inputs: Sequence[p.FileDigest],
         recovers: str | None,
     ) -> tuple[dict[str, Any], int | None]:
-        """Write the tasks of a new attempt.
+        """Write the tasks of a new attempt into its folder.
 
-        Return its submission and the number of its tasks.
+        Returns the submission that runs them, and their number. For a plain stage, returns the
+        given submission and None.
         """
         return given, None
 
     def close_ended(self, record: Record) -> Workflow:
-        """Record the tasks of attempts that a person ended, and return the resulting state."""
+        """Record the tasks of attempts that a person ended, and return the new state."""
         return self.state
 
     def progress(self, attempt: AttemptPaths) -> Sequence[p.TasksObserved]:
-        """Return the command that records how many tasks have ended, if it is worth an event."""
+        """Return the command that records the progress of the tasks.
+
+        Returns no command if not enough tasks have ended since the last record.
+        """
         return ()
 
     def judge(self, attempt: AttemptPaths, found: Verdict) -> Verdict:
-        """Return the verdict on an attempt, given the verdict on its jobs."""
+        """Return the verdict on an attempt, given the verdict ``found`` on its jobs.
+
+        For a plain stage, both are the same.
+        """
         return found
 
     def diagnose(self, found: Diagnosis) -> Diagnosis:
-        """Return the diagnosis of an attempt, given the diagnosis of its jobs."""
+        """Return the diagnosis of an attempt, given the diagnosis ``found`` of its jobs.
+
+        For a plain stage, both are the same.
+        """
         return found
 
 
 @dataclass(frozen=True, slots=True)
 class StageTasks:
-    """The tasks of a stage with a map. `NoTasks` describes the methods."""
+    """The implementation for a sweep, a stage with one task per point.
+
+    The class `NoTasks` describes the methods.
+    """
 
     root: Path
     state: Workflow
@@ -108,7 +127,7 @@ class StageTasks:
         return count_tasks(self.root, self.state, self.stage, live=live)
 
     def check_points(self) -> None:
-        """Raise any error that would prevent a new attempt from reading its points."""
+        """Raise any error that a new attempt would raise when it reads its points."""
         from reconciler.sweep.map_points import points_of
 
         points_of(self.root, self.state, self.stage, anew=True)
@@ -120,9 +139,9 @@ class StageTasks:
         inputs: Sequence[p.FileDigest],
         recovers: str | None,
     ) -> tuple[dict[str, Any], int | None]:
-        """Write the tasks of a new attempt.
+        """Write the tasks of a new attempt into its folder.
 
-        Return its submission and the number of its tasks.
+        Returns the submission that runs them, and the number of tasks to compute.
         """
         from reconciler.sweep.assignment import count_tasks_to_compute, write_task_assignment
 
@@ -132,7 +151,7 @@ class StageTasks:
         return given, count_tasks_to_compute(attempt)
 
     def close_ended(self, record: Record) -> Workflow:
-        """Record the tasks of attempts that a person ended."""
+        """Record the tasks of attempts that a person ended, and return the new state."""
         from reconciler.sweep.judge_tasks import close_tasks, find_unclosed_attempts
 
         state = self.state
@@ -141,24 +160,30 @@ class StageTasks:
         return state
 
     def progress(self, attempt: AttemptPaths) -> Sequence[p.TasksObserved]:
-        """Return the command that records how many tasks have ended."""
+        """Return the command that records the progress of the tasks.
+
+        Returns no command if not enough tasks have ended since the last record.
+        """
         from reconciler.sweep.judge_tasks import observe_progress
 
         return observe_progress(self.state, self.stage, attempt)
 
     def judge(self, attempt: AttemptPaths, found: Verdict) -> Verdict:
-        """Return the verdict of the tasks when no process of the attempt runs any more."""
+        """Return the verdict on an attempt, given the verdict on its jobs.
+
+        When no process of the attempt runs any more, its tasks decide.
+        """
         from reconciler.sweep.judge_tasks import judge_tasks
 
         return judge_tasks(self.state, self.stage, attempt, found)
 
     def diagnose(self, found: Diagnosis) -> Diagnosis:
-        """Return the diagnosis of the failed tasks."""
+        """Return the diagnosis of an attempt, based on its failed tasks."""
         from reconciler.sweep.judge_tasks import diagnosis_of
 
         return diagnosis_of(found, self.root, self.state, self.stage)
 
 
 def get_stage_tasks(root: Path, state: Workflow, stage: Stage) -> NoTasks | StageTasks:
-    """Return the tasks of a stage."""
+    """Return access to the tasks of a stage, for a sweep or for a plain stage."""
     return (StageTasks if is_sweep(stage.parameters) else NoTasks)(root, state, stage)

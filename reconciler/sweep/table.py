@@ -1,4 +1,4 @@
-"""The table of a sweep's tasks, and choosing tasks by it."""
+"""Write the table of a sweep's tasks, and select tasks by conditions on its columns."""
 
 from __future__ import annotations
 
@@ -20,10 +20,13 @@ from service.root.atomic_files import utc_text, write_whole
 
 
 def row_of(task: Task) -> dict[str, Any]:
-    """Return a task's row of the table, as plain JSON values. Times are ISO 8601 in UTC."""
+    """Return the row of a task in the table, as plain JSON values.
+
+    Times are in ISO 8601, UTC.
+    """
     seconds = None
     if task.started is not None and task.ended is not None:
-        # If the clock was set back in between, the duration is unknown.
+        # If the clock was set back while the task ran, its duration is unknown.
         seconds = (task.ended - task.started) / 1e6 if task.ended >= task.started else None
     return {
         "key": task.point.key,
@@ -50,7 +53,11 @@ def _format_time(micros: int | None) -> str | None:
 
 
 def _render_csv(stage: Stage, rows: Sequence[Mapping[str, Any]], *, is_looped: bool) -> str:
-    """Return the table as CSV: key, values, state and numbers of each task, and its round."""
+    """Return the table of tasks as CSV text.
+
+    The columns are the key, the round if the sweep is in a loop, the parameter values, the state
+    and the metrics of each task.
+    """
     metrics = stage.work.task_rules.metrics
     numbers = list(metrics)
     errors = [name for name, metric in metrics.items() if metric.error]
@@ -70,7 +77,10 @@ def _render_csv(stage: Stage, rows: Sequence[Mapping[str, Any]], *, is_looped: b
 
 
 def rows_of(tasks: Sequence[Task], rounds: Sequence[int] = ()) -> list[dict[str, Any]]:
-    """Return the rows of all tasks. ``rounds`` has the number of tasks before each round."""
+    """Return the rows of the table for all tasks.
+
+    ``rounds`` contains the number of tasks before each round. It is empty for a sweep in no loop.
+    """
     if not rounds:
         return [row_of(task) for task in tasks]
     return [
@@ -82,13 +92,16 @@ def rows_of(tasks: Sequence[Task], rounds: Sequence[int] = ()) -> list[dict[str,
 def write_table(
     root: Path, stage: Stage, tasks: Sequence[Task], rounds: Sequence[int] = ()
 ) -> None:
-    """Write the table in both formats. ``rounds`` is as in `rows_of`."""
+    """Write the table of tasks as CSV and as JSON.
+
+    ``rounds`` contains the number of tasks before each round, as in `rows_of`.
+    """
     for path, content in _render_table(stage, tasks, rounds).items():
         write_whole(root / path, content)
 
 
 def _render_table(stage: Stage, tasks: Sequence[Task], rounds: Sequence[int]) -> dict[str, bytes]:
-    """Return the content of both forms of the table, by path."""
+    """Return the content of the table as CSV and as JSON, by the path of the file."""
     as_csv, as_json = table_of(stage.id)
     rows = rows_of(tasks, rounds)
     document = json.dumps({"stage": stage.id, "tasks": rows}, ensure_ascii=False)
@@ -99,10 +112,11 @@ def _render_table(stage: Stage, tasks: Sequence[Task], rounds: Sequence[int]) ->
 def restore_tables(
     root: Path, state: Workflow, stage: Stage, *, dry_run: bool = False
 ) -> list[str]:
-    """Write the damaged tables of a sweep again from its tasks, and return their paths.
+    """Write damaged tables of a sweep again from its tasks, and return their paths.
 
-    Write only what was recorded, by its digest. A damaged table is moved to the folder of the
-    newest attempt. With ``dry_run`` nothing is written. Raises any error of `tasks_of`.
+    A table is written only if its new content has the digest in the log. The damaged file is moved
+    to the folder of the newest attempt. With ``dry_run``, nothing is written. Raises any error of
+    `tasks_of`.
     """
     contents = _render_table(
         stage, tasks_of(root, state, stage), count_tasks_before_rounds(state, stage)

@@ -23,25 +23,26 @@ _OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
 }
 
 
-#: Columns of the table that may be requested in addition to the values and the named numbers.
+#: Columns of the table that a condition may use, in addition to parameter values and metrics.
 _OTHER_COLUMNS = (
     *("key", "state", "attempts", "attempt", "exit_code", "seconds", "cpu_seconds", "memory"),
     *("folder", "why"),
 )
 
 
-#: Suffixes of numbers of bytes in units of 1024, such as ``2G``.
+#: Suffixes of numbers of bytes, such as ``2G``. The units are powers of 1024.
 _UNITS = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
 class UnknownColumn(UnusableMap):
-    """A condition that names nothing that the table of tasks has."""
+    """A condition is invalid or uses a column that the table of tasks does not have."""
 
 
 def row_matches(row: Mapping[str, Any], conditions: Sequence[str]) -> bool:
-    """Return whether a row of the table fulfils every condition.
+    """Return whether a row of the table of tasks meets every condition, such as ``T>2``.
 
-    A missing value fulfils no condition. Raises `UnknownColumn`.
+    A row without a value in the column does not meet the condition. An invalid condition is met by
+    no row; `check_conditions` reports such a condition.
     """
     given = {**row, **row["metrics"], **row["values"]}
     for found in map(_CONDITION.fullmatch, conditions):
@@ -54,9 +55,9 @@ def row_matches(row: Mapping[str, Any], conditions: Sequence[str]) -> bool:
 
 
 def check_conditions(names: Sequence[str], conditions: Sequence[str]) -> None:
-    """Raise `UnknownColumn` for a condition on a missing or invalid column.
+    """Raise `UnknownColumn` if a condition is invalid or uses an unknown column.
 
-    ``names`` are those of the values and of the named numbers.
+    ``names`` are the names of the parameter values and of the metrics.
     """
     known = (*names, *_OTHER_COLUMNS)
     for one in conditions:
@@ -69,7 +70,10 @@ def check_conditions(names: Sequence[str], conditions: Sequence[str]) -> None:
 
 
 def _parse_like(text: str, like: Any) -> Any:
-    """Return the text as a value for a comparison, or None if it has no value."""
+    """Convert the text of a condition to the type of the value ``like``, for a comparison.
+
+    Returns None if this is impossible.
+    """
     if isinstance(like, bool):
         return {"true": True, "false": False}.get(text.lower())
     if isinstance(like, str):

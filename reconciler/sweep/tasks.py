@@ -1,7 +1,7 @@
-"""The points of a stage's map, and the state of its tasks over all attempts.
+"""Determine the state of a sweep's tasks from all its attempts.
 
 The results of a completed attempt are in its record, whose digest is in the log. The results of a
-running attempt are in the journals of its workers.
+running attempt are in the journals that its workers write.
 """
 
 from __future__ import annotations
@@ -45,10 +45,11 @@ from service.root.folder_entries import exists
 
 
 def archive_removed_tasks(root: Path, state: Workflow, stage: Stage) -> bool:
-    """Move the folders of tasks that no longer exist, and the previous table, to ``stage-N.vK``.
+    """Move folders of tasks that no longer exist, and the old table, to the kept folder.
 
-    Everything else stays in place. Safe to call again after a crash. Returns whether a kept folder
-    exists now. Raises `KeptFolderTaken`, or any error of `points_of`.
+    The kept folder is named ``stage-N.vK``. Everything else stays in place. Safe to call again
+    after a crash. Returns whether the kept folder exists now. Raises `KeptFolderTaken` if other
+    files occupy its path, or any error of `points_of`.
     """
     if stage.keep_as is None:
         return False
@@ -73,7 +74,7 @@ def archive_removed_tasks(root: Path, state: Workflow, stage: Stage) -> bool:
 
 
 def move_unfinished_tasks_aside(root: Path, stage: Stage, done: Container[str]) -> None:
-    """Move each task folder that is not in ``done`` to the folder of the earlier attempt.
+    """Move task folders that are not in ``done`` to the folder of the previous attempt.
 
     Safe to call again after a crash.
     """
@@ -84,22 +85,24 @@ def move_unfinished_tasks_aside(root: Path, stage: Stage, done: Container[str]) 
             set_aside(root, stage.id, f"{stage.id}/{DONE}/{found.name}", previous)
 
 
-#: Name of the file in the folder of a finished task. See `TaskMark`.
+#: Name of a file in the folder of a finished task, which shows that the task is done. `TaskMark`
+#: describes its content.
 MARK = ".wfctl-done"
-#: Variable with the folder of a task that a worker checks again without computing it.
+#: Environment variable with the folder of a task whose existing results are only verified again.
 JUDGE = "WFCTL_JUDGE"
-#: Names of the states of a task.
+#: Names of the possible states of a task.
 STATES = ("done", "failed", "lost", "running", "waiting")
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One task: its point, its state and its newest run.
+    """One task of a sweep: its point, its state and its newest run.
 
-    ``begun`` is the number of runs over all attempts. ``failed`` and ``lost`` count the runs of the
-    newest attempt and of the attempts that it replaces. Times are in microseconds since the epoch,
-    ``folder`` is relative to the root. ``marked`` means that only the mark in its folder proves
-    that the task is done. ``to_judge`` means that the task is computed but must be checked again.
+    ``begun`` is the number of runs over all attempts. ``failed`` and ``lost`` are numbers of runs
+    in the newest attempt and the attempts that it replaces. Times are in microseconds since the
+    epoch, and ``folder`` is relative to the root. ``marked`` states that only the mark in its
+    folder shows that the task is done. ``to_judge`` states that the task was computed but must be
+    verified again.
     """
 
     point: Point
@@ -122,7 +125,7 @@ class Task:
 
     @property
     def is_kept(self) -> bool:
-        """Return whether the next attempt uses the results of the task."""
+        """Return whether the next attempt uses the existing results of the task."""
         return self.state == "done" or self.to_judge
 
     def is_spent(self, retries: int) -> bool:
@@ -132,10 +135,10 @@ class Task:
 
 
 class TaskMark(NamedTuple):
-    """The content of the mark in a task's folder: one line with fields separated by tabs.
+    """The content of the mark file in a task's folder: one line, separated by tabs.
 
-    ``tag`` names the attempt, ``ended`` is in seconds since the epoch in bash's format. Marks of
-    earlier versions have no ``origin`` or no ``key``; these fields are then empty.
+    ``tag`` names the attempt. ``ended`` is the time in seconds since the epoch, in bash's format.
+    Marks that earlier versions wrote have no ``origin`` or no ``key``; these fields are then empty.
     """
 
     tag: str
@@ -146,7 +149,7 @@ class TaskMark(NamedTuple):
 
 
 def read_mark(folder: Path) -> TaskMark | None:
-    """Return the mark in the folder of a task, or None if it is missing or incomplete."""
+    """Return the content of a task's mark file, or None if it is missing or incomplete."""
     text = plain.read_text(folder / MARK)
     fields = text.removesuffix("\n").split("\t", 4)
     return TaskMark(*fields) if text.endswith("\n") and len(fields) >= 3 else None
@@ -154,9 +157,11 @@ def read_mark(folder: Path) -> TaskMark | None:
 
 @dataclass(frozen=True, slots=True)
 class Basis:
-    """The inputs of tasks: the digest of the command with all files, and of the files alone.
+    """The basis of tasks: digests of the inputs that determine their results.
 
-    If the map is `like` another, ``partners`` maps keys to the digests of partner results.
+    ``whole`` is the digest of the command and all input files, and ``files`` of the input files
+    alone. If the sweep reuses the points of another sweep (`like`), ``partners`` maps the key of
+    each task to the digest of the other sweep's result for the same point.
     """
 
     whole: str
@@ -165,10 +170,10 @@ class Basis:
 
 
 def tasks_of(root: Path, state: Workflow, stage: Stage, basis: Basis | None = None) -> list[Task]:
-    """Return the tasks of the stage in the order in which they start.
+    """Return the tasks of the stage with their states, in the order in which they start.
 
-    ``basis`` describes the inputs of the tasks; the default is the basis of the newest attempt.
-    Raises any error of `points_of`.
+    ``basis`` contains digests of the tasks' inputs. The default is the basis of the newest attempt.
+    Returns an empty list for a stage without points. Raises any error of `points_of`.
     """
     points = points_of(root, state, stage)
     if not points:
@@ -206,7 +211,11 @@ def tasks_of(root: Path, state: Workflow, stage: Stage, basis: Basis | None = No
 def _find_changed_partners(
     keys: Iterable[str], partners: Mapping[str, str], basis: Basis | None
 ) -> set[str]:
-    """Return the keys of tasks whose partner task had another result in an earlier attempt."""
+    """Return the keys of tasks whose partner's result changed since an earlier attempt.
+
+    The partner of a task is the task with the same point in the sweep whose points the stage
+    reuses.
+    """
     now = basis.partners if basis is not None else {}
     return {key for key in keys if partners.get(key) != now.get(key)} if partners or now else set()
 
@@ -214,7 +223,10 @@ def _find_changed_partners(
 def _points_before_round(
     state: Workflow, stage: Stage, points: Sequence[Point], since: int | None
 ) -> Sequence[Point]:
-    """Return the points of the rounds before the given round, or all points for None."""
+    """Return the points that belong to rounds before round ``since``.
+
+    Returns all points if ``since`` is None.
+    """
     if since is None:
         return points
     leading = [stage, *partners_of(state, stage)][-1]
@@ -224,10 +236,11 @@ def _points_before_round(
 def find_tasks_left_failed(
     state: Workflow, stage: Stage, points: Sequence[Point], before: Recorded | None, number: int
 ) -> set[str]:
-    """Return the keys of the tasks that failed before and stay failed in a round.
+    """Return the keys of failed tasks that a round does not try again.
 
-    The tasks of the last round passed. Tasks of rounds before an amendment that redefined the stage
-    keep their state.
+    If the previous round succeeded, these are the tasks of all earlier rounds, because their
+    failures were tolerated. Otherwise they are the tasks of rounds before an amendment that
+    redefined the stage.
     """
     if before is None:
         return set()
@@ -243,9 +256,10 @@ def _apply_marks(
     tags: Mapping[str, tuple[AttemptPaths, set[str]]],
     basis: Basis | None,
 ) -> list[Task]:
-    """Return the tasks. A task without a recorded end is done if its folder has a valid mark.
+    """Set each task without a recorded end to done if its folder has a valid mark.
 
-    ``tags`` are the valid attempts with their points; ``basis`` is the basis of the newest attempt.
+    ``tags`` maps the tag of each valid attempt to its paths and the keys of its tasks. ``basis`` is
+    the basis of the newest attempt. Returns all tasks.
     """
     done, outputs = root / stage.id / DONE, stage.work.task_rules.outputs
     untold = [task.state in ("waiting", "running") and not task.to_judge for task in tasks]
@@ -266,7 +280,10 @@ def _apply_marks(
 
 
 def _parse_epoch_time(text: str) -> int:
-    """Return the microseconds of bash's EPOCHREALTIME, whose decimal mark depends on the locale."""
+    """Return the microseconds in a text from bash's variable EPOCHREALTIME.
+
+    The decimal mark in the text depends on the locale. Returns 0 for a text without digits.
+    """
     digits = "".join(letter for letter in text if letter.isdigit())
     return int(digits) if digits else 0
 
@@ -279,7 +296,10 @@ def _apply_mark(
     tags: Mapping[str, tuple[AttemptPaths, set[str]]],
     origin: str,
 ) -> Task:
-    """Return a task as done if its mark is valid. For a running task, its attempt must match."""
+    """Return a task as done if the mark in its folder is valid, otherwise unchanged.
+
+    For a running task, the mark must name the attempt that runs the task.
+    """
     mark = read_mark(folder)
     if mark is None or mark.key not in ("", task.point.key):
         return task
@@ -302,13 +322,17 @@ def _apply_mark(
 
 
 def _is_judged_anew(attempt: AttemptPaths, stage: Stage) -> bool:
-    # An attempt of an earlier version does not record which verdict judged its tasks.
+    # Attempts of earlier versions did not record the settings of the verification. Their results
+    # are not verified again.
     by = traces.texts(traces.read_json(attempt.task_head)).get("verdict")
     return by not in (None, verdict_digest(stage))
 
 
 def _reset_verdict(task: Task, attempt: AttemptPaths) -> Task:
-    """Return a task with its state reset if the verdict of that attempt is no longer valid."""
+    """Return a task that must be verified again, because the verification changed.
+
+    A task of another attempt, or without a verification result, is returned unchanged.
+    """
     failed = task.state == "failed" and task.why.startswith(VERDICTS)
     if task.attempt != attempt.id or not (failed or task.state == "done"):
         return task
@@ -318,16 +342,17 @@ def _reset_verdict(task: Task, attempt: AttemptPaths) -> Task:
 def _select_counted_attempts(
     root: Path, state: Workflow, stage: Stage, basis: Basis | None
 ) -> tuple[list[tuple[Recorded, AttemptPaths, Mapping[str, str]]], Basis | None]:
-    """Return the attempts whose tasks are valid, with the results of their partner tasks.
+    """Return the attempts whose task results are still valid, and the newest basis.
 
-    These attempts have the definition and the inputs of the newest attempt. An amendment may also
-    validate attempts with another definition, and a person may keep finished tasks with other
-    inputs. The second value is the basis of the newest attempt, or None if all tasks must be
-    computed again.
+    Each attempt is returned with its paths and the results of its partner tasks. An attempt is
+    valid if its definition and inputs equal those of the newest attempt. An amendment may allow
+    another definition, and a person may keep finished tasks with other inputs. The basis (digests
+    of the inputs) is None if all tasks must be computed again.
     """
     if stage.keep_as is not None and not stage.keeps_tasks:
         return [], None
-    # Task heads without a verdict use an earlier format of the definition.
+    # Attempts of earlier versions recorded the digest of the definition in another form, so both
+    # forms are accepted.
     definitions = (definition_digest(stage), _digest_values(earlier_task_basis(stage.parameters)))
     kept = {one["attempt"] for one in stage.kept_tasks}
     found, compared = [], basis
@@ -347,16 +372,21 @@ def _select_counted_attempts(
 
 
 def origin_of(stage: Stage, basis: Basis, key: str = "") -> str:
-    """Return the origin of tasks: the digests of their definition, basis and verdict.
+    """Return the origin of a task's result: digests of what determines the result.
 
-    For a task with a partner, the digest of the partner's result follows.
+    These are the definition, the inputs and the verification. If the task has a partner (the same
+    point in another sweep), the digest of the partner's result is added.
     """
     origin = f"{definition_digest(stage)}:{basis.whole}:{verdict_digest(stage)}"
     return f"{origin}:{basis.partners[key]}" if key in basis.partners else origin
 
 
 def _read_origin(attempt: AttemptPaths) -> tuple[str, Basis]:
-    """Return definition and basis of an attempt, from its head or otherwise from its submission."""
+    """Return the definition and the basis with which an attempt started.
+
+    They are read from the description in the attempt's task folder, otherwise from its submission.
+    Both are empty if neither exists.
+    """
     given = traces.read_json(attempt.task_head)
     head = traces.texts(given)
     if "definition" in head and "basis" in head:
@@ -370,9 +400,10 @@ def _read_origin(attempt: AttemptPaths) -> tuple[str, Basis]:
 
 
 def find_changed_outputs(root: Path, state: Workflow, stage: Stage) -> Iterator[tuple[str, str]]:
-    """Yield each output of a finished task that is "changed" or "missing", by reading all files.
+    """Yield each output of a finished task that was changed, with "changed" or "missing".
 
-    The mark of a folder is changed if it names another task. Raises any error of `points_of`.
+    All files are read. A mark that names another task is reported as changed. Raises any error of
+    `points_of`.
     """
     for task in (one for one in tasks_of(root, state, stage) if one.state == "done"):
         mark = read_mark(root / task.folder)
@@ -392,10 +423,10 @@ def count_by_state(found: Sequence[Task]) -> dict[str, int]:
 def count_tasks(
     root: Path, state: Workflow, stage: Stage, *, live: bool = True
 ) -> dict[str, int] | None:
-    """Return the number of tasks of a sweep by state, from the disk or from the log.
+    """Return the number of tasks of a sweep in each state.
 
-    Returns None if no task is known, or if the stage will compute all tasks again. If the disk
-    cannot be read, the counts of the log are returned.
+    With ``live``, the tasks on the disk are counted, or those in the log if the disk cannot be
+    read. Returns None if no task is known, or if all tasks will be computed again.
     """
     if live and (stage.open_attempt is not None or stage.keeps_tasks):
         with suppress(Refused, ReconcilerError, OSError):
@@ -408,12 +439,12 @@ def count_tasks(
 
 
 def definition_digest(stage: Stage) -> str:
-    """Return the digest of the definition that all tasks share, without the points."""
+    """Return a digest of the definition that all tasks share, without the points."""
     return _digest_values(stage.work.task_basis or {})
 
 
 def verdict_digest(stage: Stage) -> str:
-    """Return the digest of the files and settings that judge each task."""
+    """Return a digest of the settings and files with which each task is verified."""
     return _digest_values(stage.work.task_verdict)
 
 
@@ -422,9 +453,10 @@ def _digest_values(values: Mapping[str, Any]) -> str:
 
 
 def _read_runs(attempt: AttemptPaths, recorded: Recorded) -> Iterable[Mapping[str, Any]]:
-    """Return the runs of an attempt's tasks, from its record or otherwise from its journals.
+    """Return the runs of an attempt's tasks, from its record or from its journals.
 
-    A record that differs from the digest in the log is ignored.
+    The journals, which the workers write, are used while no record exists. Returns an empty list if
+    the record differs from its digest in the log.
     """
     named = (recorded.tasks or {}).get("record")
     if named is None:
@@ -436,7 +468,7 @@ def _read_runs(attempt: AttemptPaths, recorded: Recorded) -> Iterable[Mapping[st
 
 
 def read_journal_rows(attempt: AttemptPaths) -> Iterator[dict[str, Any]]:
-    """Yield the recorded run of each task that the attempt was given, from the journals."""
+    """Yield one row for each task of the attempt, with its run from the workers' journals."""
     runs = read_journal_runs(attempt)
     keys = (traces.read_json(attempt.task_head) or {}).get("keys", {})
     for number, folder, assignments in read_task_list(attempt):
@@ -448,17 +480,18 @@ def read_journal_rows(attempt: AttemptPaths) -> Iterator[dict[str, Any]]:
 
 
 def read_task_list(attempt: AttemptPaths) -> Iterator[tuple[str, str, str]]:
-    """Yield number, folder and assignments of each task that the attempt was given."""
+    """Yield number, folder and variable assignments of each task of an attempt."""
     for line in plain.read_text(attempt.task_list).splitlines():
         number, folder, assignments = line.split("\t", 2)
         yield number, folder, assignments
 
 
 def read_journal_runs(attempt: AttemptPaths) -> dict[int, dict[str, Any]]:
-    """Return the runs by task number. Incomplete lines are ignored.
+    """Return the run of each task that the workers recorded, by the number of the task.
 
     ``state`` is done, failed, lost, or running if no end is recorded. ``job`` is the hash of the
-    job whose worker started the task. Times are in microseconds since the epoch.
+    job whose worker started the task. Times are in microseconds since the epoch. Incomplete lines
+    are ignored.
     """
     found = dict[int, dict[str, Any]]()
     for journal in list_journals(attempt):
@@ -491,14 +524,14 @@ def _build_started_run(at: str, job: str | None) -> dict[str, Any]:
 
 
 def list_journals(attempt: AttemptPaths) -> list[Path]:
-    """Return the files in which the workers record the results of their tasks."""
+    """Return the journals of an attempt: files in which its workers record their tasks."""
     return sorted(one for one in attempt.tasks.glob("journal.*") if one.is_file())
 
 
 def _add_run(task: Task, run: Mapping[str, Any], attempt: AttemptPaths) -> Task:
-    """Return the task after one more run.
+    """Return the state of a task after one more run.
 
-    A task that was only checked again keeps its times and its number of runs.
+    A run that only verified existing results changes neither the times nor the number of runs.
     """
     state, started = str(run["state"]), run.get("started")
     if state == "waiting" or (started is None and (task.state != "waiting" or task.to_judge)):
@@ -532,9 +565,9 @@ def _add_run(task: Task, run: Mapping[str, Any], attempt: AttemptPaths) -> Task:
 
 
 def _task_folder(attempt: AttemptPaths, state: str, folder: str) -> str:
-    """Return the folder of a task relative to the root.
+    """Return the folder of a task, relative to the root.
 
-    A task on another machine has no folder here.
+    Returns an empty string if the folder is on another machine.
     """
     if state == "done":
         return f"{attempt.stage}/{DONE}/{folder}"

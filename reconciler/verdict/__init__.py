@@ -1,1 +1,1 @@
-"""Interpret the evidence: a table maps observations to actions."""
+"""Derive verdicts from evidence: a table gives an action for each kind of situation."""

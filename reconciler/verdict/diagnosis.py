@@ -1,6 +1,6 @@
-"""Diagnose a failed attempt: find the kind of failure and the line that shows it.
+"""Diagnose a failed attempt: find the category of the failure and the line that shows it.
 
-Level 1 of the published convention: it reads only files that are already on this machine.
+This is level 1 of the published convention. It reads only files that are already on this machine.
 """
 
 from __future__ import annotations
@@ -36,7 +36,10 @@ _NOTHING = "no file of the attempt shows the cause"
 
 
 class Kind(NamedTuple):
-    """A category of failure, the line that shows it, and the source of this line."""
+    """The category of a failure, with the line of text that shows it.
+
+    ``source`` names the text that contains the line, or is None.
+    """
 
     category: p.Category
     said: str
@@ -44,7 +47,7 @@ class Kind(NamedTuple):
 
     @property
     def because(self) -> str:
-        """The line that shows the category, after the name of its source."""
+        """The line that shows the category, with the name of its source in front."""
         return self.said if self.source is None else f"{self.source}: {self.said}"
 
 
@@ -60,7 +63,8 @@ def _clue(category: p.Category, *words: str) -> Clue:
     return category, re.compile("|".join(words), re.IGNORECASE)
 
 
-#: Clues to what ended a program. The first clue that any line contains decides.
+#: Patterns of messages that show what ended a program from outside. The first pattern that matches
+#: any line decides the category.
 _ENDING: tuple[Clue, ...] = (
     _clue(
         "resource",
@@ -79,7 +83,8 @@ _ENDING: tuple[Clue, ...] = (
         r"connection check failed|could not resolve hostname",
     ),
 )
-#: Clues in the messages of the program itself, used in the same way.
+#: Patterns of messages that a program prints about its own failure. The first pattern that matches
+#: decides.
 _SAYING: tuple[Clue, ...] = (
     _clue(
         "software",
@@ -98,7 +103,8 @@ _SAYING: tuple[Clue, ...] = (
     _clue("software", r"\bTraceback\b|\bERROR\b|\babort", r"\b\w+(Error|Exception)\b"),
 )
 
-#: Exit codes of shells and of ended programs (128 + signal number) with an unambiguous meaning.
+#: Exit codes with only one possible meaning. Codes above 128 are 128 plus the number of the signal
+#: that ended a program.
 _EXITS: dict[int, tuple[p.Category, str]] = {
     126: ("software", "a program that cannot be executed"),
     127: ("software", "a program that was not found"),
@@ -112,10 +118,10 @@ _EXITS: dict[int, tuple[p.Category, str]] = {
     153: ("resource", "the limit of a file's size"),
 }
 
-#: Pattern of a job with too little memory, and the advice for this case.
+#: Matches messages of a job that had too little memory. The advice for this case follows.
 _OF_MEMORY = re.compile(r"memory|\boom[- _]kill|bad_alloc|SIGKILL", re.IGNORECASE)
 _MORE_MEMORY = "propose more memory in resource_overrides by an amendment, then retry"
-#: Advice if the job completed and its results failed their check.
+#: Advice for a job that completed but whose results failed the check.
 _FAILED_CHECK = (
     "a retry would give the same results. Propose other parameters in an amendment. If no "
     "parameters can meet the criterion, record this result with `wfctl note` and let a person "
@@ -136,29 +142,31 @@ _NEXT: dict[p.Category, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """The known facts about a failure.
+    """The known facts about a failed attempt.
 
-    ``jobs`` has a line per job, ``remote`` is their machine.
+    ``jobs`` contains one line about the end of each job. ``remote`` is the folder in which the jobs
+    worked.
     """
 
     category: p.Category
     because: str
     jobs: tuple[str, ...] = ()
     remote: str | None = None
-    #: Whether the output of the job can be read here.
+    #: Whether output of the jobs is available on this machine.
     has_output: bool = True
-    #: Cause of the failure, without the name of its source, or None if unknown.
+    #: The line that shows the cause of the failure, or None if no other text contains more than the
+    #: ends of the jobs.
     cause: str | None = None
-    #: Last output of the job, including a whole traceback if it is within the search limit.
+    #: The last lines of the output of the job. A whole traceback is included if it is not too long.
     output: str | None = None
-    #: For a sweep, the failed tasks, each with its cause and its folder.
+    #: For a sweep, one line for each failed task, with its cause and its folder.
     tasks: tuple[str, ...] = ()
-    #: Whether the job completed and its results failed their check.
+    #: Whether the job completed but its results failed the check.
     failed_check: bool = False
 
     @property
     def advice(self) -> str:
-        """The recommended next step."""
+        """The next step that is recommended to the user."""
         if self.failed_check:
             return _FAILED_CHECK
         if self.category == "resource" and _OF_MEMORY.search(self.because):
@@ -166,7 +174,7 @@ class Diagnosis:
         return _NEXT[self.category]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values."""
+        """Return the diagnosis as plain JSON values, with the advice."""
         found = {**asdict(self), "advice": self.advice}
         return found | {"jobs": list(self.jobs), "tasks": list(self.tasks)}
 
@@ -174,10 +182,10 @@ class Diagnosis:
 def diagnose(
     attempt: AttemptPaths, evidence: Evidence | None, verdict: str | None, *, by_hand: bool = False
 ) -> Diagnosis:
-    """Return the diagnosis of an attempt from its evidence, its verdict and its files.
+    """Diagnose an attempt from its evidence, its verdict and its files.
 
-    ``by_hand`` means that a person launched the attempt, so its files are in DPDispatcher's
-    folders.
+    ``by_hand`` states that a person launched the attempt. Its output is then in the folders of
+    DPDispatcher.
     """
     jobs = evidence.jobs if evidence is not None else ()
     far = evidence.far if evidence is not None else None
@@ -187,11 +195,13 @@ def diagnose(
     logged = traces.logged_by_hand(attempt) if by_hand else traces.logged(attempt)
     monitor = [("dpdispatcher.log", text) for text in logged]
     kind = _with_full_disk(_kind(jobs, outputs, monitor, verdict), attempt, jobs)
-    # The exit code of wfctl's own check adds nothing to the output of the check.
+    # If wfctl's own check found missing software, its message explains the failure better than the
+    # exit code.
     is_own = _by_own_check(outputs) == kind
     ends = tuple(line_of(job, explains_code=not is_own) for job in jobs)
     heard = [(name, text) for name, text in outputs if text.strip()]
-    # Use the outputs that contain the cause, otherwise the outputs that say most.
+    # Prefer the output that shows the cause, then any output of the job, then the output of the
+    # monitor.
     told = [one for one in heard if one[0] == kind.source] or heard or monitor
     return Diagnosis(
         kind.category,
@@ -205,17 +215,21 @@ def diagnose(
 
 
 def _with_full_disk(kind: Kind, attempt: AttemptPaths, jobs: Sequence[ObservedJob]) -> Kind:
-    """Return the kind. If a full disk ended the job, name the file system first."""
+    """Return the category of a failure, changed if a full disk caused the failure.
+
+    The message then starts with the name of the full file system.
+    """
     is_vague = bool(jobs) and kind.category in ("missing_output", "unknown")
     said = with_full_disk(kind.said, attempt, is_vague=is_vague)
     return kind if said == kind.said else kind._replace(category="resource", said=said)
 
 
 def with_full_disk(words: str, attempt: AttemptPaths, *, is_vague: bool) -> str:
-    """Return the description of a failure.
+    """Return the message of a failure, extended if a full disk caused the failure.
 
-    If a full disk is the cause, name the file system first. If the description is vague, the free
-    bytes of the job's disk decide.
+    The name of the full file system then precedes the message. A disk is full if the message states
+    this. If the message is vague, the cause is assumed if the disk of the job's folder has no free
+    bytes.
     """
     if NO_ROOM_REPORTED.search(words):
         return f"{_reported_full(words, attempt)}: {words}"
@@ -225,15 +239,16 @@ def with_full_disk(words: str, attempt: AttemptPaths, *, is_vague: bool) -> str:
     return words
 
 
-#: An absolute path in a line that a program printed.
+#: Matches an absolute path in a message of a program.
 _PATH = re.compile(r"(?<![\w./])/[^\s:'\"]+")
 
 
 def _reported_full(line: str, attempt: AttemptPaths) -> str:
-    """Return the name of the file system that a line reports as full.
+    """Return a text about the file system that was full when a message was printed.
 
-    The name follows from the path in the line, or from the job's folder. The file system may have
-    free space again, and a job may write elsewhere.
+    The file system is that of the path in the message, otherwise that of the job's folder. By now
+    it may have free space again, and the job may have written to another file system. The text then
+    states this.
     """
     where = execution_host.load_execution_host(attempt)
     if where.is_far:
@@ -248,7 +263,7 @@ def _reported_full(line: str, attempt: AttemptPaths) -> str:
 
 
 def full_disk_of(attempt: AttemptPaths) -> str:
-    """Return the name of the full file system that the attempt writes to."""
+    """Return a text about the full file system to which the attempt writes."""
     where = execution_host.load_execution_host(attempt)
     if where.is_far:
         return (
@@ -259,12 +274,12 @@ def full_disk_of(attempt: AttemptPaths) -> str:
 
 
 def of_texts(texts: Texts) -> Kind:
-    """Return the kind of a failure for which only texts are known."""
+    """Return the category of a failure for which only output texts are known."""
     return _kind((), texts, (), None)
 
 
 def of_checks(checks: Iterable[p.Check]) -> Kind:
-    """Return the kind of a failed verification, with the check that shows it."""
+    """Return the category of a failed verification, with the message of a failed check."""
     broken = [check for check in checks if not check.passed]
     absent = (" exists", " is not empty", " is newer than the launch")
     for check in broken:
@@ -274,12 +289,15 @@ def of_checks(checks: Iterable[p.Check]) -> Kind:
 
 
 def in_words(check: p.Check) -> str:
-    """Return the message of a failed check on one line."""
+    """Return the name and the message of a failed check in one line."""
     return f"{check.name}: {find_cause(check.detail) or check.detail}"
 
 
 def line_of(job: ObservedJob, *, explains_code: bool = True) -> str:
-    """Return one line about the end of a job, from its own record and from its scheduler."""
+    """Return one line about the end of a job.
+
+    It contains the exit code from the job's own record and the state from its scheduler.
+    """
     code = job.told_code
     signal = f", {_EXITS[code][1]}" if explains_code and code in _EXITS else ""
     told = "left no exit code" if code is None else f"exit code {code}{signal}"
@@ -288,19 +306,21 @@ def line_of(job: ObservedJob, *, explains_code: bool = True) -> str:
 
 
 def _kind(jobs: Sequence[ObservedJob], written: Texts, monitor: Texts, verdict: str | None) -> Kind:
-    """Return the kind of a failure.
+    """Return the category of a failure.
 
-    The cause that ended the program precedes its own messages.
+    Messages that show what ended the program have priority over messages of the program itself.
     """
     if verdict == Name.OUTPUT_MISSING:
         return Kind(
             "missing_output",
             "the job ended with exit code 0, but it did not write a file that wfctl must download",
         )
-    # If a failed command printed nothing, its exit code is the only evidence.
+    # If neither an output nor an exit code of the job is known, only the monitor can show the
+    # cause.
     is_told = any(text.strip() for _, text in written) or any(job.told_code for job in jobs)
     said = written if is_told else monitor
-    # A diagnostic run wrote the exit codes to its output, because its own exit code is 0.
+    # The job of a diagnostic run always exits with 0 and writes the exit codes of its commands to
+    # its output.
     noted = [int(code) for _, text in written for code in CODE_LINE.findall(text)]
     codes = [*(job.told_code for job in jobs), *noted]
     found = (
@@ -322,16 +342,16 @@ def _kind(jobs: Sequence[ObservedJob], written: Texts, monitor: Texts, verdict: 
     return _last_line(said) or Kind("unknown", _NOTHING)
 
 
-#: Verdicts on an attempt for which only the monitor has printed anything.
+#: Verdicts on attempts of which no job was submitted. Only the monitor has printed messages.
 _UNSUBMITTED = (Name.REJECTED, Name.LAUNCHED_IN_VAIN)
 
 
-#: Prefix with which DPDispatcher repeats a command's stderr in the message of its exception.
+#: Text after which DPDispatcher repeats the stderr of a command in its own error message.
 _REPEATED = "\nerror message:"
 
 
 def _by_refusal(monitor: Texts) -> Kind | None:
-    """Return the failure that the scheduler's command printed when it refused the submission."""
+    """Return the failure that the scheduler printed when it refused a submission, or None."""
     for source, text in monitor:
         said = text.partition(_REPEATED)[2].strip()
         if said:
@@ -342,7 +362,10 @@ def _by_refusal(monitor: Texts) -> Kind | None:
 
 
 def _last_line(written: Texts) -> Kind | None:
-    """Return the last line on stderr, or otherwise on stdout, because it is close to the cause."""
+    """Return the last line of stderr, or of stdout if stderr is empty, as likely cause.
+
+    Returns None if neither has a line.
+    """
     for source, text in written:
         lines = [line for line in text.splitlines() if line.strip()]
         if lines:
@@ -358,12 +381,16 @@ def _by_queue(jobs: Iterable[ObservedJob]) -> Kind | None:
     return None
 
 
-#: Message of a wfctl job if the environment that its stage names does not exist.
+#: Matches the message that a job prints if a part of the software environment of its stage is
+#: missing.
 _OWN_CHECK = re.compile(rf"^{re.escape(LACKS)}(.+)$", re.MULTILINE)
 
 
 def _by_own_check(texts: Texts) -> Kind | None:
-    """Return the missing software that wfctl found before it started the command."""
+    """Return the failure if a job found software missing before its command started.
+
+    Returns None otherwise.
+    """
     found = ((source, _OWN_CHECK.search(text)) for source, text in texts)
     return next((Kind("software", hit[1], source) for source, hit in found if hit), None)
 
@@ -378,7 +405,10 @@ def _by_words(clues: Iterable[Clue], texts: Texts) -> Kind | None:
 
 
 def _by_statement(texts: Texts) -> Kind | None:
-    """Return the failure that a program itself reports, with the kind that its line indicates."""
+    """Return the failure that a program itself states in its output, or None.
+
+    The words of the line decide its category.
+    """
     line = find_stated_cause(*(text for _, text in texts))
     if line is None:
         return None
@@ -387,12 +417,16 @@ def _by_statement(texts: Texts) -> Kind | None:
     return Kind(next(kinds, "software"), line, source)
 
 
-#: Prefix with which a shell locates an error in the job script that DPDispatcher wrote.
+#: Matches the prefix of a shell's error message that names the line in DPDispatcher's job script.
+#: The user does not know that script, so the prefix is removed.
 _PLACE = re.compile(r"^.*/(\.[0-9a-f]{40}\.sub(\.run)?|slurm_script): line \d+: ")
 
 
 def _around(line: str, end: int) -> str:
-    """Return a line, shortened if long, without the path of a job's own script."""
+    """Return the line around position ``end``, shortened if it is long.
+
+    The prefix that names a job script of DPDispatcher is removed.
+    """
     text = _PLACE.sub("", line).strip()
     end -= len(line) - len(text)
     return text if len(text) <= _WIDTH else f"… {text[max(0, end - _WIDTH) : end + 80].strip()}"

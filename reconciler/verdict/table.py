@@ -1,8 +1,8 @@
-"""The verdict on an attempt: the situation and the action, derived only from the evidence.
+"""The table from which the verdict on an attempt is derived, using only the evidence.
 
-The rows of the table are tried from the top, and the first matching row decides. Their numbers are
-those of the published evidence table. A row that uses an attempt's own records has the number of
-the row that it strengthens.
+A verdict names the situation of the attempt and the action to take. The first row of the table that
+matches the evidence decides. The row numbers are those of the published evidence table. A row that
+uses an attempt's own records has the number of the row that it makes more precise.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from service.root.atomic_files import utc_text
 
 
 class Name(StrEnum):
-    """The situation of an attempt."""
+    """Names of the situations that an attempt may be in."""
 
     ELSEWHERE = "ELSEWHERE"
     ORPHAN_DIR_DELETED = "ORPHAN_DIR_DELETED"
@@ -67,25 +67,26 @@ class Name(StrEnum):
     HINDERED = "HINDERED"
 
 
-#: Verdicts that depend only on the tasks of an attempt, not on its jobs.
+#: Verdicts on an attempt of a sweep that follow from its tasks, not from its jobs.
 OF_TASKS = frozenset({Name.TASKS_REMAIN, Name.TASKS_DONE, Name.TASKS_FAILED})
-#: Verdicts on an attempt that never started a task.
+#: Verdicts which mean that no task of the attempt was started.
 _NEVER_BEGAN = frozenset({Name.REJECTED, Name.LAUNCHED_IN_VAIN, Name.ORPHAN_DIR_DELETED})
-#: State numbers of DPDispatcher for a job that its scheduler has ended or does not know.
+#: State numbers with which DPDispatcher marks a job that its scheduler has ended or no longer
+#: knows.
 _STATES_GONE = (4, 7)
 
-#: Reason if no folder can be created for the jobs of an attempt.
+#: Reason of a verdict if the folder for the jobs of an attempt cannot be created.
 _NO_FOLDER = "no job can be submitted to the machine of the stage"
 
-#: Maximum number of processes that a reason names.
+#: Maximum number of processes that the reason of a verdict names.
 _NAMED = 5
 
-#: Type of the evidence to which a row applies.
+#: The type of the evidence that the rows of a table examine.
 E = TypeVar("E")
 
 
 class Action(StrEnum):
-    """What to do with an attempt."""
+    """The actions that may follow from a verdict on an attempt."""
 
     WAIT = "wait"
     ATTACH = "attach"
@@ -98,10 +99,11 @@ class Action(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The row that decided.
+    """A verdict on an attempt: its situation, the action to take, and the reason.
 
-    ``occurred_at`` is the recorded end of the last job (ISO 8601, UTC), and ``stop`` contains the
-    processes to stop before another attempt may start.
+    It is taken from the first row of the table that matches the evidence. ``occurred_at`` is the
+    recorded end of the last job (ISO 8601, UTC). ``stop`` contains the ids of processes that must
+    be stopped before another attempt may start.
     """
 
     row: int
@@ -112,47 +114,56 @@ class Verdict:
     stop: tuple[int, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values."""
+        """Return the verdict as plain JSON values."""
         return {**asdict(self), "name": str(self.name), "stop": list(self.stop)}
 
     @property
     def is_over(self) -> bool:
-        """Return whether no part of the attempt computes any more."""
+        """Return whether the attempt has ended, so that nothing of it runs any more."""
         return self.action in (Action.SUCCEEDED, Action.FAILED, Action.LOST)
 
     @property
     def is_elsewhere(self) -> bool:
-        """Return whether the attempt belongs to another root or host."""
+        """Return whether the attempt was started in another root or on another host."""
         return self.name == Name.ELSEWHERE
 
     @property
     def is_folder_refused(self) -> bool:
-        """Return whether the machine of the jobs answered and refuses a folder for the jobs."""
+        """Return whether the machine of the jobs answered but cannot create their folder."""
         return self.name == Name.MACHINE_REFUSED and self.reason.startswith(_NO_FOLDER)
 
     @property
     def needs_second_look(self) -> bool:
-        """Return whether a missing job or file may still appear, so that a second check decides."""
+        """Return whether a missing job or file may still appear.
+
+        A second check some seconds later then decides.
+        """
         return self.name == Name.VANISHED
 
     @property
     def is_uncollected(self) -> bool:
-        """Return whether the jobs succeeded and DPDispatcher has not downloaded their results."""
+        """Return whether the jobs succeeded but their results were not downloaded yet."""
         return self.name == Name.FINISHED_NOT_COLLECTED
 
     @property
     def is_untold(self) -> bool:
-        """Return whether the outputs exist and it is unknown whether they are complete."""
+        """Return whether the outputs exist but may be incomplete.
+
+        A person must then decide.
+        """
         return self.name == Name.UNTOLD
 
     @property
     def is_of_tasks(self) -> bool:
-        """Return whether the verdict depends on the tasks of the attempt and not on its jobs."""
+        """Return whether the verdict follows from the tasks of a sweep, not from the jobs."""
         return self.name in OF_TASKS
 
     @property
     def is_failed_command(self) -> bool:
-        """Return whether the command itself failed, so that its output shows the cause."""
+        """Return whether the command itself failed.
+
+        In this case, the output of the command shows the cause.
+        """
         return self.name == Name.TASK_FAILED
 
     @property
@@ -166,27 +177,30 @@ Rows: TypeAlias = tuple[tuple[tuple[int, Name, Action], Callable[[E], bool], str
 
 
 def first(rows: Rows[E], seen: E) -> Verdict:
-    """Return the verdict of the first matching row."""
+    """Return the verdict of the first row whose condition is true for ``seen``."""
     return next(Verdict(*what, reason) for what, holds, reason in rows if holds(seen))
 
 
 def unreadable_verdict(reason: str) -> Verdict:
-    """Return the verdict on an attempt with a damaged file."""
+    """Return the verdict on an attempt with a file that is damaged or cannot be read."""
     return Verdict(2, Name.UNREADABLE, Action.UNKNOWN, reason)
 
 
 def hindered_verdict(reason: str) -> Verdict:
-    """Return the verdict on an attempt whose next step was refused or failed."""
+    """Return the verdict on an attempt whose next step was refused or failed.
+
+    ``reason`` explains why.
+    """
     return Verdict(2, Name.HINDERED, Action.UNKNOWN, reason)
 
 
 def is_hindered(name: str | None) -> bool:
-    """Return whether the name of a recorded verdict is that of a hindered attempt."""
+    """Return whether a recorded verdict means that the next step was refused or failed."""
     return name == Name.HINDERED
 
 
 def verdict(evidence: Evidence) -> Verdict:
-    """Return the first row of the table that matches the evidence."""
+    """Return the verdict on an attempt: the first row of the table that matches."""
     found = first(TABLE, evidence)
     if evidence.foreign_launch is not None:
         return replace(found, reason=found.reason.format(**_values_for_reason(evidence)))
@@ -201,9 +215,10 @@ def verdict(evidence: Evidence) -> Verdict:
 
 
 def _circumstances(found: Verdict, e: Evidence) -> str:
-    """Return the refusal of the machine, or the processes that an ended command left running.
+    """Return a text to add to the reason of a verdict, or an empty string.
 
-    wfctl waits for these processes if an output of the command is still missing.
+    It is the refusal of the machine, or names the processes that an ended command left running.
+    wfctl waits for these processes if outputs of the command are still missing.
     """
     if found.name == Name.MACHINE_REFUSED:
         return f": {e.refusal}"
@@ -219,7 +234,7 @@ def _circumstances(found: Verdict, e: Evidence) -> str:
 
 
 def _exit_code(e: Evidence) -> int | None:
-    """Return the monitor's exit code if the marker belongs to this attempt."""
+    """Return the monitor's exit code, or None if its marker belongs to another attempt."""
     return e.exit_marker.code if e.exit_marker.seen is SeenMarker.OWN else None
 
 
@@ -229,7 +244,7 @@ def _was_refused(e: Evidence) -> bool:
 
 
 def lacked_room(e: Evidence) -> bool:
-    """Return whether the monitor ended because the disk had no room for its files."""
+    """Return whether the monitor ended because the disk was full."""
     return _exit_code(e) == ScriptEnd.NO_ROOM
 
 
@@ -253,7 +268,7 @@ def _is_elsewhere(e: Evidence) -> bool:
 def _is_monitored(e: Evidence) -> bool:
     if e.monitor_locked is None:
         return e.monitor_alive is True
-    # A session without a record of its monitor is just being started.
+    # If the session exists but the monitor has no record yet, the monitor is just starting.
     return e.monitor_locked or (e.session is True and e.monitor_alive is None)
 
 
@@ -263,7 +278,8 @@ def _lacks_an_answer(e: Evidence) -> bool:
     if e.scheduler is None:
         locks = [job.lock_held for job in e.open_jobs]
         return e.monitor_locked is None or e.tenants is None or None in locks
-    # A cluster file system may not support locks. A job that has ended needs no scheduler.
+    # Locks may not work on a cluster file system, so they are not required here. The answer of the
+    # scheduler is needed only while a job may still run.
     silent = e.queue is not None and e.queue.listed is None
     return e.monitor_locked is None or (silent and _may_compute(e))
 
@@ -273,23 +289,31 @@ def _may_compute(e: Evidence) -> bool:
 
 
 def computes(e: Evidence) -> bool:
-    """Return whether a computation runs or waits. Leftover processes of a job do not count."""
+    """Return whether a job of the attempt runs or waits.
+
+    Processes that an ended job left running do not count.
+    """
     if any(job.lock_held or job.id_alive for job in e.open_jobs):
         return True
-    # The scheduler lists a job that works in the attempt's folder, whatever its id.
+    # The list contains the jobs that work in the attempt's folder, so a job counts even if its id
+    # is not known.
     listed = e.queue.listed if e.queue is not None else None
     queued = any(one.is_alive for one in listed or ())
     return (bool(e.tenants) or queued) and _may_compute(e)
 
 
 def _must_be_asked_through(e: Evidence) -> bool:
-    """Return whether only DPDispatcher can query the scheduler and reports no job as gone."""
+    """Return whether the state of a job can be found out only through DPDispatcher.
+
+    This is the case for schedulers that wfctl cannot query itself, unless DPDispatcher has already
+    reported that the job is gone.
+    """
     asked = [job for job in e.open_jobs if job.state not in _STATES_GONE]
     return e.scheduler is not None and e.queue is None and bool(asked)
 
 
 def _was_ended(e: Evidence, states: AbstractSet[str]) -> bool:
-    # A failure after the task itself needs no new run, because the results are already here.
+    # If the results are already in place, a later failure of the job does not matter.
     return not _has_succeeded(e) and any(
         job.queued in states and job.exit_code != 0 for job in e.jobs
     )
@@ -305,45 +329,55 @@ def _has_succeeded(e: Evidence) -> bool:
 
 def _is_collected_unmarked(e: Evidence) -> bool:
     if e.launched_at is None:
-        # These files existed before, because this attempt has not started.
+        # The attempt was never launched, so the existing outputs are from an earlier attempt.
         return False
     if not _outputs_are_there(e) or not (e.outputs or _all_recorded_success(e)):
         return False
     if _all_recorded_success(e) and _was_refused(e) and e.outputs:
-        # A monitor was killed during its cleanup, so a later monitor's messages do not matter.
+        # A monitor was killed while it cleaned up. The messages of the monitors after it do not
+        # matter, because the results are complete.
         return True
     return not e.copies and (_exit_code(e) is None or _all_recorded_success(e))
 
 
 def _is_for_a_person(e: Evidence) -> bool:
-    """Return whether outputs exist and it is unknown whether they are complete."""
+    """Return whether a person must decide if the existing outputs are complete.
+
+    This is the case if the end of a command was not recorded and no check verifies the outputs.
+    """
     there = _has_succeeded(e) or _is_collected_unmarked(e)
     return there and not e.verifiable and any(job.is_untold for job in e.jobs)
 
 
 def is_uncollected(e: Evidence) -> bool:
-    """Return whether all jobs succeeded and DPDispatcher has not downloaded their results."""
+    """Return whether all jobs succeeded but their results were not downloaded yet."""
     return _all_finished(e) and bool(e.copies)
 
 
 def _may_live_unseen(e: Evidence) -> bool:
-    """Return whether the only evidence for the end of a started job is the scheduler's silence."""
+    """Return whether a started job may still run although no source shows it.
+
+    The scheduler no longer lists the job, and no lock shows whether it has ended.
+    """
     jobs = [job for job in e.open_jobs if job.exit_code is None and job.queued is None]
     return e.scheduler is not None and any(job.started and job.lock_held is None for job in jobs)
 
 
 def is_purged(e: Evidence) -> bool:
-    """Return whether the machine of the jobs answered that the attempt's folder does not exist."""
+    """Return whether the remote machine answered that the attempt's folder does not exist."""
     return e.far is not None and e.far.error is None and not e.far.has_folder
 
 
 def _never_ran(e: Evidence) -> bool:
-    """Return whether all missing jobs were waiting and no scheduler reports their end."""
+    """Return whether all missing jobs were still waiting when they were last seen.
+
+    They waited in the queue, and no scheduler has reported how they ended.
+    """
     waited = [not job.started and job.queued is None for job in e.open_jobs]
     return e.scheduler is not None and bool(waited) and all(waited)
 
 
-#: Rules for an attempt that wfctl launched.
+#: Rows of the table for an attempt that wfctl launched.
 OWN_ROWS: Rows[Evidence] = (
     (
         (2, Name.ELSEWHERE, Action.UNKNOWN),
@@ -584,17 +618,17 @@ def _missing_outputs(e: Evidence) -> list[str]:
 
 
 def _can_be_watched(e: Evidence) -> bool:
-    """Return whether a monitor can find the jobs and submits nothing again."""
+    """Return whether a new monitor would find the existing jobs and submit none again."""
     return e.recovery_file and e.session is not None and not e.in_vain
 
 
 def _can_be_collected(e: Evidence) -> bool:
-    """Return whether the jobs succeeded and DPDispatcher can still download their results."""
+    """Return whether the jobs succeeded and DPDispatcher can still collect their results."""
     return is_uncollected(e) and not (_exit_code(e) and e.backward_missing)
 
 
 def _values_for_reason(e: Evidence) -> dict[str, Any]:
-    """Return the values for the placeholders in the reasons of foreign launches."""
+    """Return values for the placeholders in the reasons of `FOREIGN_ROWS`."""
     launch = e.foreign_launch or ForeignLaunch(on_a_cluster=False)
     why = " on the cluster" if launch.why_unknown is None else f" ({launch.why_unknown})"
     stage = e.attempt.split("/")[-2]
@@ -602,7 +636,7 @@ def _values_for_reason(e: Evidence) -> dict[str, Any]:
     return {"stage": stage, "code": _exit_code(e), "missing": missing, "why": why}
 
 
-#: Rules for an attempt that a person launched or that was imported.
+#: Rows of the table for an attempt that a person launched or that was imported.
 FOREIGN_ROWS: Rows[Evidence] = (
     (
         (20, Name.ELSEWHERE, Action.UNKNOWN),
@@ -709,7 +743,10 @@ FOREIGN_ROWS: Rows[Evidence] = (
 
 
 def _if_foreign(holds: Callable[[Evidence], bool]) -> Callable[[Evidence], bool]:
-    """Return the condition of a row, limited to attempts with a foreign launch."""
+    """Return a condition that is true only for attempts that wfctl did not launch.
+
+    For such an attempt, the given condition must be true too.
+    """
     return lambda e: e.foreign_launch is not None and holds(e)
 
 
@@ -719,7 +756,7 @@ TABLE: Rows[Evidence] = (
 )
 
 
-#: Verdicts that need no information from the former root or host.
+#: Verdicts that are certain even if the root or the host of the attempt has changed.
 _DECIDED = (
     *(Name.MONITORED, Name.MONITOR_STOPPED, Name.SUCCEEDED),
     *(Name.COLLECTED_UNMARKED, Name.TASK_FAILED),
@@ -727,16 +764,18 @@ _DECIDED = (
 
 
 def verdict_after_move(evidence: Evidence) -> tuple[Evidence, Verdict]:
-    """Return the evidence and the verdict on an attempt whose root was moved or host renamed.
+    """Return evidence and verdict on an attempt whose root was moved or host renamed.
 
-    If this root and host can decide, the evidence names this root and host.
+    If the evidence in this root and on this host is sufficient, the returned evidence names this
+    root and this host. Otherwise the verdict states that the attempt belongs elsewhere.
     """
     seen, here = _shows_running_jobs(evidence), _as_of_this_place(evidence)
     found = verdict(here)
     if found.is_uncollected:
-        # The jobs recorded their own end.
+        # The own records of the jobs show their end, so the result is certain after a move too.
         return replace(here, moved=True), found
-    # A second check decides whether a vanished job is lost.
+    # These verdicts are final only if running jobs would be visible from here. A vanished job is
+    # checked a second time.
     known = found.name in (Name.LIMIT_EXCEEDED, Name.VANISHED)
     to_be_done = known or found.action in (Action.WAIT, Action.LOST)
     if found.name in _DECIDED or (seen and to_be_done):
@@ -745,10 +784,10 @@ def verdict_after_move(evidence: Evidence) -> tuple[Evidence, Verdict]:
 
 
 def verdict_on_stranger(evidence: Evidence) -> tuple[Evidence, Verdict]:
-    """Return the evidence and the verdict on an attempt that the log does not know.
+    """Return evidence and verdict on an attempt that is not in the log.
 
-    The log contains nothing about such an attempt. Its end is therefore accepted even if the files
-    of a copied root are too new to prove that the attempt wrote the outputs.
+    The log cannot show when such an attempt wrote its outputs. Its end is therefore accepted even
+    if the files of a copied root are too new to prove it.
     """
     found = verdict_after_move(evidence)
     here = _as_of_this_place(evidence)
@@ -758,7 +797,7 @@ def verdict_on_stranger(evidence: Evidence) -> tuple[Evidence, Verdict]:
 
 
 def _as_of_this_place(evidence: Evidence) -> Evidence:
-    """Return the evidence with this root and host as those of the attempt."""
+    """Return the evidence as if the attempt had been started in this root on this host."""
     return replace(
         evidence,
         root_recorded=evidence.root_now,
@@ -769,7 +808,7 @@ def _as_of_this_place(evidence: Evidence) -> Evidence:
 
 
 def _shows_running_jobs(evidence: Evidence) -> bool:
-    """Return whether a running job of the attempt would be visible from this host."""
+    """Return whether this host would see a job of the attempt that is still running."""
     if evidence.far is not None:
         return evidence.far.error is None
     here = evidence.host_recorded in (None, evidence.host_now)
@@ -779,10 +818,11 @@ def _shows_running_jobs(evidence: Evidence) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class TaskCounts:
-    """The number of done, failed and remaining tasks of an attempt that is over.
+    """The number of tasks of an ended attempt, by result.
 
-    ``untold`` counts the tasks that a person must judge, ``tolerated`` is how many may fail.
-    ``why_failed`` and ``why_untold`` are sentences for the reason.
+    ``left`` is the number of tasks that must still be computed, and ``untold`` the number of tasks
+    that a person must judge. ``tolerated`` is the number of tasks that may fail. ``why_failed`` and
+    ``why_untold`` are sentences for the reason of the verdict.
     """
 
     total: int
@@ -795,7 +835,7 @@ class TaskCounts:
     why_untold: str = ""
 
 
-#: Rules for an attempt of a sweep, which depend on its tasks.
+#: Rows of the table for an ended attempt of a sweep, decided by its tasks.
 TASK_ROWS: Rows[TaskCounts] = (
     (
         (9, Name.TASKS_REMAIN, Action.LOST),
@@ -826,7 +866,10 @@ TASK_ROWS: Rows[TaskCounts] = (
 
 
 def verdict_of_tasks(of_jobs: Verdict, tasks: TaskCounts) -> Verdict:
-    """Return the verdict on an attempt based on its tasks, given the verdict on its jobs."""
+    """Return the verdict on an attempt of a sweep, decided by its tasks.
+
+    ``of_jobs`` is the verdict on its jobs, from which the other fields are taken.
+    """
     found = first(TASK_ROWS, tasks)
     reason = found.reason.format(**asdict(tasks), jobs=of_jobs.reason)
     return replace(of_jobs, row=found.row, name=found.name, action=found.action, reason=reason)

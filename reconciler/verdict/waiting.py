@@ -1,18 +1,18 @@
-"""Find the reason why a running attempt does not continue."""
+"""Find the reason why a running attempt makes no progress."""
 
 from __future__ import annotations
 
 from lifecycle.words.waiting import describe_pending_job
 from reconciler.evidence.evidence import Evidence
 
-#: Maximum number of characters of a recorded reason.
+#: Maximum number of characters of a reason that is recorded in the log.
 _WIDTH = 500
 
 
 def why_waiting(e: Evidence) -> str | None:
-    """Return why the attempt does not continue, or None if it continues or the reason is unknown.
+    """Return the reason why the attempt makes no progress, or None if no reason is known.
 
-    The text is the same for the same reason, so that a reason is recorded once.
+    The same cause always gives the same text, so that it is recorded only once.
     """
     found = _silent(e) or _stopped(e) or _pending(e)
     return found[:_WIDTH] if found else None

@@ -1,1 +1,1 @@
-"""Verify the outputs of a stage after the end of its job and before its completion."""
+"""Verify the outputs of a stage after its job has ended and before the stage is completed."""

@@ -1,4 +1,7 @@
-"""Check outputs by file type: JSON, tables, text, pictures and arrays."""
+"""Read output files completely and check their format.
+
+The formats are JSON, tables, text, PNG pictures and NumPy arrays.
+"""
 
 from __future__ import annotations
 
@@ -25,9 +28,10 @@ import ijson
 class FileReading:
     """The result of reading one complete file.
 
-    ``kind`` is the type, ``content`` a short description, ``problem`` the reason why the file
-    cannot be read as that type. ``not_finite`` locates the first NaN or infinity, or is None.
-    ``has_numbers`` means that numbers were checked. ``remarks`` do not make the file invalid.
+    ``kind`` is the type of the file, and ``content`` a short description. ``problem`` is the reason
+    why the file is not valid, or None. ``not_finite`` describes the first NaN or infinity, or is
+    None. ``has_numbers`` states whether numbers were checked. ``remarks`` describe oddities that do
+    not make the file invalid.
     """
 
     kind: str
@@ -39,11 +43,14 @@ class FileReading:
 
 
 class InvalidFile(Exception):
-    """The file ends early or contains bytes that its format does not allow."""
+    """A file ends too early or contains bytes that its format does not allow."""
 
 
 def read_exactly(source: IO[bytes], size: int, what: str) -> bytes:
-    """Return ``size`` bytes. Raises `InvalidFile` if the stream has fewer."""
+    """Read exactly ``size`` bytes from a stream.
+
+    Raises `InvalidFile` if the stream ends earlier. ``what`` names the data for the message.
+    """
     found = source.read(size)
     if len(found) != size:
         raise InvalidFile(
@@ -53,12 +60,12 @@ def read_exactly(source: IO[bytes], size: int, what: str) -> bytes:
     return found
 
 
-#: Maximum length in bytes of a line.
+#: Maximum length of a line in bytes. A file with a longer line is not treated as text.
 MAX_LINE_BYTES = 1 << 24
 
 
 class TextLine(NamedTuple):
-    """A line with its number, counted from 1, and whether it ends with a newline."""
+    """A line of text with its number, starting at 1, and whether it ends with a newline."""
 
     number: int
     text: str
@@ -66,9 +73,10 @@ class TextLine(NamedTuple):
 
 
 def read_lines(stream: IO[bytes]) -> Iterator[TextLine]:
-    """Yield the lines with their newlines. Bytes that are not UTF-8 are kept unchanged.
+    """Yield the lines of a stream with their newlines.
 
-    Raises `InvalidFile` for a line longer than `MAX_LINE_BYTES`.
+    Bytes that are not UTF-8 are kept as escape characters. Raises `InvalidFile` for a line longer
+    than `MAX_LINE_BYTES`.
     """
     number = 0
     while line := stream.readline(MAX_LINE_BYTES):
@@ -82,7 +90,10 @@ def read_lines(stream: IO[bytes]) -> Iterator[TextLine]:
 
 
 def parse_number(cell: str) -> float | None:
-    """Return the number in a cell, or None. Fortran's format ``1.0D+00`` is accepted."""
+    """Return the number in a table cell, or None if the cell contains no number.
+
+    Fortran's format ``1.0D+00`` is accepted.
+    """
     try:
         return float(cell)
     except ValueError:
@@ -94,9 +105,9 @@ def parse_number(cell: str) -> float | None:
 
 
 def are_finite(cells: Iterable[str]) -> bool:
-    """Return whether a quick check shows that all cells are finite numbers.
+    """Return True if all cells are certainly finite numbers.
 
-    False may be wrong.
+    This check is fast but not exact: it may return False for finite numbers.
     """
     try:
         return math.isfinite(sum(map(float, cells)))
@@ -104,12 +115,15 @@ def are_finite(cells: Iterable[str]) -> bool:
         return False
 
 
-#: Largest finite number of a double (IEEE 754). Readers turn larger numbers into infinity.
+#: Largest finite double-precision number. Programs read larger numbers as infinity.
 _MAX_DOUBLE = Decimal("1.7976931348623157e308")
 
 
 def read_json(stream: IO[bytes], *, lines: bool = False) -> FileReading:
-    """Read one JSON document, or with ``lines`` one per line. RFC 8259 does not allow NaN."""
+    """Read a JSON document, or one document per line with ``lines``, and check it.
+
+    NaN and infinity are errors, because RFC 8259 does not allow them.
+    """
     kind = "JSON lines" if lines else "JSON"
     values, not_finite = 0, None
     try:
@@ -118,7 +132,8 @@ def read_json(stream: IO[bytes], *, lines: bool = False) -> FileReading:
             if event == "number" and abs(value) > _MAX_DOUBLE and not_finite is None:
                 not_finite = f"{value} is too large for a double-precision number"
     except (ijson.JSONError, UnicodeDecodeError) as error:
-        # Remove the arrow that the parser draws.
+        # The message of the parser contains an arrow drawn below the text, which is useless in one
+        # line.
         text = " ".join(str(error).split("(right here)")[0].split())
         hint = (
             "; JSON does not allow NaN or Infinity" if "NaN" in text or "Infinity" in text else ""
@@ -129,7 +144,11 @@ def read_json(stream: IO[bytes], *, lines: bool = False) -> FileReading:
 
 @dataclass(slots=True)
 class _Column:
-    """The number of numeric and other cells of a column, and its first cell that is not finite."""
+    """Counts of the cells in one column of a table.
+
+    The counts are the cells with numbers and the other cells. The first cell that is not finite is
+    stored too.
+    """
 
     numbers: int = 0
     texts: int = 0
@@ -137,13 +156,14 @@ class _Column:
 
 
 def read_table(stream: IO[bytes], kind: str) -> FileReading:
-    """Read a table whose cells are separated by commas (or semicolons), or tabs for ``TSV``.
+    """Read a table with separated cells and check it.
 
-    Lines that start with ``#`` are comments.
+    The separators are tabs if ``kind`` is ``TSV``, otherwise commas or semicolons. Lines that start
+    with ``#`` are comments.
     """
     columns: list[_Column] = []
     last: list[TextLine] = []
-    #: ``plain`` counts the rows that contain only finite numbers.
+    #: ``plain`` is the number of rows that contain only finite numbers.
     rows = width = plain = 0
     broken = None
     try:
@@ -170,7 +190,7 @@ def read_table(stream: IO[bytes], kind: str) -> FileReading:
 
 
 def _count_cells(columns: list[_Column], row: Sequence[str], line: int) -> None:
-    """Count the cells of a row, without empty cells."""
+    """Count the cells of a row by column. Empty cells are not counted."""
     columns += [_Column() for _ in row[len(columns) :]]
     for place, (column, cell) in enumerate(zip(columns, row, strict=False), 1):
         value = parse_number(cell)
@@ -185,7 +205,10 @@ def _count_cells(columns: list[_Column], row: Sequence[str], line: int) -> None:
 def _read_rows(
     stream: IO[bytes], kind: str, last: list[TextLine]
 ) -> Iterator[tuple[int, list[str]]]:
-    """Yield each row with the number of its last line, and keep the newest line in ``last``."""
+    """Yield each row of a table, after the number of its last line.
+
+    The line that was read last is stored in ``last``.
+    """
 
     def uncommented() -> Iterator[str]:
         for line in read_lines(stream):
@@ -207,17 +230,17 @@ def _describe_cut_off(last: TextLine) -> str | None:
     return f"the last line is cut off: {last.text[-60:]!r} has no newline at its end"
 
 
-#: Prefixes of text lines in the tables of simulation codes.
+#: Characters with which comment lines start in the output tables of simulation programs.
 _COMMENTS = ("#", "@", "%", "!", ";")
 _GAPS = re.compile(r"[\s,;]+")
 _SNIFFED_BYTES = 8192
 
 
 def read_text(stream: IO[bytes]) -> FileReading:
-    """Read text to its last line, which must be complete if there are several lines.
+    """Read a text file to its end and check its numbers.
 
-    A row is a line with more numbers than words. A file with a zero byte is not text and is not
-    read.
+    If there are several lines, the last line must be complete. Lines with more numbers than words
+    are treated as rows of a table. Returns without reading the file if it contains a zero byte.
     """
     if b"\0" in stream.read(_SNIFFED_BYTES):
         return FileReading("bytes", "not text; the content was not checked")
@@ -249,7 +272,10 @@ def read_text(stream: IO[bytes]) -> FileReading:
 
 
 def _parse_row(text: str) -> list[float]:
-    """Return the numbers of a row, or an empty list for a line that is not a row."""
+    """Return the numbers in a line of text.
+
+    Returns an empty list if the line has more words than numbers.
+    """
     if text.startswith(_COMMENTS):
         return []
     words = [word for word in _GAPS.split(text) if word]
@@ -259,13 +285,13 @@ def _parse_row(text: str) -> list[float]:
 
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _HEADER = struct.Struct(">IIBBBBB")
-#: Colour type → number of samples per pixel.
+#: For each colour type of PNG, the number of samples per pixel.
 _SAMPLES = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}
 _BLOCK = 1 << 16
 
 
 def read_png(source: IO[bytes]) -> FileReading:
-    """Read a picture up to its end chunk."""
+    """Read a PNG picture up to its end chunk, and check that it is complete."""
     header: tuple[int, ...] = ()
     size, unpacker = 0, zlib.decompressobj()
     try:
@@ -279,7 +305,7 @@ def read_png(source: IO[bytes]) -> FileReading:
                 size += len(unpacker.decompress(rest, _BLOCK))
                 rest = unpacker.unconsumed_tail
         width, height, depth, color, _, _, interlaced = header
-        # Each row starts with a filter byte.
+        # In PNG, each row of pixels starts with one additional byte, the filter type.
         expected = height * (1 + (width * depth * _SAMPLES[color] + 7) // 8)
         if not interlaced and size != expected:
             raise InvalidFile(f"the pixel data has {size} bytes, expected {expected}")
@@ -289,7 +315,7 @@ def read_png(source: IO[bytes]) -> FileReading:
 
 
 def _read_chunks(source: IO[bytes]) -> Iterator[tuple[bytes, bytes]]:
-    """Yield the bytes of each chunk in blocks, each block with the name of its chunk."""
+    """Yield the content of each PNG chunk in blocks, each after the name of its chunk."""
     first, name = True, b""
     while name != b"IEND":
         length, name = struct.unpack(">I4s", read_exactly(source, 8, "the header of a chunk"))
@@ -318,12 +344,13 @@ def _check_header(header: tuple[int, ...]) -> tuple[int, ...]:
 
 
 _MAGIC = b"\x93NUMPY"
-#: Maximum number of bytes of a header, the same as in NumPy.
+#: Maximum number of bytes of an array header. NumPy has the same limit.
 _MAX_HEADER_BYTES = 10_000
-#: Number of bytes of array data that are read at a time.
+#: Number of bytes of array data to read at a time.
 _PART_BYTES = 1 << 20
 _TYPE = re.compile(r"([<>=|])([?bBiufcmMSUVO])(\d*)(\[.*\])?")
-#: Kind and size of a type with non-finite values → struct format and number of floats.
+#: For each type that may contain NaN, by kind and size, the struct format and the number of floats
+#: in an element.
 _FLOATS = {
     ("f", 2): ("e", 1),
     ("f", 4): ("f", 1),
@@ -334,7 +361,7 @@ _FLOATS = {
 
 
 class _Floats(NamedTuple):
-    """Adjacent numbers within an element: their offset, byte order and count."""
+    """Floating-point numbers within an element of an array: offset, byte order and count."""
 
     offset: int
     order: str
@@ -347,9 +374,10 @@ class _Floats(NamedTuple):
 
 
 def read_npy(source: IO[bytes]) -> FileReading:
-    """Read one NumPy array completely, without NumPy and without unpickling.
+    """Read one NumPy array completely and check that its numbers are finite.
 
-    Source: numpy.lib.format, "Format Version 1.0" to "3.0".
+    NumPy is not needed, and nothing is unpickled. Source: numpy.lib.format, "Format Version 1.0" to
+    "3.0".
     """
     try:
         return _read_data(source, _read_array_header(source))
@@ -357,7 +385,7 @@ def read_npy(source: IO[bytes]) -> FileReading:
         return FileReading("NPY", problem=f"{error}")
 
 
-#: Errors that a damaged archive may raise. LZMA is not available in every Python.
+#: Errors that reading a damaged archive may raise. The LZMA module does not exist in every Python.
 _ARCHIVE_ERRORS: tuple[type[Exception], ...] = (
     zipfile.BadZipFile,
     zlib.error,
@@ -372,7 +400,7 @@ with suppress(ImportError):
 
 
 def read_npz(stream: IO[bytes]) -> FileReading:
-    """Read every array of an archive and check the checksums."""
+    """Read and check every array in an NPZ archive, including the checksums."""
     found: list[tuple[str, FileReading]] = []
     try:
         with zipfile.ZipFile(stream) as archive:
@@ -416,7 +444,10 @@ def _read_array_header(source: IO[bytes]) -> dict[str, Any]:
 
 
 def _parse_data_type(descr: object) -> tuple[int | None, list[_Floats]]:
-    """Return the size of an element in bytes, None for a pickled object, and its numbers."""
+    """Return the size in bytes of an array element, and the floating-point numbers in it.
+
+    The size is None for a pickled object.
+    """
     if isinstance(descr, str) and (found := _TYPE.fullmatch(descr)) is not None:
         order, kind, digits, _ = found.groups()
         bytes_ = int(digits or 1) * (4 if kind == "U" else 1)
@@ -463,9 +494,10 @@ def _read_data(source: IO[bytes], header: dict[str, Any]) -> FileReading:
 
 
 def _is_finite(block: bytes, size: int, floats: _Floats) -> bool:
-    """Return whether these numbers are finite in all elements.
+    """Return whether numbers of array elements are finite in a whole block of data.
 
-    A block contains whole elements.
+    ``size`` is the number of bytes of an element, and ``floats`` describes the numbers in it. The
+    block contains whole elements.
     """
     offset, order, code, count = floats
     if size == floats.size:
@@ -476,7 +508,7 @@ def _is_finite(block: bytes, size: int, floats: _Floats) -> bool:
     return all(math.isfinite(value) for values in each for value in values)
 
 
-#: File name suffix in lower case → function that reads such a file.
+#: For each file name suffix in lower case, the function that reads such a file.
 READERS: dict[str, Callable[[IO[bytes]], FileReading]] = {
     ".json": read_json,
     **dict.fromkeys((".jsonl", ".ndjson"), partial(read_json, lines=True)),
@@ -490,9 +522,9 @@ READERS: dict[str, Callable[[IO[bytes]], FileReading]] = {
 
 
 def read_output(path: Path) -> FileReading | None:
-    """Read a file in blocks, by the type that its name shows.
+    """Read and check a file according to the suffix of its name.
 
-    Return None for an unknown type.
+    Returns None if the suffix is unknown.
     """
     reader = READERS.get(path.suffix.lower())
     if reader is None:

@@ -1,4 +1,4 @@
-"""Read the numbers of a stage and check that they exist."""
+"""Read the metrics of a stage from its outputs, and check that they exist."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from service.root.folder_entries import exists
 def measure_numbers(
     root: Path, state: Workflow, stage: Stage
 ) -> tuple[list[p.Check], list[p.MeasuredNumber]]:
-    """Return the numbers of a stage, and for each number a check that it exists.
+    """Return the checks and the values of a stage's metrics.
 
-    For a sweep, these are the numbers of its best task for each metric that defines the best.
+    There is one check for each metric, which fails if its value cannot be read. For a sweep, the
+    values are those of the best task for each metric that defines which task is best.
     """
     checks = [*_check_result_files(root, state, stage)]
     found = _find_best_task_numbers(root, state, stage)
@@ -37,7 +38,7 @@ def measure_numbers(
 
 
 def _check_result_files(root: Path, state: Workflow, stage: Stage) -> Iterator[p.Check]:
-    """Yield a check of each result file of the workflow that is in the stage's output folders."""
+    """Yield a check for each file in the stage's outputs that the plan names as a result."""
     for text in state.results:
         named = resolve_result(text, [stage])
         if named is not None and named.path and named.path not in stage.outputs:

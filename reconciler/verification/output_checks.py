@@ -1,4 +1,4 @@
-"""Check one output: it exists, is not empty, is new, is complete and has finite numbers."""
+"""Check one output: it exists, is not empty, is new, is valid and has finite numbers."""
 
 from __future__ import annotations
 
@@ -21,16 +21,17 @@ from service.root.folder_entries import (
 )
 
 Found: TypeAlias = "tuple[list[p.Check], p.FileDigest | None]"
-#: Maximum number of files of a folder that a check names.
+#: Maximum number of files in a folder that the message of a check names.
 _MAX_NAMED_FILES = 5
 
 
 def check_output(root: Path, path: str, launched_at: int | None, *, new: bool = False) -> Found:
-    """Check an output, a file or a folder of files. ``path`` is relative to ``root``.
+    """Check an output, which may be a file or a folder. ``path`` is relative to ``root``.
 
-    ``launched_at`` is the launch time of its attempt, in ns by the clock of the file system, or
-    None if unknown. ``new`` means that another clock shows that the output is newer. The digest is
-    None if there is no complete output.
+    ``launched_at`` is the launch time of its attempt in ns by the clock of the file system, or None
+    if unknown. ``new`` states that other evidence shows that the output was written after the
+    launch. Returns the checks and the digest. The digest is None if the output is missing, empty or
+    unreadable, or if it changed during the check.
     """
     place = root / path
     if not exists(place):
@@ -68,7 +69,7 @@ def _build_check(
 
 
 def _escape_bytes(text: str) -> str:
-    """Return text in a form that the log accepts, with escapes for bytes that are not UTF-8."""
+    """Return text that the log accepts. Bytes that are not UTF-8 are escaped."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 
@@ -80,15 +81,16 @@ def _list_files(place: Path) -> Iterator[Path]:
 
 
 def _read_file_stamps(place: Path) -> list[tuple[str, int, int, int]]:
-    """Return values that change when a process writes to a file."""
+    """Return id, size and time of each file, which change when a process writes to it."""
     found = ((file, file.stat()) for file in _list_files(place))
     return [(str(file), s.st_ino, s.st_size, s.st_mtime_ns) for file, s in found]
 
 
 def _check_is_newer(path: str, place: Path, launched_at: int | None, *, new: bool) -> p.Check:
-    """Check that each file came into place after the launch.
+    """Return a check that each file of an output was created after the launch.
 
-    A file with an old modification time (cp -p, tar, wget) gets a remark.
+    A file whose modification time is older (cp -p, tar, wget) gets a remark but does not fail the
+    check.
     """
     what = "is newer than the launch"
     if launched_at is None:
@@ -119,7 +121,7 @@ def _format_names(place: Path, files: Sequence[Path]) -> str:
 
 
 def _check_content(path: str, place: Path) -> list[p.Check]:
-    """Read every file of a known type, and return checks of its format and its numbers."""
+    """Read each file of a known type, and return checks of its format and its numbers."""
     found = [(os.path.relpath(file, place), read_output(file)) for file in _list_files(place)]
     read = [(name, reading) for name, reading in found if reading is not None]
     if not read:
@@ -151,5 +153,5 @@ def _check_folder(
     return _build_check(path, what, problem, f"{len(readings)} files", remarks[:_MAX_NAMED_FILES])
 
 
-#: Maximum number of quoted lines, and of characters per line.
+#: Maximum number of log lines that are quoted, and of characters per line.
 _MAX_QUOTED_LINES, _MAX_LINE_WIDTH = 5, 160

@@ -1,8 +1,8 @@
-"""Reuse kept outputs of an earlier successful attempt with the same inputs instead of computing.
+"""Reuse kept outputs of an earlier successful attempt instead of computing a stage again.
 
-The rules compare the definitions. This module compares full digests of the files: the current
-inputs of a computation, and the kept outputs. Copies are put in place and checked again before the
-reuse is recorded. The kept files are not changed.
+The rules compare the definitions. This module compares the digests of the current inputs and of the
+kept outputs. The outputs are copied into place and checked again before the reuse is recorded. The
+kept files are not changed.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from service.writing.stream_writer import WriteOptions
 from service.writing.workflow_service import Outcome
 from wording import Worded
 
-#: Maximum number of characters of the problem with kept outputs in a note.
+#: Maximum number of characters of a note about kept outputs that failed the checks.
 _MAX_NOTE_LENGTH = 1_000
 
 
 class NothingToReuse(Worded, Refused):
-    """No earlier attempt computed from what the stage would compute from now, or none is whole."""
+    """No earlier attempt with the same definition and inputs has complete kept outputs."""
 
     code = "nothing_to_reuse"
     text = (
@@ -56,13 +56,16 @@ class NothingToReuse(Worded, Refused):
 
 @dataclass(frozen=True, slots=True)
 class KeptOutputs:
-    """Outputs of an attempt and their current locations, relative to the root."""
+    """The outputs of an earlier attempt that can be reused, and their current locations.
+
+    The paths are relative to the root.
+    """
 
     attempt: Attempt
     places: Mapping[str, str]
 
     def command(self, stage: str) -> p.OutputsReused:
-        """Return the command that records the reuse of these outputs."""
+        """Build the command that records the reuse of these outputs."""
         given = {"outputs": self.attempt.results, "inputs": self.attempt.inputs}
         return p.OutputsReused.model_validate({"stage": stage, "attempt": self.attempt.id, **given})
 
@@ -70,9 +73,11 @@ class KeptOutputs:
 def find_kept_outputs(
     jobs: Jobs, state: Workflow, stage: Stage, named: str | None = None
 ) -> KeptOutputs | NothingToReuse:
-    """Return the kept outputs of the named attempt, or of the newest attempt that fits.
+    """Return the kept outputs of an earlier attempt that the stage can reuse.
 
-    Computes the digests of all compared files. Writes nothing.
+    Uses the attempt ``named``, or the newest attempt with the same definition and inputs. If none
+    is suitable, returns the error that explains why. The digests of all compared files are
+    computed.
     """
     why = "no attempt with the current definition"
     for one in reusable(state, stage):
@@ -90,7 +95,7 @@ def find_kept_outputs(
 
 
 def _find_changed_inputs(jobs: Jobs, state: Workflow, stage: Stage, one: Attempt) -> list[str]:
-    """Return the current inputs of a computation that differ from the inputs of the attempt."""
+    """Return the input files that differ between the attempt and a new computation."""
     given = submission_of(jobs.root, state, stage, anew=True)
     given = {**given, "machine": {"local_root": str(jobs.root)}}
     try:
@@ -104,7 +109,7 @@ def _find_changed_inputs(jobs: Jobs, state: Workflow, stage: Stage, one: Attempt
 
 
 def _find_kept_places(root: Path, stage: Stage, one: Attempt) -> Iterator[tuple[str, str]]:
-    """Yield each complete output of an attempt with the path under which it is kept."""
+    """Yield each unchanged output of an attempt with its current location."""
     folders = [stage.id, *(f"{stage.id}.v{number}" for number in range(stage.kept, 0, -1))]
     for file in one.results:
         path = file["path"]
@@ -121,10 +126,10 @@ def _find_kept_places(root: Path, stage: Stage, one: Attempt) -> Iterator[tuple[
 
 
 def reuse_outputs(jobs: Jobs, id_: str, named: str | None, options: WriteOptions) -> Outcome:
-    """Put kept outputs of the stage in place and record the reuse.
+    """Copy kept outputs of the stage into place, and record the reuse.
 
-    They must be verified afterwards. Raises NothingToReuse, or any error of the rules. The stage
-    must be ready, as for a dispatch.
+    The stage must be ready, as for a dispatch, and the outputs must be verified afterwards. Raises
+    NothingToReuse, or any error of the rules.
     """
     options = replace(options, content={"reuse": id_, "attempt": named})
     first = jobs.service.first_answer(options)
@@ -145,13 +150,16 @@ def reuse_outputs(jobs: Jobs, id_: str, named: str | None, options: WriteOptions
 
 
 def _put_in_place(jobs: Jobs, state: Workflow, stage: Stage, kept: KeptOutputs) -> None:
-    """Copy kept outputs to their places in the stage, and move existing files aside first."""
+    """Copy kept outputs to the places where the stage writes them.
+
+    Files that are already there are moved aside first.
+    """
     check_results(jobs.root, state, stage)
     check_strangers(jobs, state, stage)
     previous = stage.attempt.name if stage.attempt else None
     move_old_outputs_aside(jobs, state, stage)
     clear_stale(jobs.root, stage.id, [*stage.outputs, *kept.places], previous)
-    # The outputs may just have been moved.
+    # The files may just have been moved aside, so their locations are determined again.
     places = dict(_find_kept_places(jobs.root, stage, kept.attempt))
     for file in kept.attempt.results:
         path = file["path"]
@@ -173,11 +181,11 @@ def _put_in_place(jobs: Jobs, state: Workflow, stage: Stage, kept: KeptOutputs) 
 def reuse_if_configured(
     jobs: Jobs, id_: str, *, sync: bool = False, options: WriteOptions | None = None
 ) -> Outcome | None:
-    """Reuse kept outputs for a ready stage if configured, or report that a reuse is possible.
+    """Reuse kept outputs for a ready stage, or return None if it must be computed.
 
-    Outputs are reused if ``session_config.reuse`` is ``take``, and if only the criteria have
-    changed. Kept outputs that fail the criteria are moved aside again, and the stage must be
-    computed. Returns None if the stage must be computed. Every dispatch calls this function first.
+    Outputs are reused if ``session_config.reuse`` is ``take``, or if only the success criteria have
+    changed. In other cases, the user is informed that a reuse is possible. Kept outputs that fail
+    the criteria are moved aside again. Every dispatch calls this function first.
     """
     state = jobs.service.state()
     stage = state.stage(id_)
@@ -221,7 +229,8 @@ def _reuse_if_valid(
         outcome = jobs.service.handle(kept.command(stage.id), options=options)
         jobs.tell(outcome)
     now = outcome.state.stage(stage.id)
-    # If only a person or an agent can judge these outputs, they are judged like all outputs.
+    # If a person or an agent must judge the outputs, the stage is not completed here and waits for
+    # the judgement.
     with suppress(NeedsConsent):
         over = jobs.record(build_completion(jobs, now, found))
         events = (*outcome.events, *over.events)

@@ -20,7 +20,8 @@ _ERROR = re.compile(
 _WARNING = re.compile(r"\bwarn(ing)?s?\b", re.IGNORECASE)
 
 
-#: Lines that look like an error but are harmless: a count of zero, and terms of statistics.
+#: Matches phrases that contain the word "error" but are harmless, such as "0 errors" and "standard
+#: error".
 _HARMLESS_ERROR = re.compile(
     r"\b(no|0|zero|without) (errors?|warnings?)\b|\b(errors?|warnings?)\s*[:=]\s*(0|none)\b"
     r"|\b(standard|std|relative|rms|mean|max|absolute|squared?|statistical) errors?\b"
@@ -30,9 +31,9 @@ _HARMLESS_ERROR = re.compile(
 
 
 def scan_log(path: Path) -> tuple[str, list[str]]:
-    """Scan a log line by line.
+    """Search a log for lines with errors and warnings.
 
-    Returns the number of lines with errors and warnings as text, and the first of these lines.
+    Returns a text with the number of such lines, and the first few of them.
     """
     found: Counter[str] = Counter()
     first: list[str] = []

@@ -1,4 +1,4 @@
-"""Verify a stage in post_processing before its completion."""
+"""Verify the outputs of a stage in post-processing, and record its completion or failure."""
 
 from __future__ import annotations
 
@@ -41,34 +41,40 @@ from service.root.folder_entries import is_file
 from service.writing.stream_writer import WriteOptions
 from service.writing.workflow_service import Outcome
 
-#: Maximum number of characters of a verify command's output in a check.
+#: Maximum number of characters of a verify command's output that a check contains.
 _MAX_OUTPUT_LENGTH = 2_000
 _SCANNED = " was looked through"
 
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """The results of the checks of a stage."""
+    """The results of verifying a stage: checks, digests of the outputs, and metrics.
+
+    ``judged`` states whether the stage has a command that decides its success criteria.
+    """
 
     checks: tuple[p.Check, ...]
     outputs: tuple[p.FileDigest, ...]
     judged: bool
     metrics: tuple[p.MeasuredNumber, ...] = ()
-    #: Files of the check that have changed since the start of the attempt.
+    #: Files of the verification that have changed since the attempt started, by path.
     check_files: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def decides(self) -> bool:
-        """Return whether any check could have failed. A log is only scanned."""
+        """Return whether at least one check could have failed.
+
+        The scan of a log never fails.
+        """
         return self.judged or any(not (check.name.endswith(_SCANNED)) for check in self.checks)
 
     @property
     def problems(self) -> str:
-        """The messages of the failed checks, or "" if all passed."""
+        """The messages of all failed checks, or an empty string if every check passed."""
         return "; ".join(in_words(check) for check in self.checks if not check.passed)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values."""
+        """Return the verification as plain JSON values."""
         return {
             "passed": not self.problems,
             "judged": self.judged,
@@ -79,14 +85,14 @@ class Verification:
 
 
 def verify_stage(jobs: Jobs, stage: Stage) -> Verification:
-    """Check the stage's outputs, scan its logs, then run ``parameters.verify`` in the root.
+    """Check the outputs of a stage, scan its logs, and run its verify command.
 
-    ``judged`` states whether a command decided the success criteria themselves. The command runs
-    only if all previous checks passed. Errors and warnings in a log are reported and never fail a
-    check.
+    The command ``parameters.verify`` runs in the root, and only if all other checks passed. Errors
+    and warnings in a log are reported, but do not fail a check.
     """
     attempt = _find_launched_attempt(jobs, stage)
-    # Use the clock of the output files, which may differ from the clock of this machine.
+    # The launch time comes from the clock of the file system, which may differ from the clock of
+    # this machine.
     since = None if attempt is None else traces.known_launch(attempt)
     found = []
     for path in stage.outputs:
@@ -111,7 +117,7 @@ def verify_stage(jobs: Jobs, stage: Stage) -> Verification:
 
 
 def _find_changed_check_files(jobs: Jobs, stage: Stage) -> dict[str, str]:
-    """Return the files of the check that have changed since the start of the attempt."""
+    """Return the files of the verify command that have changed since the attempt started."""
     source = stage.source
     if source is None or source.beside is None:
         return {}
@@ -120,9 +126,9 @@ def _find_changed_check_files(jobs: Jobs, stage: Stage) -> dict[str, str]:
 
 
 def verify_again(jobs: Jobs, state: Workflow, stage: Stage) -> Verification:
-    """Verify a stage.
+    """Verify a stage again, and return the results without recording them.
 
-    For a completed stage, also compare its results and inputs with the log.
+    For a completed stage, its results and inputs are also compared with the log.
     """
     found = verify_stage(jobs, stage)
     if stage.status is not Status.COMPLETED:
@@ -156,7 +162,10 @@ def _find_launched_attempt(jobs: Jobs, stage: Stage) -> AttemptPaths | None:
 
 
 def _scan_logs(jobs: Jobs, stage: Stage) -> list[p.Check]:
-    """Return a check for each log of the job and for each log among the outputs."""
+    """Return a check for each log of the stage's job and for each output that is a log.
+
+    These checks never fail.
+    """
     own = [f"{stage.id}/{name}" for name in (OUTPUT_LOG, ERROR_LOG)]
     paths = dict.fromkeys([*own, *(path for path in stage.outputs if path.endswith(".log"))])
     found = [(path, *scan_log(jobs.root / path)) for path in paths if is_file(jobs.root / path)]
@@ -167,10 +176,14 @@ def _scan_logs(jobs: Jobs, stage: Stage) -> list[p.Check]:
 
 
 def _run_command(jobs: Jobs, stage: Stage, command: str) -> p.Check:
-    """Run a command until its shell exits, and report the processes that it left running."""
+    """Run a verify command, and return a check of its exit code.
+
+    Waits until the shell of the command exits. The check names processes that are still running.
+    """
     run = secrets.token_hex(16)
     modules = find_loaded_files(jobs.root, jobs.service.state(), stage)
-    # Reading from a pipe would wait for every process that has it open, so use a file.
+    # The output goes to a file. Reading from a pipe would wait for every process that the command
+    # left running.
     with TemporaryFile() as output, hide_compiled_modules(jobs.root, modules) as variables:
         done = subprocess.run(
             ["bash", "-c", command],
@@ -206,17 +219,19 @@ def complete_stage(
     *,
     or_fail: bool = False,
 ) -> Outcome:
-    """Verify the stage and record its completion, which the rules refuse if a check failed.
+    """Verify a stage, and record its completion.
 
-    ``claims`` defines who may overrule evidence of a running job; without it, nobody may. With
-    ``or_fail``, a stage with a failed check is recorded as failed, with its checks.
+    If a check failed, the completion is refused. With ``or_fail``, the stage is recorded as failed
+    instead. ``claims`` lets a person overrule evidence that a job still runs. Without it, such
+    evidence is an error.
     """
     first = jobs.service.first_answer(options)
     if first is not None:
         return first
     stage = jobs.service.state().stage(id_)
     if stage.status is not Status.POST_PROCESSING:
-        # There is nothing to check, so let the rules report why the stage cannot be completed.
+        # A stage in another status has nothing to verify. The rules refuse the command and report
+        # the reason.
         return jobs.service.handle(p.StageCompleted(stage=id_), options=options)
     upheld = (claims or Claims(jobs)).over(id_)
     found = verify_stage(jobs, stage)
@@ -231,9 +246,10 @@ def complete_stage(
 
 
 def describe_completion(outcome: Outcome, id_: str) -> dict[str, str]:
-    """Return the criteria of a stage that was just completed, and whether a check covered them.
+    """Return the success criteria of a just completed stage, and the check of them.
 
-    Returns an empty dict if it has no criteria or was not completed by ``outcome``.
+    The dict states which check covered the criteria, or that none did. It is empty if the stage has
+    no criteria or was not completed by ``outcome``.
     """
     events = [(event.type, event.data) for event in outcome.events]
     planned = [(payload.type, payload.model_dump(mode="json")) for payload, _ in outcome.planned]
@@ -252,7 +268,7 @@ def describe_completion(outcome: Outcome, id_: str) -> dict[str, str]:
 
 
 def settle_stage(jobs: Jobs, stage: Stage) -> None:
-    """Verify a stage in post_processing and record the result."""
+    """Verify a stage in post-processing, and record its completion or failure."""
     found = verify_stage(jobs, stage)
     jobs.record(
         _build_failure(stage, found) if found.problems else build_completion(jobs, stage, found)
@@ -260,9 +276,9 @@ def settle_stage(jobs: Jobs, stage: Stage) -> None:
 
 
 def build_completion(jobs: Jobs, stage: Stage, found: Verification) -> p.StageCompleted:
-    """Return the command for a stage whose checks passed.
+    """Build the command that records the completion of a stage whose checks passed.
 
-    Raises `NeedsConsent` if a judge decides.
+    Raises `NeedsConsent` if a person or an agent must decide whether the stage is done.
     """
     _check_is_decidable(stage, found, None)
     if not found.decides:

@@ -1,1 +1,1 @@
-"""Consent: the signed content, the allowed signers, and the valid approvals."""
+"""Consent of a person: the content to sign, the allowed signers, and the valid approvals."""

@@ -1,10 +1,10 @@
-"""The approvals of one log, judged one by one while the log is folded; and its pins.
+"""Decide which approvals in a log are valid, and pin logs to this user account.
 
-A pin is what this user account knows of a log from outside the log: one file for each root in the
-user's configuration, outside every root. For each log of the root, it has the hash of the first
-event and the digest of the allowed signers. A rewritten history has another first hash, even if its
-chain is valid; so has another log in the same place. The code that judges is loaded with the first
-approval.
+A pin is a record, outside the log, that this user account knows a log. The user's configuration has
+one file with pins for each workflow folder. For each log of the folder, it contains the hash of the
+first event and the digest of the allowed signers. A rewritten log has another first hash, even if
+its hash chain is valid. The same is true for another log in the same place. The code that checks
+approvals is imported with the first approval.
 """
 
 from __future__ import annotations
@@ -28,12 +28,16 @@ if TYPE_CHECKING:
     from service.consent.proof import Policy
 
 _SIGNATURE = "signature"
-#: Text in an event that selects this policy, for a new workflow or later.
+#: Text in an event that sets the consent policy to ``signature``, at the start of a workflow or
+#: later.
 _CHOSEN = ('"consent":"signature"', '"consent":{"new":"signature"')
 
 
 class Judged(Protocol):
-    """A state in which approvals are judged."""
+    """A state of a workflow or machine that has a consent policy.
+
+    The policy decides which approvals are valid.
+    """
 
     consent: str
 
@@ -43,22 +47,27 @@ S_contra = TypeVar("S_contra", bound=Judged, contravariant=True)
 
 
 class Judging(Protocol[S_contra]):
-    """The rules by which events of a stream are effective only without an objection."""
+    """Rules that decide whether an event has an effect, for example an approval."""
 
-    #: Types of these events. A proof is valid only in a log that this user account knows.
+    #: Event types to check. An event whose type is also in ``proven`` needs a proof, and has an
+    #: effect only if the log agrees with the pins of this user account.
     judged: frozenset[str]
     proven: frozenset[str]
 
     def objection(self, state: S_contra, event: RecordedEvent, at: str) -> str | None:
-        """Return why an event, recorded by ``at``, is ignored, or None if it is effective."""
+        """Return the reason why an event is ignored, or None if it has an effect.
+
+        ``state`` is the state before the event, and ``at`` is the latest possible time of its
+        recording.
+        """
         ...
 
 
 class Judge(Generic[S]):
-    """Judges the events of a stream one by one during the fold.
+    """Checks the events of a log one by one while the state is computed from them.
 
-    ``accepted`` has the hash of the next event if it is effective. ``latest`` is the latest
-    recording time up to that event.
+    ``accepted`` contains the hash of the current event if the event has an effect. ``latest`` is
+    the latest recording time of all events so far.
     """
 
     def __init__(self, approvals: Approvals, rules: Judging[S]) -> None:
@@ -71,14 +80,17 @@ class Judge(Generic[S]):
     def judged(
         self, events: Iterator[RecordedEvent], reached: Callable[[], S | None], latest: str = ""
     ) -> Iterator[RecordedEvent]:
-        """Yield the events, each judged in the state before it."""
+        """Yield the events.
+
+        Each event that needs a check is checked in the state before it.
+        """
         for event in events:
             self.latest = latest = max(latest, event.recorded_at)
             self.accepted.clear()
             state = reached() if event.type in self._rules.judged else None
             if state is not None:
-                # Both hashes depend only on bytes and position, whatever a row states.
-                # The statement has the link and the hash covers the signature.
+                # Remember each verdict by two hashes that do not depend on the claims in a row. The
+                # signed statement contains the first one, and the second one covers the signature.
                 key = (event.prev_hash, event.hash)
                 if key not in self._verdicts:
                     swapped = event.type in self._rules.proven and self._approvals.pin_objection()
@@ -88,12 +100,15 @@ class Judge(Generic[S]):
             yield event
 
     def verdict_on(self, event: RecordedEvent) -> str | None:
-        """Return why a folded event is ignored, None if it is effective."""
+        """Return the reason why an event was ignored, or None if it had an effect."""
         return self._verdicts.get((event.prev_hash, event.hash))
 
 
 class Approvals:
-    """The pins of this user account for a log, by which its approvals are valid."""
+    """The pins of this user account for a log, which decide if its approvals are trusted.
+
+    A pin is a record outside the log that the user account knows the log.
+    """
 
     def __init__(self, store: EventStore, stream: str, root: Path | None) -> None:
         self.store = store
@@ -101,12 +116,19 @@ class Approvals:
         self.root = root
 
     def first_hash(self) -> str | None:
-        """Return the hash of the first event's text, whatever its row states."""
+        """Return the hash of the first event, computed from its text, or None.
+
+        None means that the log is empty. The hash that the row claims is not used, because it could
+        be forged.
+        """
         first = next(self.store.raw(self.stream, upto=1), None)
         return sha256(first.text.encode("utf-8", "surrogateescape")).hexdigest() if first else None
 
     def pin_objection(self) -> str | None:
-        """Return why the log contradicts this user account's pins, None if it does not."""
+        """Return the reason why the log contradicts the pins of this user account.
+
+        Return None if it does not contradict them.
+        """
         pins = self.pinned_here()
         if not pins or self.first_hash() in {pin.first for pin in pins}:
             return None
@@ -116,22 +138,24 @@ class Approvals:
         )
 
     def require_not_swapped(self) -> None:
-        """Raise `AnotherLog` if this user account pinned another log in the root.
+        """Raise `AnotherLog` if this user account pinned another log in this folder.
 
-        A log without events has no policy yet, so its first event needs no approval.
+        A log without events is accepted, because its first event sets the policy and needs no
+        approval.
         """
         why = self.pin_objection()
         if why is not None and self.first_hash() is not None:
             raise AnotherLog(why, self.stream, [pin.first for pin in self.pinned_here()])
 
     def is_pinned(self) -> bool:
-        """Return whether this user account pinned the log, here or at an earlier place."""
+        """Return whether this user account has pinned the log, in any folder."""
         return any(pin.first == self.first_hash() for pin in self._pins_known())
 
     def namesake(self) -> str | None:
-        """Return where this user account pinned another log of the same id.
+        """Return the folder for which this account pinned another log with the same id.
 
-        Returns None if this log is pinned. An unknown log may have replaced a known one.
+        Such a log may have been replaced by this one. Return None if there is no such folder, or if
+        this log is pinned itself.
         """
         if self.is_pinned():
             return None
@@ -139,15 +163,15 @@ class Approvals:
         return roots[-1] if roots else None
 
     def pin(self, state: Policy) -> None:
-        """Pin the log outside the root, unless another log is pinned there.
+        """Pin the log, unless another log is already pinned for this folder.
 
-        Only a person replaces another pin, with `repin`.
+        Only a person may replace the pin of another log, with `repin`.
         """
         if self.pin_objection() is None:
             self.repin(state)
 
     def repin(self, state: Policy) -> None:
-        """Pin the log, replacing any earlier pin of its root."""
+        """Pin the log, and replace any earlier pin of this folder."""
         from eventstore.chain import canonical_json, sha256_hex
 
         signers = sha256_hex(canonical_json(state.signers))
@@ -155,7 +179,7 @@ class Approvals:
         _keep_pin(root, Pin(first, state.consent, signers, str(root), self.stream))
 
     def pinned_here(self) -> list[Pin]:
-        """Return this user account's pins in the log's root, for a log of this kind."""
+        """Return the pins of this user account for the workflow or machine in this folder."""
         return pinned_at(self.root, self.stream) if self.root is not None else []
 
     def _pins_known(self) -> list[Pin]:
@@ -167,11 +191,11 @@ class Approvals:
         ]
 
     def bars_stored_folds(self, state: Judged, after: int) -> bool:
-        """Return whether the state must be folded from events, not taken from a stored copy.
+        """Return whether the state must be computed from events, not from a stored copy.
 
-        If consent is or ever was by ``signature``, a direct write to the database must change
-        nothing, and a stored copy is a row like others. The caller knows that the policy was
-        another one up to version ``after``.
+        This is necessary if the consent policy is or was ``signature``. Otherwise, somebody could
+        change the state without a signature, by editing the stored copy in the database. The caller
+        knows that the policy was another one up to version ``after``.
         """
         if _SIGNATURE in (state.consent, *(pin.policy for pin in self.pinned_here())):
             return True
@@ -186,10 +210,10 @@ _WORKFLOW = "workflow-"
 
 
 class Pin(NamedTuple):
-    """One log when this user account created it or approved its policy.
+    """A record that this user account knows a log, made at its creation or approval.
 
-    ``first`` is the hash of its first event, ``signers`` the digest of its signers, ``root`` the
-    place where it is pinned.
+    ``first`` is the hash of the first event, and ``signers`` is the digest of the allowed signers.
+    ``root`` is the folder for which the log is pinned.
     """
 
     first: str
@@ -200,18 +224,18 @@ class Pin(NamedTuple):
 
     @property
     def place(self) -> str:
-        """The log's place in a root: the only workflow, or the machine with an id."""
+        """The part of a folder that the log belongs to: its workflow, or a machine."""
         return place_of(self.stream)
 
 
 class UnreadablePins(ServiceError):
-    """A pins file is damaged, so nothing in it is trusted."""
+    """A file with pins is damaged, and wfctl trusts none of its contents."""
 
     code = "unreadable_pins"
 
 
 class AnotherLog(Worded, NeedsConsent):
-    """Nothing is begun or changed by a log that is not the one that is pinned in its root."""
+    """The log is not the log that is pinned for this folder, so wfctl changes nothing."""
 
     code = "another_log"
     text = (
@@ -226,12 +250,19 @@ class AnotherLog(Worded, NeedsConsent):
 
 
 def place_of(stream: str) -> str:
-    """Return the place of a stream in its root: a root has one workflow, whatever its id."""
+    """Return the part of the folder that a log belongs to.
+
+    This is ``workflow`` for every workflow, because a folder has only one. For a machine, it is the
+    name of the event stream.
+    """
     return "workflow" if stream.startswith(_WORKFLOW) else stream
 
 
 def pinned_at(root: Path, stream: str) -> list[Pin]:
-    """Return the pins of the workflow or machine in a root. Raises `UnreadablePins`."""
+    """Return the pins of this user account for a workflow or machine in a folder.
+
+    Raises `UnreadablePins` if the file with the pins is damaged.
+    """
     pins = [
         *_read_pins(_pins_file(root)),
         *(pin for pin in _read_earlier_pins() if pin.root == str(root)),
@@ -240,7 +271,7 @@ def pinned_at(root: Path, stream: str) -> list[Pin]:
 
 
 def _keep_pin(root: Path, pin: Pin) -> None:
-    """Store the pin of a log in its root, replacing an earlier pin."""
+    """Store the pin of a log for its folder. Replace an earlier pin."""
     path = _pins_file(root)
     others = [known for known in _read_pins(path) if known.place != pin.place]
     make_own_folder(path.parent)
@@ -285,7 +316,7 @@ def _read_entries(path: Path) -> list[dict[str, Any]]:
 
 
 def _read_earlier_pins() -> Iterator[Pin]:
-    """Yield pins of the earlier format: one file for each workflow id, one pin for each log."""
+    """Yield the pins that an old version of wfctl stored, with one file per workflow id."""
     for path in sorted(_pins_folder().glob("*.json")):
         for entry in _read_entries(path):
             yield Pin(**entry, stream=_earlier_stream_name(path))

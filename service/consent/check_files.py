@@ -1,4 +1,4 @@
-"""Python files that the check of a stage runs or imports from the root."""
+"""Find the Python files that the check of a stage runs or imports."""
 
 from __future__ import annotations
 
@@ -18,16 +18,17 @@ from service.consent.scripts import (
     scripts_of,
 )
 
-#: The module that a command starts with ``-m``.
+#: Pattern of the module name after ``-m`` in a command.
 _MODULE = re.compile(r"(?<!\S)-m[ \t]*([A-Za-z_]\w*)")
 
 
 def find_check_files(root: Path, state: Workflow, stage: Stage) -> dict[str, str]:
-    """Return the files that the check of a stage runs or may import: path → SHA-256 in hex.
+    """Return the files that a stage's check runs or may import, each with its SHA-256.
 
-    These are the scripts that its commands name, and the modules and packages next to them, in the
-    stage's folder and in the root that these scripts import, also through each other. A file with
-    the name of a module of Python's own is one of them if a library may import it.
+    These are the scripts that the check commands name, and the modules that these scripts import,
+    directly or through other modules. Modules are searched next to the scripts, in the stage's
+    folder and in the workflow folder. A file with the name of a standard module is included if a
+    library may import it.
     """
     named_by_it = find_verify_paths(root, stage)
     scripts = scripts_of(root, state, stage).items()
@@ -40,9 +41,10 @@ def find_check_files(root: Path, state: Workflow, stage: Stage) -> dict[str, str
 
 
 def find_loaded_files(root: Path, state: Workflow, stage: Stage) -> set[str]:
-    """Return the files of the check, and the scripts and inputs of its stage, which it may import.
+    """Return the paths of all files that the check of a stage may load.
 
-    Python reads a compiled copy in place of such a file.
+    They include the scripts and inputs of the stage. If one of these files has a compiled copy,
+    Python loads the copy instead.
     """
     return {*find_check_files(root, state, stage), *scripts_of(root, state, stage), *stage.inputs}
 
@@ -50,10 +52,10 @@ def find_loaded_files(root: Path, state: Workflow, stage: Stage) -> set[str]:
 def find_changed_check_files(
     root: Path, state: Workflow, stage: Stage, recorded: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the files of the check that differ from the recorded ones: path → SHA-256 in hex.
+    """Return the files of a stage's check that differ from the record, with their SHA-256.
 
-    A recorded file that the check names and that no longer exists has the value `MISSING`. A file
-    that a job wrote is left out, and a new file that is no script, such as the log of a job.
+    If a check command names a recorded file that no longer exists, its value is `MISSING`. Files
+    that a job wrote are left out. New files are included only if they are scripts.
     """
     made = find_files_of_jobs(state)
     found = find_check_files(root, state, stage).items()
@@ -75,7 +77,7 @@ def _commands_of(stage: Stage) -> list[str]:
 
 
 def _names_of(path: str, folders: Collection[str]) -> Iterator[str]:
-    """Yield the names under which scripts in one of the folders import a file or its package."""
+    """Yield the names by which scripts in one of the folders can import a file."""
     parts = PurePosixPath(path).parts
     for folder in folders:
         above = PurePosixPath(folder).parts
@@ -86,7 +88,7 @@ def _names_of(path: str, folders: Collection[str]) -> Iterator[str]:
 def _collect_imported_names(
     root: Path, own: Collection[str], named: Mapping[str, set[str]], commands: list[str]
 ) -> set[str]:
-    """Return the names that the scripts and commands import, also through other files."""
+    """Return the module names that scripts and commands import, directly or indirectly."""
     read, todo = set[str](), {*own}
     names = {name for text in commands for name in (*find_names_in(text), *_MODULE.findall(text))}
     while todo:

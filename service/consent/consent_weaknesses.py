@@ -1,4 +1,4 @@
-"""Weaknesses of the consent to changes, and the proofs of other decisions."""
+"""Find weaknesses in the consent of a workflow, and check the proofs of decisions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def list_doubts(approvals: Approvals, state: Workflow) -> list[str]:
-    """Return the weaknesses of the consent under any policy, or an empty result without any."""
+    """Return a sentence for each weakness of the consent to the plan and its changes."""
     told: list[str] = []
     if state.consent == "trust":
         plan = "" if state.is_plan_agreed else "nobody approved the plan, and "
@@ -32,7 +32,10 @@ def _describe_outside_scripts(state: Workflow) -> list[str]:
 
 
 def list_pin_doubts(approvals: Approvals) -> list[str]:
-    """Return the contradictions between the log and this user account's pins."""
+    """Return a sentence for each contradiction between the log and this account's pins.
+
+    A pin is a record outside the log that the user account knows the log.
+    """
     why = approvals.pin_objection()
     if why is not None:
         remedy = "if this log is the right one, a person runs `wfctl pin --replace`"
@@ -43,10 +46,11 @@ def list_pin_doubts(approvals: Approvals) -> list[str]:
     return []
 
 
-#: The form of the statement.
+#: Version of the statement format.
 _FORM = 1
 _OVERRULED = "claim.overruled"
-#: Event type → the approved fields, in addition to the workflow or machine, policy and head.
+#: Event type → the fields that a person approves. The id, the consent policy and the head of the
+#: log are always included.
 _SIGNED = {
     _OVERRULED: ("stage", "attempt", "claim", "verdict", "reason"),
     "audit.agreed": ("entry", "kind", "subject", "text", "reason"),
@@ -58,14 +62,17 @@ _SIGNED = {
 
 
 class Decided(consent.Policy, Protocol):
-    """The workflow or machine of a decision. ``head`` is its version."""
+    """A workflow or machine that a decision concerns. ``head`` is its version."""
 
     id: str
     head: int
 
 
 def statement_of(state: Decided, type_: str, data: Mapping[str, Any], head: str) -> bytes:
-    """Return the statement that a person approves at the hash of a head, as canonical JSON."""
+    """Return the statement that a person approves or signs, as canonical JSON.
+
+    ``head`` is the hash of the event before the decision.
+    """
     said = {name: data[name] for name in _SIGNED[type_]}
     known = {"form": _FORM, "head": head, "policy": state.consent, "workflow": state.id}
     if type_ == _OVERRULED:
@@ -76,7 +83,7 @@ def statement_of(state: Decided, type_: str, data: Mapping[str, Any], head: str)
 def explain_invalid_decision(
     state: Decided, type_: str, event: consent.RecordedApproval
 ) -> str | None:
-    """Return why the proof of a recorded decision is not valid, None if it is."""
+    """Return the reason why the proof of a decision is invalid, or None if it is valid."""
     wrong = consent.explain_unusable_proof(state, event.data.get("proof"))
     if wrong is not None:
         return wrong

@@ -1,4 +1,4 @@
-"""Python modules inside the packages of a root that its scripts import."""
+"""Find the Python modules that scripts import from packages in the workflow folder."""
 
 from __future__ import annotations
 
@@ -15,17 +15,20 @@ from service.root.folder_entries import is_file
 _IMPORT = re.compile(
     r"\b(?:from[ \t]+([A-Za-z_]\w*)[\w.]*[ \t]+import\b|import[ \t]+([^\n;#'\"]+))"
 )
-#: Files of a package that run.
+#: Names of the files that Python runs when it imports or runs a package.
 _PACKAGE = ("__init__", "__main__")
 _NAME = re.compile(r"\s*([A-Za-z_]\w*)")
-#: Maximum number of characters of a script that are searched for imports.
+#: Maximum number of characters at the start of a script to search for imports.
 _CHARACTERS = 10**6
 
 
 def find_package_modules(
     root: Path, folders: Collection[str], scripts: Iterable[str]
 ) -> Iterator[str]:
-    """Yield the Python files below each imported package in the folders, relative to the root."""
+    """Yield all Python files of each package that scripts import from the given folders.
+
+    The paths are relative to the workflow folder.
+    """
     names = {name for path in scripts for name in find_imported_names(root / path)}
     for folder in sorted(folders):
         for name in sorted(names):
@@ -36,10 +39,10 @@ def find_package_modules(
 
 
 def find_run_module(root: Path, name: str, folders: Iterable[str]) -> Iterator[str]:
-    """Yield the files that ``python -m NAME`` runs, if one of the folders has the module.
+    """Yield the files that ``python -m NAME`` runs, if a folder contains the module.
 
-    These are the module or the ``__main__`` of the package, and the ``__init__`` of each package
-    above it. A module that lies in none of the folders is a library, and yields nothing.
+    These are the module, or the ``__main__`` file of the package, and the ``__init__`` files of the
+    packages above it. If no folder contains the module, it is a library, and nothing is yielded.
     """
     parts = name.split(".")
     if not all(part.isidentifier() for part in parts):
@@ -54,7 +57,10 @@ def find_run_module(root: Path, name: str, folders: Iterable[str]) -> Iterator[s
 
 
 def _files_of(root: Path, module: str) -> list[str]:
-    """Return the files from which Python would load a module, relative to the root."""
+    """Return the files from which Python could load a module.
+
+    The paths are relative to the workflow folder.
+    """
     paths = (os.path.normpath(f"{module}{ending}") for ending in IMPORTED)
     return [path for path in paths if _is_below(root, path) and is_file(root / path)]
 
@@ -68,9 +74,9 @@ def _is_below(root: Path, path: str) -> bool:
 def find_unused_names(
     root: Path, scripts: Iterable[str], commands: Iterable[str]
 ) -> frozenset[str]:
-    """Return the names of Python's own modules that no script, command or library imports.
+    """Return the names of Python's standard modules that no script or command imports.
 
-    A library may import any of them, so that none is unused where a script imports a library.
+    If a script imports a library, return an empty set, because the library may import any of them.
     """
     scripts = list(scripts)
     imported = {name for path in scripts for name in find_imported_names(root / path)}
@@ -82,7 +88,7 @@ def find_unused_names(
 
 
 def find_imported_names(script: Path) -> Iterator[str]:
-    """Yield the first part of each name that a script imports."""
+    """Yield the top-level module name of each import in a script."""
     try:
         with script.open(errors="replace") as stream:
             text = stream.read(_CHARACTERS)
@@ -92,7 +98,7 @@ def find_imported_names(script: Path) -> Iterator[str]:
 
 
 def find_names_in(text: str) -> Iterator[str]:
-    """Yield the first part of each name that a text imports."""
+    """Yield the top-level module name of each import in Python code or in a command."""
     for found in _IMPORT.finditer(text):
         parts = [found[1]] if found[1] else found[2].split(",")
         yield from (match[1] for match in map(_NAME.match, parts) if match)

@@ -1,7 +1,7 @@
-"""Consent: which approvals in a log are valid, no matter who wrote the row.
+"""Decide which approvals in a log are valid, no matter who wrote them to the database.
 
-An approval is valid if its proof is one under the current policy, for this amendment, at this head,
-with this impact.
+An approval is valid if its proof fits the current consent policy, this amendment (change of the
+plan), this position in the log, and this impact.
 """
 
 from __future__ import annotations
@@ -21,40 +21,39 @@ from lifecycle.words.mandates import RULE
 if TYPE_CHECKING:
     from eventstore.store import EventStore
 
-#: Version of the statements that are signed now. Statements of earlier versions stay valid.
-#: Version 1 contained only a digest of the impact, and no files.
-#: Version 2 did not stop running stages downstream.
-#: Version 3 also stopped running stages when only the check of results changed.
+#: Version of the format of new statements. Statements in earlier formats stay valid. Version 1
+#: contained only a digest of the impact, and no files. Version 2 did not stop running stages
+#: downstream. Version 3 also stopped running stages when only the check of results changed.
 FORM = 4
 _THIRD, _SECOND = 3, 2
-#: Policies under which the name of the person is the caller's claim.
+#: Consent policies under which wfctl cannot verify the name of the person.
 CLAIMED = ("terminal", "trust")
 
 
 class Policy(Protocol):
-    """The consent policy of a workflow or a machine, with its lines of allowed signers."""
+    """The consent policy of a workflow or machine, with its allowed signers."""
 
     consent: str
     signers: list[str]
 
     @property
     def has_new_signers(self) -> bool:
-        """Return whether no person at a terminal has approved the signers yet."""
+        """Return whether a person at a terminal still has to approve the list of signers."""
         ...
 
 
 class Consenter(Protocol):
-    """A person's agreement under one policy."""
+    """Asks a person for consent under a consent policy, and returns the proof."""
 
     def ask(self, question: Any) -> bool:
         """Return whether the person agrees. Raises `NeedsConsent` if nobody can be asked."""
 
     def prove(self, question: Any) -> dict[str, Any] | None:
-        """Return the proof for an approved question, or None if the question is out of date."""
+        """Return the proof of consent, or None if the question has changed meanwhile."""
 
 
 class Planned(NamedTuple):
-    """An approval that is not recorded yet. ``prev_hash`` is the hash of its head."""
+    """An approval that is not in the log yet. ``prev_hash`` is the hash of the last event."""
 
     data: dict[str, Any]
     prev_hash: str
@@ -62,21 +61,24 @@ class Planned(NamedTuple):
     occurred_at: str
 
 
-#: An approval that is in the log, or that would be recorded.
+#: An approval in the log, or an approval that is about to be recorded.
 RecordedApproval = Planned | RecordedEvent
 
 
 def build_planned_approval(event: RecordedEvent, at: str) -> Planned:
-    """Return a recorded approval as given at the time ``at``, whatever its row states.
+    """Return a recorded approval with ``at`` as its time, instead of the time in its row.
 
-    The writer of a row chooses the time in the row. The valid time is the latest recording time up
-    to this event.
+    The time in the row cannot be trusted, because the writer of the row chooses it. The caller
+    gives the latest recording time of all events up to this one.
     """
     return Planned(event.data, event.prev_hash, event.actor, at)
 
 
 def agreed_content(amendment: Amendment) -> dict[str, Any]:
-    """Return the content of an amendment that a person approves, without later results."""
+    """Return the content of an amendment that a person approves.
+
+    Fields that wfctl adds after the proposal are left out.
+    """
     return {
         "id": amendment.id,
         "type": amendment.kind,
@@ -95,9 +97,10 @@ def agreed_content(amendment: Amendment) -> dict[str, Any]:
 def build_statement(
     state: Workflow, amendment: Amendment, impact: Impact, head: str, scripts: Mapping[str, str]
 ) -> bytes:
-    """Return the signed statement: canonical JSON of everything to which a proof is bound.
+    """Return the statement that a person approves or signs, as canonical JSON.
 
-    ``scripts`` are the files that the definition runs, each with its SHA-256 in hex.
+    It contains everything that the proof must cover. ``head`` is the hash of the last event.
+    ``scripts`` are the files that the plan runs, each with its SHA-256.
     """
     return canonical_json({**_build_shown_content(state, amendment, impact, scripts), "head": head})
 
@@ -105,7 +108,7 @@ def build_statement(
 def _build_shown_content(
     state: Workflow, amendment: Amendment, impact: Impact, scripts: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Return everything that a person sees and approves: the statement without the head."""
+    """Return everything that a person sees before approving, without the hash of the log."""
     plan: dict[str, Any] = {}
     if amendment.is_plan:  # the definition and the future approvers
         from lifecycle.rules.amendments import definition_of
@@ -127,15 +130,16 @@ def _build_shown_content(
 def shown_digest(
     state: Workflow, amendment: Amendment, impact: Impact, scripts: Mapping[str, str]
 ) -> str:
-    """Return the digest of everything that was shown: the amendment and its impact."""
+    """Return the digest of everything that a person sees before approving."""
     return sha256_hex(canonical_json(_build_shown_content(state, amendment, impact, scripts)))
 
 
 def build_proof(statement: bytes, policy: str, **how: Any) -> dict[str, Any]:
-    """Return a proof bound to a statement. ``how`` states how the person agreed.
+    """Return the proof of consent for a statement.
 
-    Every proof records the version of the rules of mandates. After it, no approval by a mandate is
-    judged by an earlier version.
+    ``how`` describes how the person agreed. The proof contains the current version of the rules for
+    mandates (permissions given in advance). Later approvals by a mandate are never checked by an
+    earlier version of these rules.
     """
     form = json.loads(statement)["form"]
     known = {"policy": policy, "form": form, "statement": sha256_hex(statement)}
@@ -145,10 +149,10 @@ def build_proof(statement: bytes, policy: str, **how: Any) -> dict[str, Any]:
 def build_consent_proof(
     consenter: Consenter, question: Any, store: EventStore
 ) -> dict[str, Any] | None:
-    """Return the proof of a consent, or None if the question is out of date.
+    """Return the proof of a person's consent, or None if the question has changed.
 
-    Under a policy that believes the caller's name, the proof also names the database account, which
-    the server checked.
+    If the consent policy does not verify the person's name, the proof also contains the name of the
+    database account, which the database server verified.
     """
     proof = consenter.prove(question)
     if proof is None or proof["policy"] not in CLAIMED:
@@ -158,7 +162,7 @@ def build_consent_proof(
 
 
 def explain_invalid_approval(state: Workflow, approval: RecordedApproval) -> str | None:
-    """Return why an approval is not valid in ``state``, None if it is."""
+    """Return the reason why an approval is invalid in this state, or None if it is valid."""
     data, proof = approval.data, approval.data.get("proof")
     amendment = state.amendments.get(str(data.get("amendment")))
     if amendment is None:
@@ -196,9 +200,10 @@ def explain_invalid_approval(state: Workflow, approval: RecordedApproval) -> str
 def judge_proof(
     state: Policy, approval: RecordedApproval, statement: bytes, what: str
 ) -> str | None:
-    """Return why a proof does not show a person's approval of ``statement``, None if it does.
+    """Return the reason why a proof does not show a person's consent, or None if it does.
 
-    Every decision of a person is judged here; ``what`` names the subject of the statement.
+    ``statement`` is what the person approved, and ``what`` describes its subject for the message.
+    All decisions of persons are checked here.
     """
     proof = approval.data["proof"]
     return _explain_unbound_proof(proof, statement, what) or _explain_policy_violation(
@@ -207,7 +212,7 @@ def judge_proof(
 
 
 def _explain_unbound_proof(proof: Mapping[str, Any], statement: bytes, what: str) -> str | None:
-    """Return why a proof belongs to another statement, None if it matches."""
+    """Return the reason why a proof does not belong to the statement, or None if it does."""
     is_bound = proof.get("statement") == sha256_hex(statement)
     return None if is_bound else f"the proof was given for another {what} or head"
 
@@ -215,7 +220,10 @@ def _explain_unbound_proof(proof: Mapping[str, Any], statement: bytes, what: str
 def _explain_mandate_violation(
     state: Workflow, amendment: Amendment, impact: Impact, approval: RecordedApproval
 ) -> str | None:
-    """Return why the mandate in the proof does not cover the amendment, None if it does."""
+    """Return the reason why a mandate does not allow the amendment, or None if it does.
+
+    The proof of the approval names the mandate (permission given in advance).
+    """
     proof = approval.data["proof"]
     from lifecycle.rules.mandates import list_objections
 
@@ -234,7 +242,10 @@ def _explain_mandate_violation(
 
 
 def explain_unusable_proof(state: Policy, proof: Any, *others: str) -> str | None:
-    """Return why a value is no proof under the current or other policies, or None if it is one."""
+    """Return the reason why a value cannot be a proof of consent, or None if it can.
+
+    The proof must be for the current consent policy or one of ``others``.
+    """
     if not isinstance(proof, dict) or not proof:
         return "the approval has no proof of consent"
     if proof.get("policy") not in (state.consent, *others):
@@ -246,7 +257,10 @@ def explain_unusable_proof(state: Policy, proof: Any, *others: str) -> str | Non
 
 
 def rebuild_statement(state: Workflow, amendment: Amendment, approval: RecordedApproval) -> bytes:
-    """Return the statement that an approval given in ``state`` must match."""
+    """Return the statement that a recorded approval must cover to be valid.
+
+    It is built from the state before the approval, in the format version that the proof names.
+    """
     from lifecycle.rules.impact import earlier_binding
 
     data, head = approval.data, approval.prev_hash
@@ -268,13 +282,14 @@ def rebuild_statement(state: Workflow, amendment: Amendment, approval: RecordedA
 def _explain_policy_violation(
     state: Policy, approval: RecordedApproval, proof: Mapping[str, Any], statement: bytes
 ) -> str | None:
-    """Return why a proof bound to ``statement`` is not valid under the policy, None if it is."""
+    """Return the reason why a proof violates the consent policy, or None if it does not."""
     if state.consent == "terminal" and approval.actor.kind == "agent":
         return f"an agent ({approval.actor.name}) cannot approve"
     if state.consent != "signature":
         return None
     if state.has_new_signers and not proof.get("typed"):
-        # A signature of a new signer does not prove who named the signer.
+        # If nobody has approved the new signers, a signature is not sufficient: an agent may have
+        # added its own key to the list.
         return "no person at a terminal has approved the signers"
     from service.consent import signature  # runs ssh-keygen
 
@@ -282,7 +297,7 @@ def _explain_policy_violation(
     if not isinstance(signed, str) or not isinstance(signer, str):
         return "the approval has no signature"
     named = approval.data.get("approved_by")
-    # A line names several signers, separated by commas.
+    # A line of the allowed-signers file can name several signers, separated by commas.
     fields = [line.split()[0] for line in state.signers if line.strip()]
     names = {*fields, *(name for field in fields for name in field.split(","))}
     if named not in (signer, "user") or signer not in names:

@@ -1,8 +1,8 @@
-"""Scripts: the files of a root that a definition runs, and their digests.
+"""Find the scripts that a plan runs, and compute their digests.
 
-A definition names scripts and does not contain them, so an approved command could run another file
-later. Their digests are recorded when a person approves and when an attempt starts, so that wfctl
-reports a change.
+A plan only names its scripts. A script could therefore be changed after the approval of the plan.
+wfctl records the digests of the scripts with each approval and at the start of each attempt, so
+that it can report such a change.
 """
 
 from __future__ import annotations
@@ -32,31 +32,32 @@ from lifecycle.words.unknown_files import find_unknown_files
 from service.consent.packages import find_run_module
 from service.root.folder_entries import is_file, is_folder
 
-#: Maximum number of modules that are recorded of an attempt.
+#: Maximum number of modules to record for an attempt.
 _MODULES = 200
-#: Maximum number of characters of a part of a command that a person is shown.
+#: Maximum number of characters of a part of a command to show to a person.
 _SHOWN = 120
-#: Pattern of words that may be paths. ``--script=check.py`` consists of two words.
+#: Pattern of words that may be paths. For example, ``--script=check.py`` contains two words.
 _WORDS = re.compile(r"[^\s=;|&<>()$`'\"*?\[\]{}\\]+")
 
 
 def scripts_of(root: Path, state: Workflow, stage: Stage | None = None) -> dict[str, str]:
-    """Return the files that the definition runs, of one stage or all: path → SHA-256 in hex.
+    """Return the scripts that the plan or one of its stages runs, each with its SHA-256.
 
-    These are the files that the commands and verify commands name, inputs that are scripts, files
-    of a sweep's points, the machine files of the profiles, and ``init.sh``. Outputs of stages and
-    missing files are left out. Paths below the root are relative to the root.
+    These are files named in commands and verify commands, inputs that are scripts, files with the
+    points of sweeps, machine files of profiles, and ``init.sh``. Outputs of stages and missing
+    files are left out. Paths inside the workflow folder are relative to it.
     """
     found = agreed_scripts(root, state, stage)
     return {path: digest for path, digest in found.items() if is_digest(digest)}
 
 
 def agreed_scripts(root: Path, state: Workflow, stage: Stage | None = None) -> dict[str, str]:
-    """Return the scripts that a person approves: `scripts_of`, and scripts without a digest.
+    """Return the scripts that a person approves, each with its SHA-256 or a special value.
 
-    A script outside the root has the value `OUTSIDE`. A script, a machine file or ``init.sh`` that
-    does not exist has `MISSING`. A part of a command that runs a file without naming the file has
-    `OUTSIDE` with a reason.
+    These are the scripts of `scripts_of`, and scripts without a digest. The value is `OUTSIDE` for
+    a script outside the workflow folder, and `MISSING` for one that does not exist. If a part of a
+    command runs a file without naming it, the key is this part, and the value is `OUTSIDE` with a
+    reason.
     """
     stages = list(state.stages.values()) if stage is None else [stage]
     made = {path for one in state.stages.values() for path in one.outputs}
@@ -75,7 +76,7 @@ def agreed_scripts(root: Path, state: Workflow, stage: Stage | None = None) -> d
 
 
 def _find_unknown_files(root: Path, stage: Stage) -> Iterator[tuple[str, str]]:
-    """Yield the parts of the commands of a stage that run unknown files, each with the reason."""
+    """Yield each part of a stage's commands that runs an unnamed file, with the reason."""
     for name in commands_of(stage):
         command = stage.parameters.get(name)
         if isinstance(command, str):
@@ -86,7 +87,10 @@ def _find_unknown_files(root: Path, stage: Stage) -> Iterator[tuple[str, str]]:
 
 
 def _relative_to_root(root: Path, path: str) -> str:
-    """Return a path below the root relative to the root, and any other path unchanged."""
+    """Return a path relative to the workflow folder.
+
+    Paths outside this folder stay unchanged.
+    """
     for folder in dict.fromkeys((root, root.resolve())) if path.startswith("/") else ():
         if path.startswith(f"{folder}/"):
             return os.path.relpath(path, folder)
@@ -94,9 +98,10 @@ def _relative_to_root(root: Path, path: str) -> str:
 
 
 def _digest_or_reason(root: Path, path: str, is_run: bool) -> str | None:
-    """Return the digest of a file.
+    """Return the digest of a file, or a special value if the file does not exist.
 
-    For a script without one, return `OUTSIDE` or `MISSING`, else None.
+    The value is `OUTSIDE` for a script outside the workflow folder, `MISSING` for a missing script,
+    and None for any other file without a digest.
     """
     is_script = has_script_ending(path) or is_run
     if path.startswith(("/", "..")):
@@ -107,19 +112,22 @@ def _digest_or_reason(root: Path, path: str, is_run: bool) -> str | None:
 
 
 def scripts_after(root: Path, state: Workflow, amendment: Amendment) -> dict[str, str]:
-    """Return the result of `agreed_scripts` after the amendment is approved."""
+    """Return the scripts that a person approves, as they will be after an amendment.
+
+    See `agreed_scripts`.
+    """
     changed = state.draft()
     apply_amendment(changed, amendment)
     return agreed_scripts(root, changed)
 
 
 def find_importable_modules(root: Path, state: Workflow, stage: Stage) -> dict[str, str]:
-    """Return the Python files that a script may import by their place: path → SHA-256 in hex.
+    """Return the Python files that a stage's scripts could import, with their SHA-256.
 
-    They are next to a script, in the stage's folder, in the root if the stage is checked there, or
-    in a package there that a script imports. A file with the name of a standard module counts if a
-    script imports that name, or imports a library, which may do so. Only the first files are
-    returned if there are very many.
+    These are files next to a script, in the stage's folder, in packages there that a script
+    imports, and in the workflow folder if the stage has a check. A file with the name of a standard
+    module is included only if a script imports this name, or imports a library that may import it.
+    The number of files is limited.
     """
     from projections.words.result_origin import module_of
     from service.consent.packages import (  # needed only for a launch
@@ -162,7 +170,7 @@ def _commands_of(stage: Stage) -> list[str]:
 
 
 def digest_of(root: Path, path: str) -> str | None:
-    """Return the SHA-256 of a file in hex, None if the file cannot be read."""
+    """Return the SHA-256 of a file in hex, or None if the file cannot be read."""
     with suppress(OSError, ValueError):
         if is_file(root / path):
             with (root / path).open("rb") as stream:
@@ -171,14 +179,18 @@ def digest_of(root: Path, path: str) -> str | None:
 
 
 def find_changed_digests(root: Path, recorded: dict[str, str]) -> dict[str, str | None]:
-    """Return the scripts that differ from the recorded ones, each with its current digest."""
+    """Return the scripts that differ from recorded digests, with their current digests."""
     known = {path: one for path, one in recorded.items() if not is_unknown(one)}
     now = {path: digest_of(root, path) for path in known}
     return {path: digest for path, digest in now.items() if (digest or MISSING) != known[path]}
 
 
 def find_unpinned_changes(root: Path, state: Workflow) -> list[str]:
-    """Return the pinned files that changed, and the files that run without being pinned."""
+    """Return the scripts that the plan does not allow to run.
+
+    If a plan pins its scripts (lists their digests), these are changed scripts and scripts that it
+    does not list. Otherwise, return an empty list.
+    """
     pinned = state.session_config.get("pin")
     if not isinstance(pinned, dict):
         return []
@@ -188,7 +200,10 @@ def find_unpinned_changes(root: Path, state: Workflow) -> list[str]:
 
 
 def find_unpinnable(root: Path, state: Workflow) -> list[str]:
-    """Return why files that run have no known digest, if the plan pins its files."""
+    """Return a reason for each script whose content wfctl cannot know.
+
+    Return an empty list if the plan does not pin its scripts (list their digests).
+    """
     if not isinstance(state.session_config.get("pin"), dict):
         return []
     found = agreed_scripts(root, state).items()
@@ -196,7 +211,10 @@ def find_unpinnable(root: Path, state: Workflow) -> list[str]:
 
 
 def find_data_of_jobs(root: Path, state: Workflow) -> set[str]:
-    """Return the paths of unchanged files that jobs wrote, without their scripts."""
+    """Return the paths of files that jobs wrote and that have not changed since.
+
+    Scripts are left out.
+    """
     return {path for path, one in find_files_of_jobs(state) if digest_of(root, path) == one}
 
 
@@ -223,7 +241,7 @@ def _only_strings(values: object) -> list[str]:
 
 
 def _find_command_paths(root: Path, stage: Stage, name: str, folder: str) -> Iterator[str]:
-    """Yield the words of a command that may be files below the root."""
+    """Yield the words of a command that may be paths of files in the workflow folder."""
     command = stage.parameters.get(name)
     if not isinstance(command, str):
         return
@@ -242,14 +260,20 @@ def _find_command_paths(root: Path, stage: Stage, name: str, folder: str) -> Ite
 
 
 def _list_run_files(stage: Stage) -> Iterator[str]:
-    """Yield the files that the commands of a stage run, with any ending, even if none exists."""
+    """Yield the files that the commands of a stage run, whatever their suffix.
+
+    The files need not exist.
+    """
     for name, folder in commands_of(stage).items():
         found = find_run_files(stage, name, folder)
         yield from (one.path for one in found if one.runs and one.module is None)
 
 
 def _module_search_folders(stage: Stage) -> list[str]:
-    """Return the folders in which Python may find a module, beyond those that a command names."""
+    """Return further folders in which Python may find modules.
+
+    These are the folders of PYTHONPATH and the folders of the stage's inputs.
+    """
     given = os.environ.get("PYTHONPATH", "").split(":")
     return [*filter(None, given), *(os.path.dirname(path) for path in stage.inputs)]  # noqa: PTH120
 

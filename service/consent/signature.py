@@ -1,4 +1,4 @@
-"""SSH signatures, made and checked by ssh-keygen(1) as git does with signed commits."""
+"""Create and check SSH signatures with ssh-keygen, as git does for signed commits."""
 
 from __future__ import annotations
 
@@ -15,24 +15,26 @@ from eventstore.private_files import make_own_folder
 from service.errors import InvalidOption, NotFound, ServiceError
 from service.root.atomic_files import content_of, write_whole
 
-#: The namespace of signatures. Signatures for git or for files are not valid for wfctl.
+#: Namespace of wfctl's signatures. A signature that was made for git or for a file is not valid for
+#: wfctl.
 NAMESPACE = "wfctl"
-#: Folders that are searched before PATH, which the caller controls.
+#: Folders to search for ssh-keygen before PATH, because the caller could manipulate PATH.
 _PLACES = "/usr/bin:/bin:/usr/local/bin"
-#: Exit code and message of OpenSSH if the user account has no name.
+#: Exit code and error message of OpenSSH if the user id has no user name.
 _FATAL, _NAMELESS = 255, b"No user exists for uid"
 
 
 class SignatureFailed(ServiceError):
-    """ssh-keygen could not be run, or could not sign."""
+    """ssh-keygen cannot run or cannot sign."""
 
     code = "signature_failed"
 
 
 def sign(statement: bytes, key: Path) -> str:
-    """Return the armoured signature of ``statement`` by a private key.
+    """Return the SSH signature of ``statement``, made with the given key.
 
-    For a public key, the SSH agent signs. Raises `SignatureFailed`.
+    If ``key`` is a public key, the SSH agent signs with its private key. Raises `SignatureFailed`
+    if ssh-keygen cannot sign.
     """
     with tempfile.TemporaryDirectory(prefix="wfctl-") as folder:
         place = Path(folder) / "statement"
@@ -48,7 +50,10 @@ def sign(statement: bytes, key: Path) -> str:
 
 
 def find_signer(signature: str, signers: Sequence[str]) -> str | None:
-    """Return the first allowed signer whose key made the signature, None without one."""
+    """Return the name of the allowed signer whose key made the signature, or None.
+
+    If there are several, return the first one.
+    """
     found = _query_signature("find-principals", signature, signers)
     names = found.stdout.decode(errors="replace").splitlines()
     return names[0] if found.returncode == 0 and names else None
@@ -57,9 +62,9 @@ def find_signer(signature: str, signers: Sequence[str]) -> str | None:
 def explain_invalid_signature(
     statement: bytes, signature: str, signer: str, signers: Sequence[str], at: str
 ) -> str | None:
-    """Return why the signature is not valid, None if it is.
+    """Return the reason why a signature is invalid, or None if it is valid.
 
-    ``at`` is the time (``YYYY-MM-DDTHH:MM:SS…Z``) at which the signer must have been allowed.
+    ``signer`` must have been allowed to sign at the time ``at`` (``YYYY-MM-DDTHH:MM:SS…Z``).
     """
     moment = at[:19].translate({ord(letter): None for letter in "-:T"}) + "Z"
     who = ("-I", signer, "-n", NAMESPACE, "-O", f"verify-time={moment}")
@@ -70,7 +75,10 @@ def explain_invalid_signature(
 
 
 def find_fingerprint(statement: bytes, signature: str) -> str | None:
-    """Return the fingerprint of the key that signed a statement, or None for another signature."""
+    """Return the fingerprint of the key that signed the statement.
+
+    Return None if the signature does not fit the statement.
+    """
     done = _query_signature("check-novalidate", signature, (), "-n", NAMESPACE, statement=statement)
     words = done.stdout.decode(errors="replace").split()
     return words[-1] if done.returncode == 0 and words else None
@@ -82,7 +90,10 @@ _Done = subprocess.CompletedProcess[bytes]
 def _query_signature(
     what: str, signature: str, signers: Sequence[str], *more: str, statement: bytes = b""
 ) -> _Done:
-    """Run ssh-keygen with a signature and the lines of allowed signers."""
+    """Run ssh-keygen to examine a signature, and return the completed process.
+
+    ``what`` is the name of the operation. ``signers`` are lines of an allowed-signers file.
+    """
     lines = "".join(f"{line}\n" for line in signers)
     with tempfile.TemporaryDirectory(prefix="wfctl-") as folder:
         options = list(more)
@@ -95,7 +106,8 @@ def _query_signature(
 def _run_keygen(*arguments: str, statement: bytes = b"") -> _Done:
     """Run ssh-keygen and return the completed process.
 
-    Raises `SignatureFailed` if it cannot work here: the signature is then unknown.
+    Raises `SignatureFailed` if the user id has no user name. The validity of a signature is then
+    unknown.
     """
     done = subprocess.run(
         [_find_keygen(), *arguments],
@@ -129,14 +141,14 @@ def _last_output_line(done: _Done) -> str:
     return text.splitlines()[-1] if text else f"exit code {done.returncode}"
 
 
-#: Name of a signer, as a line of allowed signers starts.
+#: Pattern of a signer's name at the start of a line in an allowed-signers file.
 _NAME = re.compile(r"[^\s,*?!\"]+")
 
 
 def make_key(path: Path, name: str, *, hardware: bool) -> None:
-    """Run ssh-keygen to create a key, which asks for the passphrase.
+    """Create an SSH key with ssh-keygen, which asks the user for a passphrase.
 
-    Raises `SignatureFailed`.
+    With ``hardware``, the key is stored on a security key. Raises `SignatureFailed` if this fails.
     """
     make_own_folder(path.parent)
     kind = "ed25519-sk" if hardware else "ed25519"
@@ -151,9 +163,10 @@ def make_key(path: Path, name: str, *, hardware: bool) -> None:
 
 
 def read_public_key(key: Path) -> str:
-    """Return type and key in a public key's file, ``key.pub`` for a private key.
+    """Return the type and the key from the public key file of an SSH key.
 
-    Raises `NotFound` if the file does not exist, `InvalidOption` for other content.
+    For a private key ``key``, read the file ``key.pub``. Raises `NotFound` if the file does not
+    exist, and `InvalidOption` if it contains no public key.
     """
     path = key if key.suffix == ".pub" else key.with_name(f"{key.name}.pub")
     content = content_of(path)
@@ -169,7 +182,7 @@ def read_public_key(key: Path) -> str:
 
 
 def needs_touch(public: str) -> bool:
-    """Return whether a device holds the key, so that each signature requires a touch."""
+    """Return whether the key is on a security device that a person must touch to sign."""
     return public.startswith("sk-")
 
 
@@ -179,7 +192,10 @@ def is_unprotected_key(key: Path) -> bool:
 
 
 def signer_line(name: str, public: str) -> str:
-    """Return the line that allows a key. Raises `InvalidOption` for an invalid name."""
+    """Return a line for an allowed-signers file, with the name and the public key.
+
+    Raises `InvalidOption` for an invalid name.
+    """
     if not _NAME.fullmatch(name):
         raise InvalidOption(
             "the option --name accepts one word without commas and wildcards, but the given name "
@@ -189,7 +205,10 @@ def signer_line(name: str, public: str) -> str:
 
 
 def allow_signer(path: Path, line: str) -> bool:
-    """Add a line to a file of allowed signers, and return whether the line is new."""
+    """Add a line to an allowed-signers file, unless the file already contains the line.
+
+    Return whether the line was added.
+    """
     text = (content_of(path) or b"").decode("utf-8", "surrogateescape")
     if line in text.splitlines():
         return False

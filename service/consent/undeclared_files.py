@@ -1,4 +1,4 @@
-"""Data files of the root that a script names and that no field of its stage declares."""
+"""Find data files that a script names but that its stage does not declare."""
 
 from __future__ import annotations
 
@@ -13,25 +13,26 @@ from lifecycle.state.workflow import Stage, Workflow
 from service.consent.scripts import find_importable_modules, find_verify_paths, scripts_of
 from service.root.folder_entries import is_file
 
-#: Pattern of words that may name a file. Names without a dot or a slash are left out.
+#: Pattern of words in a script that may be paths. A word needs a dot or a slash.
 _NAMES = re.compile(r"[^\s'\"`()\[\]{}=,:;|&<>#$*?\\]*[./][^\s'\"`()\[\]{}=,:;|&<>#$*?\\]*")
-#: Maximum size in bytes of a script that is searched for names.
+#: Maximum size in bytes of a script to search for file names.
 _LONGEST_SCRIPT = 10**6
 
 
 class UndeclaredFile(NamedTuple):
-    """A file that a script names. Both paths are relative to the root."""
+    """A file that a script names. Both paths are relative to the workflow folder."""
 
     script: str
     path: str
 
 
 def find_undeclared_files(root: Path, state: Workflow, stage: Stage) -> list[UndeclaredFile]:
-    """Return the files below the root that a stage's scripts name and the stage does not declare.
+    """Return the files that the check scripts of a stage name, but that no stage declares.
 
-    A check reads such a file where it lies, and nobody notices when the file changes. Declared
-    files are the inputs and outputs of any stage, the scripts, and the modules next to a script. A
-    name is tried as a path from the root, from the stage's folder and from the script's folder.
+    A check reads such a file directly in the workflow folder, so wfctl would not notice a change of
+    the file. Declared files are the inputs and outputs of all stages, scripts, and modules next to
+    a script. A name in a script is tried as a path from the workflow folder, the stage's folder and
+    the script's folder.
     """
     scripts = scripts_of(root, state, stage)
     read_in_place = {*find_verify_paths(root, stage)} & scripts.keys()
@@ -61,6 +62,6 @@ def _named_files(root: Path, script: str, folders: Collection[str]) -> Iterator[
 
 
 def _is_below(path: str, folders: Collection[str]) -> bool:
-    """Return whether a declared folder contains the path."""
+    """Return whether the path is inside one of the given folders."""
     parts = path.split("/")
     return any("/".join(parts[:number]) in folders for number in range(1, len(parts)))

@@ -1,1 +1,1 @@
-"""Read documents of other authors with size limits and precise error locations."""
+"""Read documents of other programs, with size limits and exact error locations."""

@@ -1,16 +1,17 @@
-"""Limits for the size of a decoded document, because any person or program may have written it."""
+"""Limits for the size of documents, which are needed because anybody may write them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
 
-#: Maximum bytes of a file, depth of a document, and number of its values, without keys.
+#: Maximum size of a file in bytes, maximum depth of a document, and maximum number of its values
+#: (without keys).
 LARGEST, DEEPEST, MOST = 8 << 20, 100, 500_000
 
 
 def excess(value: Any) -> str | None:
-    """Return which limit a decoded document exceeds, or None if it exceeds none."""
+    """Return a text on the limit that a document exceeds, or None if it exceeds no limit."""
     level, count = [iter((value,))], 0
     while level:
         child = next(level[-1], _END)
@@ -31,7 +32,7 @@ _END: Any = object()
 
 
 def bounded_lines(file: Any, longest: int) -> Iterator[bytes]:
-    """Yield the lines of a file. Raises ValueError for a line of more than ``longest`` bytes."""
+    """Yield the lines of a file. Raises ValueError for a line longer than ``longest``."""
     while line := file.readline(longest + 1):
         if len(line) > longest:
             raise ValueError(

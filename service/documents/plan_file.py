@@ -1,4 +1,4 @@
-"""Read a plan in JSON, YAML or TOML, and report errors with line and column."""
+"""Read a plan in JSON, YAML or TOML, and report errors with their line and column."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from service.errors import NotFound, UnreadablePlan
 
 
 def read_plan(source: str) -> Any:
-    """Return the decoded plan. ``-`` is standard input (JSON or YAML).
+    """Read and decode a plan file. The name ``-`` means standard input, in JSON or YAML.
 
-    Raises `NotFound`, `UnreadablePlan`, or `InvalidPlan` for a value that the log cannot store.
+    Raises `NotFound` if the file does not exist, `UnreadablePlan` if it cannot be parsed, and
+    `InvalidPlan` if it contains a value that the log cannot store.
     """
     plan = decode(source, _text(source))
     problems = list(_unportable(plan, ""))
@@ -29,9 +30,10 @@ def read_plan(source: str) -> Any:
 
 
 def decode(source: str, text: str) -> Any:
-    """Decode a text by the suffix of its name: ``.toml``, ``.yaml``, ``.yml``, otherwise JSON.
+    """Decode a document as TOML, YAML or JSON, depending on the suffix of its file name.
 
-    Raises `UnreadablePlan`, also for a document that is too deep or too large.
+    Without the suffix ``.toml``, ``.yaml`` or ``.yml``, it is JSON. Text from standard input may
+    also be YAML. Raises `UnreadablePlan` if the document is invalid, too deep or too large.
     """
     suffix = Path(source).suffix.lower()
     if suffix == ".toml":
@@ -67,7 +69,10 @@ def _text(source: str) -> str:
 
 
 def decode_json(source: str, text: str) -> Any:
-    """Return the JSON value. NaN and duplicate keys are refused."""
+    """Return the value of a JSON document.
+
+    Raises `UnreadablePlan` if the JSON is invalid, or if it contains NaN or duplicate keys.
+    """
     try:
         found = json.loads(text, parse_constant=_no_constant, object_pairs_hook=_no_duplicates)
     except json.JSONDecodeError as error:
@@ -127,7 +132,7 @@ def _yaml(source: str, text: str) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """Return the value with dates converted to ISO text."""
+    """Return the value with dates and times converted to ISO 8601 strings."""
     if isinstance(value, dict):
         return {str(key): _plain(child) for key, child in value.items()}
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""A YAML loader that treats a duplicate key in a mapping as an error."""
+"""A YAML loader that reports duplicate keys in a mapping as an error."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ from service.documents.bounds import MOST
 
 
 class StrictLoader(yaml.SafeLoader):
-    """The safe loader, which also reports the location of a duplicate key."""
+    """A safe YAML loader that also rejects duplicate keys, and reports their location."""
 
     def __init__(self, stream: str) -> None:
         super().__init__(stream)
         self._sizes: dict[yaml.Node, int] = {}
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        """Return a node. Raises `yaml.constructor.ConstructorError` if aliases repeat too much.
+        """Return the next node of the document, and count the nodes that aliases repeat.
 
-        A few nested aliases can expand to a document that fills the memory.
+        Raises `yaml.constructor.ConstructorError` if there are too many, because a few nested
+        aliases can expand to a document that fills the memory.
         """
         node = super().compose_node(parent, index)
         if node is not None and node not in self._sizes:
@@ -32,7 +33,10 @@ class StrictLoader(yaml.SafeLoader):
         return node
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """Return the mapping. Raises `yaml.constructor.ConstructorError` for a duplicate key."""
+        """Return a mapping as a dict.
+
+        Raises `yaml.constructor.ConstructorError` if a key occurs twice.
+        """
         seen: set[str] = set()
         for key, _ in node.value:
             name = str(key.value)
@@ -53,5 +57,8 @@ def _children(node: yaml.Node) -> Iterator[yaml.Node]:
 
 
 def load(text: str) -> Any:
-    """Return the single document in ``text``. Raises `yaml.YAMLError` or ValueError."""
+    """Return the single YAML document in ``text``.
+
+    Raises `yaml.YAMLError` or ValueError if the text is not valid.
+    """
     return yaml.load(text, Loader=StrictLoader)

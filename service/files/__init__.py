@@ -1,1 +1,1 @@
-"""Update the files that show the log, and compare them with the log."""
+"""Update the files generated from the log, and compare them with the log."""

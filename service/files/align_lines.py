@@ -12,21 +12,26 @@ if TYPE_CHECKING:
     pass
 
 
-#: Maximum size in bytes of one note. A longer foreign line is recorded in parts.
+#: Maximum size in bytes of a note in the log. A longer line from another program is recorded in
+#: several notes.
 _PART = 12_000
 
 
 class ForeignBytes(NamedTuple):
-    """Bytes of another program, after the lines of the versions up to ``after``."""
+    """Bytes that another program wrote to progress.log, and their position.
+
+    They follow the lines of all versions up to ``after``.
+    """
 
     after: int
     content: bytes
 
 
 class Alignment(NamedTuple):
-    """A comparison of the file with the expected lines.
+    """The result of comparing progress.log with its expected lines.
 
-    ``missing`` is to be appended. ``lost`` means that earlier content is gone.
+    ``foreign`` contains lines of other programs, and ``missing`` contains the bytes to append.
+    ``lost`` means that earlier content was removed.
     """
 
     foreign: list[ForeignBytes]
@@ -35,10 +40,10 @@ class Alignment(NamedTuple):
 
 
 def align_lines(found: bytes, fresh: bool, pieces: Sequence[LogPiece], shown: int) -> Alignment:
-    """Compare the bytes ``found`` with the expected ``pieces``, in order.
+    """Compare the content of progress.log with the expected lines, in order.
 
-    ``fresh`` means that a line ends before ``found``, which shows the versions up to ``shown``. The
-    last line of wfctl may be incomplete after a crash.
+    ``found`` is the content after the lines up to version ``shown``. ``fresh`` means that the text
+    before it ends with a newline. After a crash, the last line of wfctl may be incomplete.
     """
     foreign: list[ForeignBytes] = []
     ours = {piece.content: n for n, piece in enumerate(pieces) if not piece.external}
@@ -55,7 +60,8 @@ def align_lines(found: bytes, fresh: bool, pieces: Sequence[LogPiece], shown: in
         else:
             end = found.find(b"\n", position) + 1 or len(found)
             foreign.append(ForeignBytes(shown, found[position:end]))
-            # A later line of wfctl appears too early, so a line before it is missing.
+            # This line of wfctl comes before an expected earlier line, so the earlier line was
+            # removed.
             lost = lost or ours.get(found[position:end], -1) >= number
         fresh = found[end - 1 : end] == b"\n"
         position = end
@@ -70,7 +76,7 @@ def _is_torn(found: bytes, position: int, due: bytes, piece: LogPiece) -> bool:
 
 
 def build_notes(foreign: Sequence[ForeignBytes]) -> list[p.NoteLogged]:
-    """Return the notes that record foreign bytes, exactly and in order."""
+    """Return the notes that record the exact bytes of other programs, in order."""
     return [
         _build_note(after, content[start : start + _PART])
         for after, content in foreign

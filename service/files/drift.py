@@ -1,4 +1,4 @@
-"""Changes by other programs in the files that wfctl writes: recognized and recorded."""
+"""Detect and record changes that other programs or people made to generated files."""
 
 from __future__ import annotations
 
@@ -32,16 +32,21 @@ if TYPE_CHECKING:
 
 Listed: TypeAlias = "FieldDifference | dict[str, Any]"
 """A difference between two versions of a file: of a field, or of a run of lines."""
-#: Maximum number of differences that a drift lists. The kept version has all of them.
+#: Maximum number of differences that a drift event lists. The stored copy of the edited file
+#: contains all of them.
 _LISTED = 200
-#: Maximum size in bytes of a listed value. A larger value is listed by its digest.
+#: Maximum size in bytes of a value in a list of differences. For a larger value, its digest is
+#: listed.
 _LONGEST = 4_096
-#: Maximum number of lines that are compared one by one.
+#: Maximum number of lines to compare one by one.
 _COMPARED = 2_000
 
 
 def keep_foreign_version(root: Root, name: str, found: bytes) -> str:
-    """Keep foreign bytes under ``.wfctl/drift/``. Return the path, relative to the root."""
+    """Store a copy of a file that another program changed, in ``.wfctl/drift/``.
+
+    Return the path of the copy, relative to the workflow folder.
+    """
     root.drift.mkdir(exist_ok=True)
     kept = _kept_path(root, name, digest(found))
     if not kept.exists():
@@ -50,7 +55,10 @@ def keep_foreign_version(root: Root, name: str, found: bytes) -> str:
 
 
 def read_kept_version(root: Root, name: str, sha: str) -> bytes | None:
-    """Return the bytes kept under ``name`` by their SHA-256 in hex, or None if not there."""
+    """Return the stored copy of a changed file, or None if it does not exist.
+
+    ``sha`` is the SHA-256 of the copy in hex.
+    """
     found = content_of(_kept_path(root, name, sha))
     return found if found is not None and digest(found) == sha else None
 
@@ -62,7 +70,10 @@ def _kept_path(root: Root, name: str, sha: str) -> Path:
 def is_half_mended(
     root: Root, name: str, found: bytes | None, expected: bytes, known: Iterable[str | None]
 ) -> bool:
-    """Return whether a file starts correctly and continues as a kept foreign version."""
+    """Return whether an interrupted command left a file half restored.
+
+    Such a file starts with the correct content, and continues as a known changed version.
+    """
     if found is None:
         return False
     same = common_start(found, expected)
@@ -79,9 +90,10 @@ def build_drift_event(
     listed: Callable[[bytes], Sequence[Listed] | None],
     name: str | None = None,
 ) -> p.DriftDetected:
-    """Return the event for a changed file, after keeping the foreign version under ``name``.
+    """Store a copy of a changed file, and return the event that records the change.
 
-    ``listed`` returns the differences, None for a file that cannot be read.
+    ``name`` is the name of the copy. ``listed`` returns the differences, or None if the file is not
+    readable.
     """
     if found is None:
         return p.DriftDetected(file=file, kind="missing", base=base)
@@ -101,7 +113,10 @@ def build_drift_event(
 
 
 def state_differences(base: Workflow, found: bytes) -> list[FieldDifference] | None:
-    """Return the differences field by field, or None if ``found`` is not a JSON object."""
+    """Return the differing fields of two versions of ``workflow-state.json``.
+
+    Return None if ``found`` is not a JSON object.
+    """
     from projections.files.document_diff import find_differences
     from service.documents.plan_file import decode_json
     from service.errors import UnreadablePlan
@@ -116,7 +131,7 @@ def state_differences(base: Workflow, found: bytes) -> list[FieldDifference] | N
 
 
 def line_differences(expected: bytes, found: bytes) -> list[dict[str, Any]]:
-    """Return the runs of lines that differ. ``line`` counts from 1 in the correct file."""
+    """Return the groups of differing lines. ``line`` is a number in the correct file."""
     before = expected.decode(errors="replace").splitlines()
     after = found.decode(errors="replace").splitlines()
     start = common_start(before, after)
@@ -128,7 +143,8 @@ def line_differences(expected: bytes, found: bytes) -> list[dict[str, Any]]:
         from difflib import SequenceMatcher
 
         codes = SequenceMatcher(None, before, after, autojunk=False).get_opcodes()
-        # Bytes that do not show in the text, such as line ends, count as a difference too.
+        # If no line differs, the difference is in bytes that the decoded text does not show, such
+        # as line ends. Report this as one difference.
         runs = [run for run in codes if run[0] != "equal"] or [("bytes", 0, 0, 0, 0)]
     return [
         {"kind": kind, "line": start + i + 1, "old": before[i:j], "new": after[k:m]}
@@ -137,17 +153,23 @@ def line_differences(expected: bytes, found: bytes) -> list[dict[str, Any]]:
 
 
 def make_recordable(difference: Listed) -> dict[str, Any]:
-    """Return a difference in a form that an event can store, for any values."""
+    """Return a difference in a form that an event can store.
+
+    Very large values are replaced by their digests.
+    """
     known = difference if isinstance(difference, dict) else difference._asdict()
     held = {name: _make_storable(value) for name, value in known.items()}
-    # The steps of the path are checked one by one, because a single step may be too long.
+    # Check each key of the path separately, because a single key may be too long to store.
     return held if "path" not in known else {**held, "path": [*map(_make_storable, known["path"])]}
 
 
 def split_difference(
     one: FieldDifference, is_whole: Callable[[FieldDifference], bool]
 ) -> Iterator[FieldDifference]:
-    """Yield the parts of an added or removed object, down to where ``is_whole`` is true."""
+    """Split an added or removed object into its fields, recursively.
+
+    Fields for which ``is_whole`` returns true are not split further.
+    """
     side = {"added": "new", "removed": "old"}.get(one.kind)
     value = getattr(one, side) if side is not None else None
     if side is None or not isinstance(value, dict) or is_whole(one):
@@ -174,10 +196,11 @@ def _make_storable(value: Any) -> Any:
 
 
 class LogView(NamedTuple):
-    """The file as it was read.
+    """The content of progress.log when it was read, compared with its remembered state.
 
-    ``intact`` means that the file starts with all bytes that wfctl left. ``newer`` has the last of
-    these bytes, ``tail`` the bytes after them. ``mark`` is None if the file is missing.
+    ``intact`` means that the file still starts with all bytes that wfctl wrote. ``newer`` contains
+    the last part of these bytes, and ``tail`` the bytes after them. ``mark`` identifies the version
+    of the file by its metadata, and is None if the file is missing.
     """
 
     intact: bool
@@ -187,9 +210,10 @@ class LogView(NamedTuple):
 
 
 def read_log_view(root: Path, name: str, left: Synced | None, *, thorough: bool = False) -> LogView:
-    """Read a file in the root and compare it with its remembered state. Raises `OutsideRoot`.
+    """Read a file and compare it with the state that wfctl remembers of it.
 
-    For an untouched file, only the newer part is read; ``thorough`` reads the whole file.
+    If the metadata of the file is unchanged, only its last part is read. ``thorough`` always reads
+    the whole file. Raises `OutsideRoot` if the path leads out of the workflow folder.
     """
     try:
         descriptor = open_within(root, name)
@@ -214,9 +238,9 @@ def read_log_view(root: Path, name: str, left: Synced | None, *, thorough: bool 
 def remember_log(
     root: Path, name: str, before: Synced, view: LogView, added: bytes, version: int, mark: Mark
 ) -> Synced:
-    """Return the state to remember after ``added`` was appended to the file.
+    """Return the state of the file to remember after ``added`` was appended to it.
 
-    Joins the newer part to the older part if it is long enough.
+    If the newer part of the file has become long enough, it is joined to the older part.
     """
     part = view.newer + view.tail + added
     size, fresh = before.base + len(part), part.endswith(b"\n") if part else before.fresh
@@ -225,17 +249,19 @@ def remember_log(
         return left
     content = (content_within(root, name) or b"")[:size]
     if not left.shows(content):
-        # Another program changed the older part. Without a mark, the next check is thorough.
+        # Another program changed the older part. Remember no file metadata, so that the next check
+        # reads the whole file.
         return replace(left, mark=[])
     return replace(left, base=size, base_sha256=digest(content), sha256=digest(b""))
 
 
 @dataclass(slots=True)
 class Trail:
-    """The changes after a version: pieces of ``progress.log``, and recorded foreign versions.
+    """The changes of the generated files since a version of the log.
 
-    ``state`` is the newest state, None without a workflow. ``detected`` has, for each file, the
-    digests of the recorded foreign versions, None for a missing file.
+    ``pieces`` are the lines of progress.log. ``state`` is the newest state, or None without a
+    workflow. ``detected`` contains the digests of the recorded manual edits of each file, with None
+    for a deleted file.
     """
 
     pieces: list[LogPiece] = field(default_factory=list)
@@ -244,24 +270,28 @@ class Trail:
 
 
 def build_trail(log: WorkflowLog, after: int, start: Workflow | None, shown: int) -> Trail:
-    """Return the changes after version ``after``. ``start`` is the state there, if known.
+    """Return the changes of the generated files since version ``after`` of the log.
 
-    The state is the one after the last piece. A state that is read later could be newer, because
-    others may append meanwhile; a file without their lines would then count as up to date.
+    ``start`` is the state at this version, if known. The state and the lines in the result belong
+    to the same version. A state that is read separately could be newer, and a file without the
+    newest lines would then be regarded as complete.
     """
     start = log.state(after) if start is None and after else start
     return collect_trail(log.steps(after, start), start, shown)
 
 
 def is_ours(log: WorkflowLog, left: Synced | None, found: bytes | None) -> bool:
-    """Return whether ``workflow-state.json`` is as wfctl left it, or shows a later version."""
+    """Return whether nobody but wfctl has changed ``workflow-state.json``.
+
+    The file must be as wfctl remembers it, or show a later version of the log.
+    """
     if found is None or left is None:
         return left is None and (found is None or was_written_by_wfctl(log, 0, found))
     return left.sha256 == digest(found) or was_written_by_wfctl(log, left.version, found)
 
 
 def was_written_by_wfctl(log: WorkflowLog, after: int, found: bytes) -> bool:
-    """Return whether ``workflow-state.json`` shows a version after ``after``."""
+    """Return whether ``workflow-state.json`` shows a log version later than ``after``."""
     return any(
         state.updated[:19].encode() in found and state_document.render_state(state) == found
         for _, state in log.steps(after)
@@ -271,7 +301,10 @@ def was_written_by_wfctl(log: WorkflowLog, after: int, found: bytes) -> bool:
 def collect_trail(
     steps: Iterable[tuple[RecordedEvent, Workflow]], start: Workflow | None = None, shown: int = 0
 ) -> Trail:
-    """Return the trail of all steps from ``start``. The file has the lines up to ``shown``."""
+    """Collect the changes of the generated files from a sequence of events and states.
+
+    progress.log already contains the lines up to version ``shown``.
+    """
     found = Trail(state=start)
     for event, state in steps:
         part = build_piece(event, state) if event.version > shown else None

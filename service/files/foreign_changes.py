@@ -1,4 +1,4 @@
-"""Foreign changes that wait for a decision, on disk or kept, and their adoption by commands."""
+"""Manual edits of generated files that wait for a decision, and their adoption."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from lifecycle.payload.models import Payload
 
 _BY_HAND = "changed by hand in workflow-state.json"
-#: Operational fields with their own event: the type of the value, and the event.
+#: Field that has its own event → type of the value, and function that builds the event.
 _RECORDED: dict[str, tuple[type, Callable[[str, Any], Payload]]] = {
     "outputs": (list, lambda id_, value: p.OutputsRecorded(stage=id_, outputs=value)),
     "checkpoint": (
@@ -58,15 +58,15 @@ _REASONS = {
     "id": "the id of a stage cannot change",
     "workflow_id": "the id of a workflow cannot change",
 }
-#: Fields that a change of status sets.
+#: Fields that wfctl sets when the status of a stage changes.
 _FOLLOWS = frozenset({"started_at", "completed_at", "retry_count", "last_error", "running_process"})
-#: Fields of a workflow that every event changes.
+#: Fields of a workflow that change with every event.
 _DERIVED = frozenset({"updated"})
 Document = dict[str, Any]
 Launched = Callable[[Stage], "list[tuple[Payload, str]]"]
 """Returns the commands that record a manually launched job, each with its time, if any."""
 
-#: Statuses that require a launched job, and statuses of a running stage.
+#: Statuses that a stage can have only after its job was launched, and statuses of a running stage.
 _LAUNCHED = frozenset({Status.RUNNING, Status.POST_PROCESSING, Status.COMPLETED})
 _UNDER_WAY = frozenset({Status.RUNNING, Status.POST_PROCESSING})
 _NO_TRACE = (
@@ -78,24 +78,25 @@ _NO_TRACE = (
 
 @dataclass(slots=True)
 class Adoption:
-    """The commands that adopt a change, in order, and the differences that remain.
+    """The commands that adopt a manual edit, in order, and the differences that remain.
 
-    ``unknown`` has fields to take over, ``impossible`` the differences that cannot be adopted, with
-    reasons.
+    ``unknown`` contains fields that wfctl does not know but keeps. ``impossible`` contains
+    differences that cannot be adopted, each with the reason.
     """
 
     commands: list[Payload] = field(default_factory=list)
     unknown: list[p.UnknownField] = field(default_factory=list)
     impossible: dict[str, str] = field(default_factory=dict)
-    #: Differences without a meaning: an order of keys, a time that follows from a status.
+    #: Differences that need no command, for example the order of keys, or a time that follows from
+    #: a status.
     left: list[str] = field(default_factory=list)
-    #: Differences that were not selected, and that continue to wait.
+    #: Differences that the user did not select. They still wait for a decision.
     rest: list[str] = field(default_factory=list)
-    #: The time of each command, or None for the current time.
+    #: The time to record for each command, or None for the current time.
     at: list[str | None] = field(default_factory=list)
 
     def add(self, command: Payload, at: str | None = None) -> None:
-        """Add a command and its time, if known."""
+        """Add a command, with the time to record if it is known."""
         self.commands.append(command)
         self.at.append(at)
 
@@ -108,12 +109,16 @@ def _build_adoption(
     evidence: str | None,
     launched: Launched,
 ) -> Adoption:
-    """Return the commands that adopt the differences ``listed`` between two documents."""
+    """Return the commands that adopt the given differences between two documents.
+
+    ``base`` is the document that wfctl wrote, and ``found`` is the edited one.
+    """
     result = Adoption()
     groups: dict[str | None, list[FieldDifference]] = {}
     now = state_document.build_document(state)
     for difference in listed:
-        # If the log already has the new status, the fields that follow from it are closed too.
+        # The log already contains the new value, for example because a new status has set this
+        # field. No command is needed.
         is_fulfilled = difference.path != ("status",) and _is_already_so(now, difference)
         if _is_meaningless(difference) or is_fulfilled:
             result.left.append(difference.name)
@@ -131,7 +136,11 @@ def _build_adoption(
 
 
 def _is_meaningless(difference: FieldDifference) -> bool:
-    """Return whether a difference is an order of keys, or a value that sessions write."""
+    """Return whether a difference has no effect.
+
+    This is the case for the order of keys, and for values that wfctl sets at the start of a
+    session.
+    """
     if difference.kind == "order":
         return difference.path != ("stages",)
     first, *keys = difference.path or ("",)
@@ -140,14 +149,14 @@ def _is_meaningless(difference: FieldDifference) -> bool:
 
 
 def _find_entry(document: Document, stage: str | None) -> Document:
-    """Return the entry of a stage in a document, or the document if ``stage`` is None."""
+    """Return the entry of a stage in a document, or the document for None."""
     if stage is None:
         return document
     return next((entry for entry in document["stages"] if entry["id"] == stage), {})
 
 
 def _can_be_recorded(value: Any) -> bool:
-    """Return whether the log can store a value."""
+    """Return whether the log can store this value."""
     try:
         canonical_json(value)
     except InvalidData:
@@ -156,7 +165,10 @@ def _can_be_recorded(value: Any) -> bool:
 
 
 def _adopt_whole_stage(result: Adoption, difference: FieldDifference, found: Document) -> None:
-    """Add the insertion of a stage. The removal of a stage cannot be adopted."""
+    """Add a command that proposes the new stage, or a reason to refuse a removed stage.
+
+    The removal of a stage cannot be adopted.
+    """
     id_ = difference.name
     if difference.kind == "removed":
         result.impossible[id_] = (
@@ -173,7 +185,7 @@ def _adopt_whole_stage(result: Adoption, difference: FieldDifference, found: Doc
 
 @dataclass(slots=True)
 class _Fields:
-    """The fields of one stage, or of the workflow, before and after."""
+    """The fields of one stage, or of the workflow, before and after a manual edit."""
 
     result: Adoption
     stage: str | None
@@ -182,7 +194,7 @@ class _Fields:
     launched: Launched
 
     def adopt(self, group: list[FieldDifference], state: Workflow, evidence: str | None) -> None:
-        """Group the differences by field, and adopt each field."""
+        """Add the commands that adopt the changed fields, one field at a time."""
         fields: dict[str, list[FieldDifference]] = {}
         for difference in group:
             fields.setdefault(difference.path[0], []).append(difference)
@@ -202,7 +214,7 @@ class _Fields:
         self._amendments(amended)
 
     def _is_amended(self, name: str, state: Workflow) -> bool:
-        """Return whether only an amendment may make the change of the field."""
+        """Return whether a change of this field needs an amendment approved by a person."""
         if self.stage is None:
             return name in AMENDABLE_OF_WORKFLOW
         listed = self.found.get(name)
@@ -253,7 +265,7 @@ class _Fields:
             Status.SKIPPED: lambda: self._proposes("stage_skip", said),
         }
         if target == stage.status:
-            # The log already has this status.
+            # The stage already has this status in the log, so no command is needed.
             self.result.left.append(f"{stage.id}.status")
             return
         proven = self.launched(stage) if target in _LAUNCHED else []
@@ -292,23 +304,24 @@ class _Fields:
 
 
 def _is_same(old: Document, new: Document, key: str) -> bool:
-    """Return whether a key has the same value in both objects."""
+    """Return whether a key has the same value in the old and in the new object."""
     both = key in old and key in new
     return both and canonical_json(old[key]) == canonical_json(new[key])
 
 
 def _build_leaf(old: Document, new: Document, key: str) -> Document:
-    """Return the change of one key."""
+    """Return the old and new value of a key. A missing value is omitted."""
     before = {"old": old[key]} if key in old else {}
     return {**before, "new": new[key]} if key in new else before
 
 
 @dataclass(frozen=True, slots=True)
 class ForeignVersion:
-    """A foreign version of a file.
+    """A version of a generated file that another program or a person wrote.
 
-    ``detected`` is the version of its ``drift.detected``, None if it is not recorded yet. ``base``
-    is the version that the file had shown. ``kind`` is as in the event, or ``appended``.
+    ``detected`` is the version of the event that recorded it, or None if it is not recorded.
+    ``base`` is the version of the log that the file showed before the edit. ``kind`` is the kind of
+    the change, as in the event, or ``appended``.
     """
 
     file: str
@@ -317,12 +330,12 @@ class ForeignVersion:
     found: bytes | None
     detected: int | None = None
     kept_as: str | None = None
-    #: Differences that are still undecided, or None for all.
+    #: Differences that still wait for a decision. None means all of them.
     rest: Sequence[str] | None = None
 
 
 class ForeignChanges:
-    """The foreign changes of one root, read-only."""
+    """The manual edits of generated files in a workflow folder. This class only reads."""
 
     def __init__(self, root: Root, log: WorkflowLog) -> None:
         self.root = root
@@ -330,12 +343,18 @@ class ForeignChanges:
         self._files = FilesInspection(root, log)
 
     def waiting(self, file: str | None = None) -> list[ForeignVersion]:
-        """Return the changes that wait for a decision, oldest first, optionally of one ``file``."""
+        """Return the manual edits that wait for a decision, oldest first.
+
+        If ``file`` is given, return only the edits of this file.
+        """
         kept = [self.kept_change(drift) for drift in self.log.current().drifts]
         return [f for f in (*kept, *self._on_disk()) if file in (None, f.file)]
 
     def kept_change(self, drift: Drift) -> ForeignVersion:
-        """Return the version that a drift kept. Raises `NotFound` if it no longer exists."""
+        """Return the edited version of a file that a drift event refers to.
+
+        Raises `NotFound` if the stored copy no longer exists.
+        """
         found = content_within(self.root.path, drift.kept_as)
         if found is None:
             raise NotFound(
@@ -365,7 +384,7 @@ class ForeignChanges:
             yield ForeignVersion(LOG, "appended", base, appended)
 
     def explained(self, change: ForeignVersion) -> list[dict[str, Any]]:
-        """Return the differences of a change, one entry for each field or run of lines."""
+        """Return the differences of a manual edit, one for each field or group of lines."""
         if change.kind == "appended":
             return [
                 {"field": "the end", "kind": "added", "old": None, "new": note.text}
@@ -380,7 +399,7 @@ class ForeignChanges:
         return [{key: one[key] for key in ("field", "kind", "old", "new")} for one in held]
 
     def differences(self, change: ForeignVersion) -> list[FieldDifference]:
-        """Return the differences between a foreign state and the state that the file had shown."""
+        """Return the differences between the edited state and the state shown before."""
         if change.found is None or change.kind == "unreadable":
             return []
         listed = state_differences(self.log.current(change.base), change.found) or []
@@ -396,10 +415,10 @@ class ForeignChanges:
     def adoption(
         self, change: ForeignVersion, only: list[str], evidence: str | None, launched: Launched
     ) -> Adoption:
-        """Return the commands that adopt a change, or only its fields ``only`` if given.
+        """Return the commands that adopt a manual edit, or only its fields ``only``.
 
-        ``launched`` looks for evidence that a stage was launched by hand. Raises `Refused` if
-        something cannot be adopted, `NotFound` for a field that did not change.
+        ``launched`` searches for evidence that a person launched the job of a stage. Raises
+        `Refused` if a difference cannot be adopted, and `NotFound` if a named field did not change.
         """
         if change.found is None or change.kind == "unreadable":
             raise Refused(
@@ -443,7 +462,7 @@ class ForeignChanges:
 def _split_as_named(
     names: Sequence[str], listed: Iterable[FieldDifference]
 ) -> Iterator[FieldDifference]:
-    """Yield the differences. An added or removed object is split if a name leads into it."""
+    """Yield the differences. Split an added or removed object if a name is inside it."""
 
     def is_whole(one: FieldDifference) -> bool:
         return not one.path or not any(name.startswith(f"{one.name}.") for name in names)
@@ -452,25 +471,31 @@ def _split_as_named(
 
 
 def _is_selected(difference: FieldDifference, names: Sequence[str]) -> bool:
-    """Return whether a difference has one of the names, or is part of such a field."""
+    """Return whether a name refers to the difference or to a field that contains it."""
     return any(difference.name == name or difference.name.startswith(f"{name}.") for name in names)
 
 
 def build_closing_command(change: ForeignVersion, result: Adoption) -> list[Payload]:
-    """Return the command that closes an adopted drift, or [] if the drift is not recorded yet."""
+    """Return the command that marks a manual edit as adopted.
+
+    Return an empty list if the edit is not recorded in the log yet.
+    """
     if change.detected is None:
         return []
     known = {name: getattr(result, name) for name in ("unknown", "left", "rest")}
     return [p.DriftAdopted(file=change.file, detected=change.detected, **known)]
 
 
-#: Maximum number of characters of a value that are shown.
+#: Maximum number of characters of a value in a message.
 _SHOWN = 200
 
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """A field in the log and in the edited file. ``stage`` is None for a field of the workflow."""
+    """A manually edited field, with its value in the log and in the file.
+
+    ``stage`` is None for a field of the workflow.
+    """
 
     field: str
     old: Any
@@ -478,7 +503,7 @@ class Edit:
     stage: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values."""
+        """Return the edited field with its old and new value, as a dict."""
         return {"field": self.field, "old": self.old, "new": self.new}
 
     def __str__(self) -> str:
@@ -487,7 +512,10 @@ class Edit:
 
 
 def find_undecided_edits(root: Root, log: WorkflowLog, state: Workflow) -> list[Edit]:
-    """Return manual edits of the definition that differ from the log."""
+    """Return the manual edits of the plan that wait for a decision.
+
+    Edits whose values the log already contains are left out.
+    """
     changes = ForeignChanges(root, log)
     now = state_document.build_document(state)
     found: dict[str, Edit] = {}
@@ -499,9 +527,9 @@ def find_undecided_edits(root: Root, log: WorkflowLog, state: Workflow) -> list[
 
 
 def close_fulfilled(root: Root, log: WorkflowLog, state: Workflow) -> list[Payload]:
-    """Return the commands that close each edit whose values the log contains.
+    """Return commands that close the manual edits whose values the log now contains.
 
-    Fields that follow from events, such as times, do not keep an edit open.
+    Fields that wfctl sets itself, such as times, need not agree.
     """
     changes = ForeignChanges(root, log)
     now = state_document.build_document(state)
@@ -520,13 +548,13 @@ def close_fulfilled(root: Root, log: WorkflowLog, state: Workflow) -> list[Paylo
 
 
 def _follows_from_event(difference: FieldDifference) -> bool:
-    """Return whether wfctl sets a field from other events."""
+    """Return whether wfctl sets the field itself when it records an event."""
     names = _DERIVED if difference.stage is None else _FOLLOWS
     return bool(difference.path) and difference.path[0] in names
 
 
 def _is_definitional(difference: FieldDifference) -> bool:
-    """Return whether a difference changes the definition."""
+    """Return whether a difference changes the plan."""
     if difference.kind == "order" or _is_meaningless(difference):
         return False
     if difference.stage is not None:
@@ -535,7 +563,7 @@ def _is_definitional(difference: FieldDifference) -> bool:
 
 
 def _is_already_so(now: dict[str, Any], difference: FieldDifference) -> bool:
-    """Return whether the log already has the new value."""
+    """Return whether the log already contains the new value."""
     value: Any = _find_entry(now, difference.stage)
     for step in difference.path:
         value = value.get(step) if isinstance(value, dict) else None

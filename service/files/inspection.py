@@ -1,4 +1,4 @@
-"""Read-only checks of the files, which write nothing and take no lock."""
+"""Check the generated files against the log, without writing and without a lock."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _MISSING = "is missing; the next command that writes creates it again"
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A file that differs from the log. ``kind`` is missing, behind or changed."""
+    """A generated file that differs from the log. ``kind`` is missing, behind or changed."""
 
     file: str
     kind: str
@@ -44,14 +44,17 @@ class Difference:
 
 
 class FilesInspection:
-    """Read-only access to ``workflow-state.json`` and ``progress.log`` of one root."""
+    """Compares ``workflow-state.json`` and ``progress.log`` with the log. Only reads."""
 
     def __init__(self, root: Root, log: WorkflowLog) -> None:
         self.root = root
         self.log = log
 
     def differences(self) -> list[Difference]:
-        """Compare the whole files with the log, folded from its first event."""
+        """Return each generated file that differs from the log.
+
+        The whole files are compared with the content computed from all events.
+        """
         sync, since = self._caught_up()
         contents = {name: content_within(self.root.path, name) for name in (STATE, LOG)}
         all_ = collect_trail(self.log.steps())
@@ -72,19 +75,22 @@ class FilesInspection:
         return found
 
     def _caught_up(self) -> tuple[Sync, int]:
-        """Return the remembered state of the files, and the version that they should show."""
+        """Return the remembered state of the files, and the version they should show."""
         last = read_newest_event(self.log.store, self.log.stream)
         sync = read_sync_when_caught_up(self.root.sync_file, (STATE, LOG), last)
         return sync, last.version if last is not None else 0
 
     def _kind_of_state(self, left: Synced | None, found: bytes, since: int) -> str:
-        """Return how the state file differs, empty if it shows the due version."""
+        """Return ``behind`` or ``changed`` for a wrong state file, "" for a correct one."""
         if was_written_by_wfctl(self.log, max(since - 1, 0), found):
             return ""
         return "behind" if is_ours(self.log, left, found) else "changed"
 
     def looked(self) -> dict[str, str]:
-        """Return, by file, whether it is missing, changed by another program, or behind the log."""
+        """Return a description of each file that is missing, edited or out of date.
+
+        Correct files are left out.
+        """
         sync, version = self._caught_up()
         texts: dict[str, str] = {}
         for name, look_at in ((STATE, self._of_state), (LOG, self._of_log)):
@@ -106,7 +112,10 @@ class FilesInspection:
         return EDITED if found or self.root.below(STATE).exists() else _MISSING
 
     def foreign_state(self, left: Synced | None) -> bytes | None:
-        """Return a ``workflow-state.json`` of another program, empty if the file is missing."""
+        """Return the content of ``workflow-state.json`` if somebody edited it, else None.
+
+        Return empty bytes if the file is missing.
+        """
         found = content_within(self.root.path, STATE)
         if found is None:
             return b""
@@ -126,7 +135,7 @@ class FilesInspection:
         return told if count else None
 
     def appended(self, sync: Sync) -> list[ForeignBytes]:
-        """Return the lines of other programs in ``progress.log`` that are not recorded yet."""
+        """Return unrecorded lines that other programs added to ``progress.log``."""
         left = sync.files.get(LOG)
         view = read_log_view(self.root.path, LOG, left, thorough=True)
         pending = build_trail(self.log, sync.version(LOG), None, sync.version(LOG)).pieces
@@ -145,7 +154,7 @@ def _kind_of_log(left: Synced | None, found: bytes, pieces: Sequence[LogPiece], 
 
 
 def describe_kept_version(drift: Drift) -> str:
-    """Return a sentence with the location of a foreign version that waits for a decision."""
+    """Return a sentence with the place of an edited file that waits for a decision."""
     return (
         f"{drift.file} was changed by somebody else ({drift.kind}, found at version "
         f"{drift.version}); the changed file is kept as {drift.kept_as}. Run `wfctl drift "

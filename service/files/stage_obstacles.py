@@ -1,4 +1,4 @@
-"""The surroundings of a workflow: obstacles to its stages, and manual edits."""
+"""Find obstacles outside the log: missing inputs, manual edits, and a paused runner."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from service.root.root import Root
 
 
-#: While this file exists in the root, the runner starts nothing.
+#: Name of the file that pauses the background runner while it exists in the workflow folder.
 PAUSE = "PAUSE"
-#: Lock files below ``.wfctl/`` of the loop that drives the workflow, and of its runner.
+#: Lock files in ``.wfctl/`` that `wfctl run` and the background runner hold.
 _LOCKS = ("run.lock", "runner.lock")
-#: Folder below ``.wfctl/`` with the outputs of ``init.sh``.
+#: Folder in ``.wfctl/`` for the output of ``init.sh``.
 SESSIONS = "sessions"
 _STATE, _PREPARED = "workflow-state.json", "submission.json"
 
@@ -35,10 +35,10 @@ _STATE, _PREPARED = "workflow-state.json", "submission.json"
 def read_surroundings(
     root: Root, state: Workflow, log: WorkflowLog | None = None, seen: Seen | None = None
 ) -> Surroundings:
-    """Return the current surroundings of a workflow. Only reads, and takes no lock.
+    """Return the circumstances outside the log that decide what a workflow can do next.
 
-    ``seen`` is the result of a check of the files. Without a ``log``, manual edits are not
-    compared.
+    Only read, and take no lock. ``seen`` is the result of a check of the files. Without ``log``,
+    manual edits are not examined.
     """
     due = [stage for stage in state.stages.values() if is_due(state, stage)]
     lacking = (
@@ -63,7 +63,7 @@ def read_surroundings(
 
 
 def _find_missing_inputs(root: Path, state: Workflow, stage: Stage) -> Iterator[str]:
-    """Yield a phrase for each input of a stage that is missing or empty."""
+    """Yield a phrase for each input file of a stage that is missing or empty."""
     for path in needed_by(state, stage):
         place = root / path
         if not exists(place):
@@ -75,9 +75,9 @@ def _find_missing_inputs(root: Path, state: Workflow, stage: Stage) -> Iterator[
 def find_manual_edits(
     root: Root, state: Workflow, log: WorkflowLog, seen: Seen | None = None
 ) -> dict[str | None, list[str]] | None:
-    """Return the manually edited fields by stage.
+    """Return the manually edited fields by stage. The key None means the workflow.
 
-    Returns None if a kept version no longer exists.
+    Return None if the stored copy of an edited file no longer exists.
     """
     if not state.drifts and (seen is None or _STATE not in seen.edited):
         return {}
@@ -93,7 +93,10 @@ def find_manual_edits(
 
 
 def _explain_refused_session(root: Root, state: Workflow) -> str | None:
-    """Return what a session needs because ``init.sh`` failed, or None if it did not."""
+    """Return what is needed to start a session after ``init.sh`` failed.
+
+    Return None if it did not fail, or if the script was changed since then.
+    """
     name = f"{state.session.count + 1}.{INIT.removesuffix('.sh')}"
     logs = (root.folder / SESSIONS).glob(f"{name}*.log")
     written, kept = max(((log.stat().st_mtime, log) for log in logs), default=(0.0, None))
@@ -105,7 +108,7 @@ def _explain_refused_session(root: Root, state: Workflow) -> str | None:
 
 
 def _is_held(lock: Path) -> bool:
-    """Return whether a process holds a lock file."""
+    """Return whether a process holds the lock on this file."""
     try:
         status = lock.stat()
         held = Path("/proc/locks").read_text("ascii")

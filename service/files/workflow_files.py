@@ -1,8 +1,8 @@
-"""The files that people and agents read, updated from the log.
+"""Update the files that people and agents read, such as workflow-state.json, from the log.
 
-They are written after the commit, under the root's lock, and never with an older version. Changes
-of other programs are never lost: wfctl looks for them, keeps or records them, and only then writes
-the files. After a crash between these steps, the next write command continues.
+The files are written after the commit of an event, under a lock, and never replaced by an older
+version. Changes by other programs are not lost: wfctl first searches for them, records them or
+stores a copy, and then writes the files. After a crash, the next write command continues.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 STATE = state_document.FILE_NAME
 LOG = progress_log.FILE_NAME
 
-#: Maximum number of attempts while other programs keep changing the files.
+#: Maximum number of attempts to write the files while other programs keep changing them.
 _ROUNDS = 100
 
 Record: TypeAlias = "Callable[[Sequence[Payload]], None]"
@@ -61,9 +61,9 @@ Close: TypeAlias = "Callable[[Workflow], list[Payload]]"
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """The result of a check of the files: events to record first, and content to write.
+    """The result of a check of generated files: events to record, and content to write.
 
-    ``restored`` is the correct content of a damaged ``progress.log``.
+    ``restored`` is the correct content of a damaged ``progress.log``, or None if it is not damaged.
     """
 
     news: list[Payload]
@@ -74,7 +74,7 @@ class Findings:
 
 
 class WorkflowFiles:
-    """``workflow-state.json`` and ``progress.log`` of one root."""
+    """Writes ``workflow-state.json`` and ``progress.log`` of a workflow folder."""
 
     def __init__(self, root: Root, log: WorkflowLog, record: Record, close: Close) -> None:
         self.root = root
@@ -83,9 +83,9 @@ class WorkflowFiles:
         self._close = close
 
     def take_in(self) -> int:
-        """Record changes that others made to the files, and return the number of recorded events.
+        """Record the changes that others made to the generated files.
 
-        Without changes, this only inspects two files.
+        Return the number of recorded events. If nothing has changed, only two files are inspected.
         """
         sync = read_sync(self.root.sync_file)
         self._check_log(sync)
@@ -110,10 +110,11 @@ class WorkflowFiles:
         return mark == log.mark and found is not None and digest(found) == state.sha256
 
     def bring_up_to_date(self, known: Workflow | None = None) -> int:
-        """Update the files to the log's head, and return the number of recorded foreign changes.
+        """Update the generated files to the newest version of the log.
 
-        ``known`` is an earlier state from which to fold. Raises `FilesBehind` if the disk fails;
-        the log is complete then.
+        Changes by others are recorded first. Return the number of recorded changes. ``known`` is an
+        earlier state, from which the computation can start. Raises `FilesBehind` if the files
+        cannot be written. The log is complete in this case.
         """
         try:
             with hold_lock(self.root.lock):
@@ -150,7 +151,8 @@ class WorkflowFiles:
         damaged = not view.intact or laid.lost
         known = shown.detected.get(LOG, [])
         if damaged or known:
-            # Compare only lines up to the shown version. Newer lines would be appended again.
+            # Compare only the lines up to the shown version. Lines of newer events are appended
+            # later, so restoring them here would duplicate them.
             expected = join_pieces(collect_trail(self.log.steps(upto=state.head)).pieces)
             found = content_within(self.root.path, LOG)
             half = drift.is_half_mended(self.root, LOG, found, expected, known)
@@ -180,7 +182,7 @@ class WorkflowFiles:
         return Findings(news, laid.missing, restored, view, found)
 
     def _write(self, sync: Sync, state: Workflow, found: Findings) -> bool:
-        """Write missing content, and return False if others wrote in between."""
+        """Write the missing content. Return False if a file has changed meanwhile."""
         log = self._write_log(sync, state, found)
         content, place = state_document.render_state(state), self.root.below(STATE)
         if log is None:
@@ -208,10 +210,10 @@ class WorkflowFiles:
         return remember_log(self.root.path, LOG, before, view, added, state.head, mark)
 
     def rebuild(self) -> list[str]:
-        """Write every file again from the log's first event, and return the changed files.
+        """Write all generated files again from all events, and return the changed ones.
 
-        Keeps foreign changes and records appended lines. Raises `LogBehind` for an empty log with
-        files of another log.
+        Manual edits are stored as copies, and appended lines are recorded. Raises `LogBehind` if
+        the log is empty but the files belong to another log.
         """
         if self.log.store.head(self.log.stream) is None:
             self._check_log(read_sync(self.root.sync_file))
@@ -222,7 +224,10 @@ class WorkflowFiles:
         return [n for n, content in before.items() if content_within(self.root.path, n) != content]
 
     def _mend(self, all_: Trail, found: dict[str, bytes | None]) -> None:
-        """Overwrite foreign content, and forget all remembered digests except the anchor."""
+        """Store a copy of each edited file, and overwrite it with the correct content.
+
+        Forget the remembered state of the files, except the record that ties them to their log.
+        """
         sync = read_sync(self.root.sync_file)
         self._mend_log(all_, sync)
         if all_.state is not None and found[STATE] != state_document.render_state(all_.state):

@@ -1,1 +1,1 @@
-"""Questions about the history: who changed what, why and when, and whether the log is intact."""
+"""Answer questions about the history: who changed what, why and when."""

@@ -15,12 +15,15 @@ from service.consent.undeclared_files import find_undeclared_files
 from service.root.atomic_files import resolve_words
 from service.root.folder_entries import exists
 
-#: Maximum size in bytes of a script that is read.
+#: Maximum size in bytes of a script that wfctl reads for advice.
 _LONGEST = 1 << 20
 
 
 def collect_advice(root: Path, state: Workflow) -> list[str]:
-    """Return advice about a workflow's definition, one sentence for each doubtful place."""
+    """Return advice on a plan, with one sentence for each possible problem.
+
+    The plan and the scripts that it runs are examined.
+    """
     names = {*scripts_of(root, state)}
     for stage in state.stages.values():
         names |= {*find_importable_modules(root, state, stage)}
@@ -37,7 +40,7 @@ def collect_advice(root: Path, state: Workflow) -> list[str]:
 
 
 def _describe_undeclared_files(root: Path, state: Workflow) -> Iterator[str]:
-    """Yield a sentence for each file that a check names and that its stage does not declare."""
+    """Yield a sentence for each file that a check reads but its stage does not declare."""
     for stage in state.stages.values():
         for script, path in find_undeclared_files(root, state, stage):
             yield (
@@ -48,7 +51,10 @@ def _describe_undeclared_files(root: Path, state: Workflow) -> Iterator[str]:
 
 
 def _find_map_file_problems(root: Path, state: Workflow) -> Iterator[str]:
-    """Yield the problems of each existing file of a map."""
+    """Yield the problems of each file that contains the points of a sweep.
+
+    Missing files are ignored, because wfctl reports them when the stage starts.
+    """
     from hashlib import sha256
 
     from lifecycle.sweeps.definition import MAP
@@ -70,9 +76,9 @@ def _find_map_file_problems(root: Path, state: Workflow) -> Iterator[str]:
 
 
 def _find_profiles_without_machine(root: Path, profiles: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a sentence for each backend profile without a machine.
+    """Yield a sentence for each backend profile that names no machine.
 
-    The machine's file is not read.
+    The configuration file of the machine is not read.
     """
     for name, profile in profiles.items():
         given = profile.get("config_path")

@@ -1,4 +1,4 @@
-"""Questions about the history of amendments: who decided, and who tried to avoid approval."""
+"""Audit the history: who decided on each amendment, and who tried to avoid an approval?"""
 
 from __future__ import annotations
 
@@ -36,12 +36,13 @@ if TYPE_CHECKING:
     from projections.words.result_origin import Item
 
 
-#: Kinds of findings about events of an intact log.
+#: Kinds of findings that can occur in an intact log. They concern ignored events, and events that
+#: no command of wfctl appended.
 _SOUND = frozenset({"set_aside", "unclaimed"})
 
 
 def check_integrity(root: Root, log: WorkflowLog) -> list[Finding]:
-    """Return all problems of the workflow's stream and of the rows next to the events."""
+    """Return all problems of the workflow's log and of the other tables in the database."""
     found = stream_findings(root, log)
     if all(one.kind in _SOUND for one in found):
         history = find_extension("history")
@@ -54,13 +55,16 @@ def check_integrity(root: Root, log: WorkflowLog) -> list[Finding]:
 
 
 def check_root(root: Root, log: WorkflowLog) -> tuple[dict[str, int], list[Finding]]:
-    """Return each machine's last version, and all problems of the logs of a root."""
+    """Return the last version of each machine, and all problems of all logs in a folder.
+
+    A machine is the phase machine of an agent protocol.
+    """
     machines, found = check_machines(root, log.store)
     return machines, [*check_integrity(root, log), *found]
 
 
 def check_machines(root: Root, store: EventStore) -> tuple[dict[str, int], list[Finding]]:
-    """Return each machine's last version, and all problems of their streams."""
+    """Return the last version of each machine, and all problems of the machines' logs."""
     remembered = [path.stem for path in machine_folder(root).glob("*.json")]
     ids = sorted({*list_machines(root, store), *remembered})
     heads = {id_: store.head(MACHINE + id_) for id_ in ids}
@@ -69,7 +73,10 @@ def check_machines(root: Root, store: EventStore) -> tuple[dict[str, int], list[
 
 
 def _check_machine(root: Root, store: EventStore, id_: str) -> list[Finding]:
-    """Return the problems of a machine's stream. Without the extension, check only its chain."""
+    """Return the problems of a machine's log.
+
+    Without the extension for machines, check only the chain of hashes.
+    """
     machines = find_extension("machines")
     if machines is None:
         return [*store.verify(MACHINE + id_)]
@@ -77,10 +84,10 @@ def _check_machine(root: Root, store: EventStore, id_: str) -> list[Finding]:
 
 
 def stream_findings(root: Root, log: StreamLog[Any]) -> list[Finding]:
-    """Return all problems of a workflow's or machine's stream, in order of version.
+    """Return all problems of the log of a workflow or machine, in order of version.
 
-    The anchor, which a file of the root keeps outside the chain, reveals a cut tail. The kept marks
-    against the log follow.
+    The problems that wfctl noted outside the log come last. A file in the workflow folder contains
+    the hash of the last known event, so that removed events at the end of the log are noticed.
     """
     head = read_sync(anchor_file(root, log.stream)).head
     is_of_it = head.get("stream") == log.stream
@@ -92,14 +99,18 @@ def stream_findings(root: Root, log: StreamLog[Any]) -> list[Finding]:
 
 
 def require_sound(root: Root, log: StreamLog[Any]) -> None:
-    """Raise `UnsoundLog` for the first finding that a signature or an export must not hide."""
+    """Raise `UnsoundLog` if the log is too damaged for a signature or an export."""
     for one in stream_findings(root, log):
         if one.kind not in _SOUND:
             raise UnsoundLog(log.stream, one.version or 1, one.kind, one.message)
 
 
 def add_unfoldable_events(found: list[Finding], folding: Iterable[Finding]) -> list[Finding]:
-    """Return the problems of a stream and of its fold, in order of version."""
+    """Return the problems of a log and of the events in it, in order of version.
+
+    ``found`` contains the problems of the stored rows. If the log is damaged, return only these.
+    ``folding`` contains events that are ignored or cannot be processed.
+    """
     if any(one.kind not in _SOUND for one in found):
         return found
     known = {one.version for one in found if one.kind == "set_aside"}
@@ -108,7 +119,7 @@ def add_unfoldable_events(found: list[Finding], folding: Iterable[Finding]) -> l
 
 
 def find_unfoldable_events(log: StreamLog[Any]) -> Iterator[Finding]:
-    """Yield the events that the fold ignores, and the place where it fails."""
+    """Yield the events that wfctl ignores, and the event that it cannot process, if any."""
     version = 0
     try:
         for event, state in log.steps():
@@ -130,7 +141,10 @@ def _build_record(**known: Any) -> Record:
 
 
 def drift_records(rows: Iterable[Record]) -> Iterator[Record]:
-    """Yield a record for each event of drift, from the rows of `questions.DRIFT`."""
+    """Yield a record for each manual edit of a file and each decision on such an edit.
+
+    ``rows`` are results of the database query `questions.DRIFT`.
+    """
     for row in rows:
         data, seen = row["data"], {"version": row["version"], "actor": row["actor"]}
         seen["at"] = row["occurred_at"]
@@ -156,20 +170,21 @@ def _field_name(difference: Record) -> str:
 
 
 def tampering_records(root: Root, log: WorkflowLog) -> Iterator[Record]:
-    """Yield a record for each problem of the log."""
+    """Yield a record for each sign that the log was changed or damaged."""
     for finding in check_integrity(root, log):
         said = {"version": finding.version, "kind": finding.kind, "message": finding.message}
         yield _build_record(**said, what="tampering")
 
 
-#: Codes of refusals that need a person's decision, or that are out of date.
+#: Error codes of commands that were refused because a decision of a person is missing or out of
+#: date.
 _BY_CONSENT = frozenset(
     {"needs_consent", "impact_changed", "stale_amendment"}
     | {"submission_drift", "submission_changed", "outside_envelope"}
 )
 
 
-#: Event type of a person's decision → its verb.
+#: Event type of a person's decision → verb that describes it.
 _DECIDED = {
     "machine.approved": "approved",
     "machine.limited": "limited",
@@ -183,13 +198,13 @@ _DECIDED = {
 
 @dataclass(frozen=True, slots=True)
 class Bypass:
-    """An attempt to avoid approval, and its result.
+    """An attempt to avoid an approval, and its result.
 
     ``kind``: refused, ineffective (recorded, but ignored), edited (a file), altered (the log),
     pinned (another log than this user account knows), anew (another log was there before), agent
-    (decided by an agent), or the kind of an item of the account of how results came about.
-    ``version`` is the version of the event. ``entry`` is the id under which a person may accept the
-    attempt, ``agreed`` how a person accepted it.
+    (decided by an agent), or the kind of an item on the origin of results. ``version`` is the
+    version of the event. A person can accept the attempt by its id ``entry``, and ``agreed``
+    describes this acceptance.
     """
 
     kind: str
@@ -202,12 +217,12 @@ class Bypass:
     agreed: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values."""
+        """Return the attempt as a dict of JSON values."""
         return asdict(self)
 
 
 def list_amendment_records(log: WorkflowLog, at: At = None) -> list[AmendmentRecord]:
-    """Return every amendment in the order of proposal, as of a moment."""
+    """Return every amendment (change of the plan) up to a moment, oldest first."""
     found, state = AmendmentFold(), None
     for event, state in log.steps(upto=at):
         found.add(event, state)
@@ -215,7 +230,7 @@ def list_amendment_records(log: WorkflowLog, at: At = None) -> list[AmendmentRec
 
 
 def find_bypasses(root: Root, log: WorkflowLog, at: At = None) -> list[Bypass]:
-    """Return every attempt to avoid approval: in the log, in commands, and in the files."""
+    """Return every attempt to avoid an approval: in the log, in commands and in files."""
     refused = (
         Bypass("refused", r.at, r.actor, r.command, r.message)
         for r in list_refusals(log, at)
@@ -234,13 +249,13 @@ def find_bypasses(root: Root, log: WorkflowLog, at: At = None) -> list[Bypass]:
 
 
 def find_replaced_log_bypasses(root: Root, store: EventStore, stream: str) -> Iterator[Bypass]:
-    """Yield the logs that this user account wrote in the root before the current log."""
+    """Yield an entry for each earlier log that the current log replaced in this folder."""
     for one in find_replaced_logs(root, store, stream):
         yield Bypass(one.kind, one.at, None, one.subject, one.text)
 
 
 def _find_chain_bypasses(root: Root, log: WorkflowLog) -> Iterator[Bypass]:
-    """Yield a bypass for each problem of the log."""
+    """Yield an entry for each sign that the log was changed or damaged."""
     for finding in check_integrity(root, log):
         if finding.kind == "set_aside":
             continue  # listed by `_find_log_bypasses`
@@ -251,16 +266,16 @@ def _find_chain_bypasses(root: Root, log: WorkflowLog) -> Iterator[Bypass]:
 
 
 def _is_bypass(refusal: Refusal) -> bool:
-    """Return whether a refusal concerns a decision that only a person may take."""
+    """Return whether a command was refused because only a person may make its decision."""
     if refusal.code == "amendment_decided":
         return False  # approving twice avoids no approval
     return refusal.code in _BY_CONSENT or "amendment.approved" in refusal.command.split(",")
 
 
 def _find_log_bypasses(log: WorkflowLog, at: At = None) -> Iterator[Bypass]:
-    """Yield the bypasses that events record."""
+    """Yield an entry for each event that avoided an approval, or tried to."""
     known: set[str] = set()
-    # `_find_chain_bypasses` reports the first row that is out of place.
+    # Stop at the first invalid row. `_find_chain_bypasses` already reports this row.
     with suppress(UnsoundLog):
         for event, state in log.steps(upto=at):
             why = _explain_ineffective(log, event, state, known)
@@ -278,9 +293,10 @@ def _find_log_bypasses(log: WorkflowLog, at: At = None) -> Iterator[Bypass]:
 def find_machine_bypasses(
     steps: Iterable[tuple[RecordedEvent, Any]], ineffective: Container[int]
 ) -> Iterator[Bypass]:
-    """Yield decisions of agents about a machine, and phases completed by an imported record.
+    """Yield an entry for each decision on a machine that no person provably made.
 
-    ``ineffective`` are the versions of ignored events.
+    Also yield an entry for phases that an import marked as completed. ``ineffective`` are the
+    versions of ignored events.
     """
     with suppress(UnsoundLog):
         for event, state in steps:
@@ -295,19 +311,19 @@ def find_machine_bypasses(
 
 
 def convert_account_items(items: Iterable[Item]) -> list[Bypass]:
-    """Return the items of a workflow's account as bypasses."""
+    """Convert items on the origin of results to audit entries."""
     return [
         Bypass(one.kind, None, None, one.subject, one.text, entry=one.entry, agreed=one.agreed)
         for one in items
     ]
 
 
-#: Kinds that concern the log as a whole. No person can accept them.
+#: Kinds of entries that concern the whole log. A person cannot accept such an entry.
 _OF_THE_LOG = ("altered", "pinned", "anew")
 
 
 def add_answers(found: Iterable[Bypass], agreed: Mapping[str, Mapping[str, Any]]) -> list[Bypass]:
-    """Return the entries with their ids and with the persons who accepted them."""
+    """Add to each audit entry its id, and a text on the person who accepted it, if any."""
     return [_add_answer(one, agreed) for one in found]
 
 
@@ -321,7 +337,7 @@ def _add_answer(one: Bypass, agreed: Mapping[str, Mapping[str, Any]]) -> Bypass:
 
 
 def _find_agent_decision(event: RecordedEvent) -> Iterator[Bypass]:
-    """Yield a bypass if an agent took a decision of a person."""
+    """Yield an entry if an agent made a decision that belongs to a person."""
     verb = _DECIDED.get(event.type)
     data = event.data
     if event.type == "stage.retried" and not is_decision_of_person(event.type, data):
@@ -346,7 +362,7 @@ def _subject_of(data: Mapping[str, Any]) -> str:
 def _explain_ineffective(
     log: WorkflowLog, event: RecordedEvent, state: Workflow, known: set[str]
 ) -> str | None:
-    """Return why an event is ignored, None if it is effective."""
+    """Return the reason why an event is ignored, or None if it has an effect."""
     if event.type == SET_ASIDE:
         return str(event.data["why"])
     if event.type == "amendment.approved":
@@ -362,7 +378,7 @@ def _explain_ineffective(
 
 
 def _explain_invalid_round(event: RecordedEvent, state: Workflow) -> str | None:
-    """Return why a recorded round did not start, None if it started."""
+    """Return the reason why an event did not start a round, or None if it did."""
     loop = state.loops.get(event.data["loop"])
     began = None if loop is None else (loop.round.number, loop.round.began_at)
     if began == (event.data["round"], event.occurred_at):
@@ -371,7 +387,7 @@ def _explain_invalid_round(event: RecordedEvent, state: Workflow) -> str | None:
 
 
 def _judge_decision(event: RecordedEvent, state: Any) -> Iterator[Bypass]:
-    """Yield a bypass for an overruled claim, or a decision without a valid proof."""
+    """Yield an entry for a decision that has no valid proof or contradicts evidence."""
     from service.consent.consent_weaknesses import explain_invalid_decision
 
     data, against = event.data, explain_invalid_decision(state, event.type, event)
@@ -387,7 +403,7 @@ def _judge_decision(event: RecordedEvent, state: Any) -> Iterator[Bypass]:
 
 
 def _find_drift_bypass(event: RecordedEvent) -> Iterator[Bypass]:
-    """Yield a bypass if a recorded drift edited the definition by hand."""
+    """Yield an entry if an event recorded a manual edit of the plan."""
     touched = [
         ".".join(str(step) for step in (d.get("stage"), *d["path"]) if step is not None)
         for d in event.data.get("differences", [])
@@ -400,9 +416,9 @@ def _find_drift_bypass(event: RecordedEvent) -> Iterator[Bypass]:
 
 
 def _find_file_bypass(root: Root, log: WorkflowLog) -> Iterator[Bypass]:
-    """Yield manual edits of the state file that are not recorded yet.
+    """Yield an entry for each manual edit of the state file that is not recorded yet.
 
-    Yields nothing if the log itself was altered.
+    Yield nothing if the log itself was changed.
     """
     with suppress(UnsoundLog):
         left = read_sync(root.sync_file).files.get(FILE_NAME)

@@ -1,4 +1,4 @@
-"""The origin of a field's value: the event that set it, and everybody involved."""
+"""Find the origin of a field's value: the event that set it, its author and its approval."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from service.questions.audit import list_amendment_records
 from service.reading.log import WorkflowLog
 from service.reading.stream_log import At
 
-#: Fields of an event that state a reason, the most informative first.
+#: Fields of an event that can contain a reason, the most informative first.
 _REASONS = ("reason", "error", "fix", "evidence", "detail", "text")
-#: Fields of an event with evidence.
+#: Fields of an event that can contain evidence.
 _EVIDENCE = ("evidence", "checks", "facts", "outputs", "exit_code", "verdict", "kept_as", "source")
 
 
 @dataclass(frozen=True, slots=True)
 class FieldChange:
-    """One field's newest change: the event, the value before it, and the value since.
+    """The newest change of a field: the event, the old value and the new value.
 
-    ``cause`` is the version of the event that caused the change, in the same append.
+    ``cause`` is the version of the event that caused the change, if both were recorded together.
     """
 
     path: Path
@@ -39,21 +39,21 @@ class FieldChange:
 
 @dataclass(frozen=True, slots=True)
 class Blame:
-    """A change with everybody involved."""
+    """The newest change of a field, and the amendment that approved it, if any."""
 
     change: FieldChange
     amendment: AmendmentRecord | None
 
     @property
     def why(self) -> str | None:
-        """Return the stated reason."""
+        """Return the reason that was given for the change, or None."""
         if self.amendment is not None:
             return self.amendment.reason or self.amendment.description
         data = self.change.event.data
         return next((str(data[key]) for key in _REASONS if data.get(key)), None)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values. Times are UTC."""
+        """Return the change as JSON values. Times are in UTC."""
         change, event, agreed = self.change, self.change.event, self.amendment
         return {
             "field": document_diff.format_path(change.path),
@@ -83,10 +83,10 @@ class Blame:
 
 
 def find_blame(log: WorkflowLog, name: str, at: At = None) -> list[Blame]:
-    """Return each field's newest change, for a field, a group of fields or a whole stage.
+    """Return the newest change of a field, or of each field in a group or stage.
 
-    A removed field is blamed on the event that removed it. Raises `NotFound` for a field that never
-    existed.
+    If a field was removed, this is the event that removed it. Raises `NotFound` for a field that
+    never existed.
     """
     state = log.current(at)
     known = document_diff.build_tree(state_document.build_document(state))
@@ -101,12 +101,15 @@ def find_blame(log: WorkflowLog, name: str, at: At = None) -> list[Blame]:
 
 
 def amendment_of(event: RecordedEvent) -> str | None:
-    """Return the id of the amendment that an event approves or carries out, or None without one."""
+    """Return the id of the amendment that an event approves or carries out, or None."""
     return event.data.get("amendment") or event.data.get("superseded_by")
 
 
 class FieldHistory:
-    """The newest change of every field below a path, given the events in order."""
+    """The newest change of every field at or below a path.
+
+    The events must be given in order.
+    """
 
     def __init__(self, path: Path) -> None:
         self.changes: dict[Path, FieldChange] = {}
@@ -117,7 +120,11 @@ class FieldHistory:
         self._ids: dict[str, int] = {}
 
     def newest(self, known: dict[str, Any], name: str) -> list[FieldChange]:
-        """Return the changes of existing fields, else of all. ``known`` has all fields."""
+        """Return the newest changes of the existing fields.
+
+        If no field exists any longer, return those of the removed fields. ``known`` contains all
+        current fields. Raises `NotFound` if no field ever existed.
+        """
         found = list(self.changes.values())
         if not found:
             there = document_diff.get_at_path(known, self._path[:-1])
@@ -129,11 +136,14 @@ class FieldHistory:
         return [change for change in found if change.new is not ABSENT] or found
 
     def see(self, event: RecordedEvent, state: Workflow) -> None:
-        """Process an event, with the state after it."""
+        """Process the next event. ``state`` is the state after the event."""
         self.take(event, self._spelt(event, state))
 
     def take(self, event: RecordedEvent, spelling: bytes) -> None:
-        """Process an event. ``spelling`` is the value at the path as JSON, b'' without one."""
+        """Process the next event.
+
+        ``spelling`` is the JSON text of the value at the path after the event, or b'' for no value.
+        """
         if event.command_id != self._command:
             self._command, self._ids = event.command_id, {}
         self._ids[event.event_id] = event.version
@@ -161,7 +171,7 @@ class FieldHistory:
             self.changes[path] = FieldChange(path, event, old, new, cause)
 
     def _spelt(self, event: RecordedEvent, state: Workflow) -> bytes:
-        """Return the document's value at the path as JSON, empty without a value."""
+        """Return the JSON text of the value at the path, or b"" for no value."""
         name, *below = self._path
         part = state_document.get_document_part(state, name, ABSENT)
         if state.source is None:
@@ -182,7 +192,10 @@ def _parse_json(spelling: bytes) -> Any:
 
 
 def is_same_json(old: Any, new: Any) -> bool:
-    """Return whether two values have the same JSON. 1, 1.0 and true differ."""
+    """Return whether two values have the same JSON text.
+
+    The values 1, 1.0 and true all differ.
+    """
     if old is ABSENT or new is ABSENT:
         return old is new
     return orjson.dumps(old) == orjson.dumps(new)

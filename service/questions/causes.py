@@ -1,4 +1,4 @@
-"""The reasons for a state: the causes of each event, refusals, and advice."""
+"""Explain a state: the causes of each status, refused commands, and advice on the plan."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from projections.words.amendments import describe_pending_amendments
 from service.reading.log import WorkflowLog
 from service.reading.stream_log import At
 
-#: Event type → the types of its causes in the same stage or attempt, newest first.
+#: Event type → event types that can be its cause, for the same stage or attempt, most recent first.
 _GROUNDS: dict[str, tuple[str, ...]] = {
     "stage.prepared": ("stage.readied", "stage.retried"),
     "attempt.started": ("stage.prepared", "attempt.observed"),
@@ -34,21 +34,23 @@ _GROUNDS: dict[str, tuple[str, ...]] = {
     "amendment.approved": ("amendment.proposed",),
     "amendment.rejected": ("amendment.proposed",),
 }  # fmt: skip
-#: Event types that can cause other events, even without a change of status.
+#: Event types that can cause other events, even if they do not change the status of a stage.
 _LINKS = frozenset({"amendment.proposed", "stage.blocked", *_GROUNDS, *chain(*_GROUNDS.values())})
 _ROOTS = frozenset({"workflow.created", "workflow.imported"})
-#: Steps of an attempt that are left out of a chain, because their causes say more.
+#: Event types of routine steps. A chain of causes omits them, because their causes are more
+#: informative.
 _STEPS = frozenset(
     {"stage.readied", "stage.prepared", "attempt.started", "stage.launched", "attempt.relaunched"}
     | {"stage.computed"}
 )
-#: Actions of observations that explain the end of an attempt.
+#: Actions of a check of a job that explain the end of its attempt, for example that the job was
+#: lost.
 _TURNING = frozenset({"lost", "launch", "attach"})
 
 
 @dataclass(frozen=True, slots=True)
 class CauseLink:
-    """One step of a chain of causes: an event as a sentence. Times are UTC."""
+    """An event in a chain of causes, described by a sentence. Times are in UTC."""
 
     version: int
     type: str
@@ -59,12 +61,12 @@ class CauseLink:
     sentence: str
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values."""
+        """Return the event as a dict of JSON values."""
         return asdict(self)
 
 
 class CauseGrounds:
-    """The possible causes of later events, given the events in order."""
+    """Collects events in order, and finds the causes of each event among the earlier ones."""
 
     def __init__(self) -> None:
         self._links: dict[int, CauseLink] = {}
@@ -79,7 +81,7 @@ class CauseGrounds:
         self._root = 0
 
     def see(self, event: RecordedEvent, state: Workflow) -> None:
-        """Process an event, with the state after it."""
+        """Process the next event. ``state`` is the state after the event."""
         version = event.version
         if event.command_id != self._command:
             self._command, self._ids = event.command_id, {}
@@ -121,7 +123,7 @@ class CauseGrounds:
         return max((self._newest[key] for key in keys if key in self._newest), default=None)
 
     def _turn(self, event: RecordedEvent, state: Workflow) -> bool:
-        """Store the stages whose status changed, and return whether there are any."""
+        """Remember which stages changed their status, and return whether any stage did."""
         turned = False
         named = state.stages.get(event.data.get("stage") or "")
         for stage in [named] if named is not None else state.stages.values():
@@ -132,7 +134,10 @@ class CauseGrounds:
         return turned
 
     def _further(self, event: RecordedEvent, state: Workflow) -> set[int]:
-        """Return further causes for a stage that became ready."""
+        """Return the versions of further events that caused a stage to become ready.
+
+        These are the completions of its dependencies, and the event that invalidated its results.
+        """
         stage = state.stages.get(event.data.get("stage") or "")
         if stage is None or event.type != "stage.readied":
             return set()
@@ -142,9 +147,9 @@ class CauseGrounds:
         return found | ({stale} if stale is not None and stale > before else set())
 
     def renew(self, stage: Stage) -> None:
-        """Replace the causes of a ready stage by the valid completions of its dependencies.
+        """Update the causes of a ready stage to its dependencies' newest completions.
 
-        A ready stage stays ready while a dependency runs again, without another event.
+        If a dependency runs again, the stage stays ready, and no event records the new cause.
         """
         version = self._newest.get(("stage.readied", stage.id), 0)
         if version not in self._causes:
@@ -157,9 +162,10 @@ class CauseGrounds:
         return {self._turns[id_] for id_ in done}
 
     def chain(self, stage: str, told: set[int]) -> list[CauseLink]:
-        """Return the events that led to a stage's status, from the newest to the first.
+        """Return the events that led to the status of a stage, newest first.
 
-        Leaves out events in ``told``, and adds the returned events to ``told``.
+        Events whose versions are in ``told`` are omitted. The versions of the returned events are
+        added to ``told``.
         """
         newest = self._turns.get(stage)
         if newest is None:
@@ -195,12 +201,12 @@ def _build_link(event: RecordedEvent, state: Workflow) -> CauseLink:
 
 @dataclass(frozen=True, slots=True)
 class Causes:
-    """The causes of a stage's status.
+    """The causes of the status of a stage.
 
-    ``chain`` has the events that led to the status, through all causes, from the newest to the
-    first. ``waits_for`` has the causes of every stage that blocks this one, directly or not: each
-    once, nearest first, and stages that need a decision before others. Events are listed only at
-    their first place.
+    ``chain`` contains the events that led to the status, directly or indirectly, newest first.
+    ``waits_for`` contains the causes of each stage that blocks this one, directly or indirectly.
+    The nearest stages come first, and among these the stages that need a decision. Each event is
+    listed only once.
     """
 
     stage: str
@@ -210,12 +216,15 @@ class Causes:
     waits_for: list[Causes]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values."""
+        """Return the causes as a dict of JSON values."""
         return asdict(self)
 
 
 def find_causes(log: WorkflowLog, *stages: str, at: At = None) -> list[Causes]:
-    """Return the causes of the status of each stage. Raises `UnknownStage`."""
+    """Return the causes of the status of each stage.
+
+    Raises `UnknownStage` for an unknown id.
+    """
     state = log.current(at)
     found = [state.stage(stage) for stage in stages]
     grounds = CauseGrounds()
@@ -226,7 +235,11 @@ def find_causes(log: WorkflowLog, *stages: str, at: At = None) -> list[Causes]:
 
 
 def _find_causes(state: Workflow, stage: Stage, grounds: CauseGrounds, told: set[int]) -> Causes:
-    """Return the causes of one stage without events in ``told``, which it extends."""
+    """Return the causes of one stage.
+
+    Events whose versions are in ``told`` are omitted. The versions of the returned events are
+    added.
+    """
     found = []
     for one in (stage, *_find_blocking_stages(state, stage)):
         if one.status is Status.READY:
@@ -241,7 +254,7 @@ def _find_causes(state: Workflow, stage: Stage, grounds: CauseGrounds, told: set
 
 
 def _find_blocking_stages(state: Workflow, stage: Stage) -> list[Stage]:
-    """Return every stage that blocks a stage, directly or not."""
+    """Return every stage that blocks a stage, directly or indirectly, the nearest first."""
     found = {stage.id: stage}
     waiting = deque([stage])
     while waiting:
@@ -254,7 +267,10 @@ def _find_blocking_stages(state: Workflow, stage: Stage) -> list[Stage]:
 
 
 def _find_unmet_dependencies(state: Workflow, stage: Stage) -> list[Stage]:
-    """Return the unmet dependencies of a stage, those that need a decision first."""
+    """Return the dependencies of a stage that are not completed.
+
+    Those that need a decision come first.
+    """
     if stage.status not in (Status.PENDING, Status.INVALIDATED, Status.READY):
         return []
     found = [state.stages[dependency] for dependency in state.unmet(stage)]
@@ -262,7 +278,7 @@ def _find_unmet_dependencies(state: Workflow, stage: Stage) -> list[Stage]:
 
 
 def _describe_stage(stage: Stage, unmet: list[Stage], acting: list[str]) -> str:
-    """Return the status of a stage and its reason as a sentence."""
+    """Return a sentence with the status of a stage and the reason for the status."""
     text = f"{stage.id} ({stage.name}) is {stage.status.value}"
     if unmet:
         waits = ", ".join(f"{one.id}, which is {one.status.value}" for one in unmet)
@@ -275,10 +291,10 @@ def _describe_stage(stage: Stage, unmet: list[Stage], acting: list[str]) -> str:
 
 
 def list_refusals(log: WorkflowLog, at: At = None) -> Iterator[Refusal]:
-    """Yield the refusals up to a moment, in the order of recording.
+    """Yield the refused commands up to a moment, in the order in which they were recorded.
 
-    A refusal has no version. Up to a version or session, these are the refusals before the next
-    event.
+    A refused command has no version in the log. If the moment is a version or session, all commands
+    refused before the next event are included.
     """
     end = _moment_end(log, at)
     return (
@@ -287,7 +303,7 @@ def list_refusals(log: WorkflowLog, at: At = None) -> Iterator[Refusal]:
 
 
 def _moment_end(log: WorkflowLog, at: At) -> str | None:
-    """Return the time up to which refusals belong to a moment, None for now."""
+    """Return the latest time of refused commands for a moment, or None for no limit."""
     if at is None:
         return None
     moment = log.resolved(at)

@@ -1,4 +1,4 @@
-"""The sides of a comparison: an attempt, a stage, a round, or a workflow."""
+"""Read the items of a comparison: attempts, stages, rounds and workflows."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from service.reading.point_in_history import Moment, parse_moment
 from service.reading.rounds import find_round
 
 _ATTEMPT = re.compile(r"(?P<stage>[^/]+)/(?P<attempt>att-[0-9]{4,})")
-#: Returns a record of each finished task of a sweep.
+#: Function that returns a record of each finished task of a sweep (stage with one task per point).
 TasksOf = Callable[[Stage], Iterable[Mapping[str, Any]]]
 
 
 def build_side(
     name: str, named: str, log: WorkflowLog, state: Workflow, tasks: TasksOf
 ) -> ComparedSide:
-    """Return the side that a text names in a workflow. ``name`` is the name of the side.
+    """Return the values of an item to compare.
 
-    ``named`` is ``stage-2/att-0001``, a stage, a round such as ``search@2``, a moment, or empty for
-    the current workflow. Raises `NotFound`, `UnknownStage`, `UnknownLoop`, or `InvalidOption` if
-    the text is not a moment.
+    ``named`` is an attempt (``stage-2/att-0001``), a stage, a round (``search@2``), a moment, or
+    empty for the current workflow. ``name`` is the name to show. Raises `NotFound`, `UnknownStage`
+    or `UnknownLoop` for an unknown item, and `InvalidOption` for a text that names none of these.
     """
     found = _ATTEMPT.fullmatch(named)
     if not named:
@@ -52,7 +52,10 @@ def build_side(
 
 
 def _parse_side_moment(text: str) -> Moment:
-    """Return the moment of a text. Raises `InvalidOption` with all forms of a side."""
+    """Return the moment that a text describes.
+
+    Raises `InvalidOption` if the text is not a moment. The message lists all possible forms.
+    """
     try:
         return parse_moment(text)
     except InvalidOption:
@@ -62,7 +65,10 @@ def _parse_side_moment(text: str) -> Moment:
 
 
 def list_side_names(named: str, state: Workflow) -> list[str]:
-    """Return the attempts of a named stage or the rounds of a named loop, else the name."""
+    """Return the names of all attempts of a stage, or of all rounds of a loop.
+
+    Return only the given name if it is neither a stage with attempts nor a loop.
+    """
     stage, loop = state.stages.get(named), state.loops.get(named)
     if stage is None and loop is not None:
         return [f"{named}@{one.number}" for one in loop.rounds]

@@ -1,4 +1,7 @@
-"""The origin of a point of a sweep: its round, proposer, data, and approval."""
+"""Find the origin of a sweep's point: its round, proposer, data and approval.
+
+A point is a set of parameter values, for which a sweep runs one task.
+"""
 
 from __future__ import annotations
 
@@ -19,17 +22,19 @@ from service.reading.point_in_history import Moment
 from service.reading.stream_log import At
 
 Record = dict[str, Any]
-#: Returns the keys of the points that a map lists, given the stage, and the map as it was once.
+#: Function that returns the keys of the points that a map (definition of a sweep's points)
+#: contains. Its arguments are the stage and a version of its map.
 KeysOf: TypeAlias = Callable[[Stage, Record], Collection[str]]
 
 
 def find_origin(
     log: WorkflowLog, stage: str, key: str, number: int, keys_of: KeysOf, at: At = None
 ) -> Record:
-    """Return the origin of a task's point. ``number`` is the round that first computed it.
+    """Return the origin of a task's point (set of parameter values).
 
-    A point of round 1, or of a stage without a loop, comes from the map. For a stage that follows
-    others by `like`, this is the map of the leading stage.
+    ``number`` is the round that first computed the point. A point of round 1, or of a stage without
+    a loop, comes from the map in the plan, which defines the points of the sweep. If the stage uses
+    the points of another stage (`like`), this is the map of the other stage.
     """
     state = log.current(at)
     name = state.loop_of(stage)
@@ -61,7 +66,10 @@ def _describe_map_origin(
 def _listed_since(
     log: WorkflowLog, leading: Stage, key: str, keys_of: KeysOf, at: At
 ) -> RecordedEvent:
-    """Return the event since which each version of a stage's map lists a point."""
+    """Return the event since which the map of a stage has always contained a point.
+
+    A map is the definition of a sweep's points. Raises `NotFound` if it never contained the point.
+    """
     found: RecordedEvent | None = None
     before: Any = None
     for event, after in log.steps(upto=at):
@@ -86,7 +94,8 @@ def _find_round_start(
 ) -> RecordedEvent:
     """Return the event that started a round.
 
-    An event that started nothing appears in no state.
+    Events that wfctl ignored, so that they started no round, are skipped. Raises `NotFound` if
+    there is no such event.
     """
     for event, after in log.steps(upto=at):
         standing = after.loops.get(name)
@@ -101,7 +110,10 @@ def _find_round_start(
 
 
 def _describe_proposal(before: Workflow, loop: LoopDefinition, event: RecordedEvent) -> Record:
-    """Return who proposed the points of a round, and from which data."""
+    """Return a record of the person or program that proposed the points of a round.
+
+    The record includes the data from which the points were computed.
+    """
     data = event.data
     source, digests = data.get("source"), data.get("data") or {}
     told = {
@@ -124,7 +136,7 @@ def _describe_proposal(before: Workflow, loop: LoopDefinition, event: RecordedEv
 
 
 def _describe_envelope(log: WorkflowLog, state: Workflow, name: str, at: At) -> Record:
-    """Return the limits of a loop at a moment, and who approved them."""
+    """Return the limits of an optimization loop at a moment, and their approval."""
     loop = state.loop(name)
     return {
         "within": dict(loop.within),
@@ -137,13 +149,16 @@ def _describe_envelope(log: WorkflowLog, state: Workflow, name: str, at: At) -> 
 
 
 def _find_agreement(log: WorkflowLog, field: str, at: At) -> Record:
-    """Return the event that set a field to its value, and who approved it."""
+    """Return a record of the event that last changed a field, and of its approval."""
     newest = max(find_blame(log, field, at), key=lambda one: one.change.event.version)
     return _describe_agreement(log, newest.change.event, at)
 
 
 def _describe_agreement(log: WorkflowLog, event: RecordedEvent, at: At) -> Record:
-    """Return who approved the change of an event: its amendment, or else the plan."""
+    """Return a record of the approval of an event.
+
+    This is the approval of its amendment, or else of the plan.
+    """
     known = {one.id: one for one in list_amendment_records(log, at)}
     plan = known.get(PLAN)
     record = known.get(amendment_of(event) or "") or (plan if plan and plan.decided_by else None)

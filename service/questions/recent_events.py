@@ -1,4 +1,4 @@
-"""Events since the last action of a person or agent, and the time of stages in each status."""
+"""List the events since the last action of a person or agent, and times in each status."""
 
 from __future__ import annotations
 
@@ -10,18 +10,22 @@ from eventstore.event import RecordedEvent
 from projections.files.progress_log import format_message
 from service.reading.log import WorkflowLog
 
-#: Kinds of actors that decide. A reconciler and a runner only record consequences.
+#: Kinds of actors that make decisions. The other kinds, reconciler and runner, only record
+#: consequences.
 _ACTING = frozenset({"user", "agent", "import"})
 _SESSIONS = frozenset({"session.started", "session.ended"})
-#: Number of events that are read together, backwards from the end of the log.
+#: Number of events to read in one step, backwards from the end of the log.
 _PAGE = 500
-#: Maximum number of events that are searched for a note.
+#: Maximum number of events to search for a note.
 _BACK = 2_000
 
 
 @dataclass(frozen=True, slots=True)
 class PastEvent:
-    """An event as a sentence. ``at`` is its recording time, None for just now."""
+    """An event described by a sentence.
+
+    ``at`` is its recording time, or None if the current command recorded it.
+    """
 
     version: int
     at: str | None
@@ -29,7 +33,7 @@ class PastEvent:
     text: str
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values."""
+        """Return the event as a dict of JSON values."""
         return asdict(self)
 
 
@@ -46,7 +50,10 @@ def _find_newest(
 
 
 def last_note(log: WorkflowLog, upto: int) -> PastEvent | None:
-    """Return the newest note of a person or an agent, None if recent events contain none."""
+    """Return the newest note of a person or agent, or None.
+
+    None means that the recent events contain no note.
+    """
 
     def is_note(event: RecordedEvent) -> bool:
         return event.type == "note.logged" and event.actor.kind in _ACTING
@@ -62,9 +69,10 @@ def _is_act(event: RecordedEvent) -> bool:
 
 
 def list_events_since_last_act(log: WorkflowLog, known: int, upto: int) -> tuple[PastEvent, ...]:
-    """Return the newest action up to version ``upto`` and the events after it, oldest first.
+    """Return the newest action of a person or agent and the events after it, oldest first.
 
-    Events after version ``known`` were recorded just now.
+    Events after version ``upto`` are omitted. Events after version ``known`` were recorded by the
+    current command.
     """
     act = _find_newest(log, upto, _is_act, upto)
     first = act.version if act is not None else 1

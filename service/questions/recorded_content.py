@@ -1,4 +1,4 @@
-"""The content of a file with a recorded digest, from the root or its git history."""
+"""Find the content of a file by its digest, in the workflow folder or in its Git history."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from pathlib import Path
 from eventstore.private_files import read_regular
 from service.root.git import run_git
 
-#: Maximum number of commits that are searched, and maximum seconds for each git command.
+#: Maximum number of commits to search, and maximum number of seconds for each git command.
 _COMMITS, _SECONDS = 200, 10
 
 
 def find_content(root: Path, path: str, digest: str) -> bytes | None:
-    """Return the content of a file by its SHA-256 in hex, or None if it no longer exists."""
+    """Return the content of a file with the given SHA-256, or None if it is lost."""
     return next(
         (one for one in _read_versions(root, path) if sha256(one).hexdigest() == digest), None
     )
 
 
 def _read_versions(root: Path, path: str) -> Iterator[bytes]:
-    """Yield the current content, kept versions, and committed versions, newest first."""
+    """Yield the current, archived and committed versions of a file, newest first."""
     stage, _, rest = path.partition("/")
     kept = sorted(root.glob(f"{stage}.v*"), reverse=True) if rest else []
     for place in (root / path, *(folder / rest for folder in kept)):
@@ -38,7 +38,10 @@ def _read_versions(root: Path, path: str) -> Iterator[bytes]:
 
 
 def format_difference(before: bytes, after: bytes, of_before: str, of_after: str) -> list[str]:
-    """Return a unified diff of two texts without line ends, or one line if they are not text."""
+    """Return the lines of a unified diff of two files.
+
+    If a file is not text, return a single line that states whether the files differ.
+    """
     if b"\0" in before or b"\0" in after:
         return (
             []

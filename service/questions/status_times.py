@@ -16,10 +16,10 @@ _ORDER = [status.value for status in Status]
 def status_times(
     rows: Sequence[dict[str, Any]], log: WorkflowLog, at: Moment | None
 ) -> list[dict[str, Any]]:
-    """Return, by stage and status, how often and how long, from the rows of `questions.TIMES`.
+    """Return how often and how long each stage had each status.
 
-    The current status counts until the moment: its time, or that of the last event in the view;
-    without a moment, until now.
+    ``rows`` are results of the database query `questions.TIMES`. The current status lasts until the
+    given moment, or until now without a given moment.
     """
     from projections.words.text import compute_seconds  # imports SQLAlchemy
 

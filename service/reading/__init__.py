@@ -1,1 +1,1 @@
-"""Read a log: fold it, view it at a moment, and replace ignored events."""
+"""Read a log: compute the state now or earlier, and recognise ignored events."""

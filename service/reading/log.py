@@ -1,4 +1,4 @@
-"""The log of one workflow, as a folded stream."""
+"""Read the log of a workflow, and compute its state."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 
 _MACHINE = "machine-"
-#: Maximum number of machines that an error names.
+#: Maximum number of machines to name in an error message.
 _NAMED = 3
 
 
 class WorkflowRules:
-    """The meaning of a workflow's events."""
+    """The rules by which the state of a workflow is computed from its events."""
 
     name = stream_log.NAME
     reducer = REDUCER
@@ -41,13 +41,13 @@ class WorkflowRules:
     from_bytes = staticmethod(stream_log.from_bytes)
 
     def objection(self, state: Workflow, event: RecordedEvent, at: str) -> str | None:
-        """See Rules."""
+        """Return the reason why an approval is ignored, or None if it is valid."""
         from service.consent import proof as consent  # imports the rules of amendments
 
         return consent.explain_invalid_approval(state, consent.build_planned_approval(event, at))
 
     def absent(self, log: StreamLog[Workflow], at: At) -> NoWorkflow:
-        """See Rules."""
+        """Return the error for a log without a workflow or without events at a moment."""
         first = next(iter(log.store.read(log.stream, upto=1)), None)
         if first is None:
             none = "the log has no workflow. To create a workflow, run `wfctl init PLAN`."
@@ -62,7 +62,10 @@ class WorkflowRules:
 
 
 def _suggest_other_logs(store: EventStore) -> str:
-    """Return the machines in the log, or how to restore a lost workflow."""
+    """Return a text that names the machines in the log.
+
+    Without other logs, the text explains how to restore a lost workflow.
+    """
     machines = (name for name in store.streams() if name.startswith(_MACHINE))
     others = [name.removeprefix(_MACHINE) for name in islice(machines, _NAMED + 1)]
     if not others:
@@ -75,22 +78,23 @@ def _suggest_other_logs(store: EventStore) -> str:
 
 
 class WorkflowLog(StreamLog[Workflow]):
-    """One stream of a store, read as a workflow. ``root`` is its folder."""
+    """The log of one workflow in an event store. ``root`` is the folder of the workflow."""
 
     def __init__(self, store: EventStore, stream: str, root: Path | None = None) -> None:
         super().__init__(WorkflowRules(), store, stream, root)
 
 
-#: Event type → the new status of the stage.
+#: Event type → the status that a stage has after such an event.
 _TARGETS = {type_: row.target.value for row in TRANSITIONS for type_ in row.events}
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Criteria for the selection of events. Empty and None accept every event.
+    """Criteria for events. A criterion that is empty or None accepts every event.
 
-    ``types`` may end in ``*``. ``actor`` is a kind or kind:name. ``status`` is the new status of a
-    stage. ``since`` excludes events up to that moment, ``until`` later events.
+    ``types`` may end in ``*``. ``actor`` is the kind of the author, or its kind and name
+    (``kind:name``). ``status`` is the new status of a stage. ``since`` excludes events up to this
+    moment, and ``until`` excludes later events.
     """
 
     types: tuple[str, ...] = ()
@@ -103,7 +107,7 @@ class Selection:
     until: Moment | None = None
 
     def fits(self, event: RecordedEvent) -> bool:
-        """Return whether the event is selected."""
+        """Return whether the event meets all criteria."""
         kind, name = event.actor
         return (
             (not self.types or any(_is_of_type(event.type, wanted) for wanted in self.types))
@@ -123,19 +127,19 @@ def _is_of_type(type_: str, wanted: str) -> bool:
 
 
 def list_statuses(event: RecordedEvent) -> list[Any]:
-    """Return the new statuses of a stage in an event."""
+    """Return the statuses that a stage gets from an event."""
     target = _TARGETS.get(event.type)
     return [target] if target is not None else list(event.data.get("statuses", []))
 
 
 def list_amendments(event: RecordedEvent) -> list[Any]:
-    """Return the amendments that an event names."""
+    """Return the ids of the amendments (changes of the plan) that an event names."""
     names = (event.data.get("amendment"), event.data.get("superseded_by"))
     return [name for name in names if name is not None]
 
 
 def _happened_by(event: RecordedEvent, moment: Moment) -> bool:
-    """Return whether an event happened by a moment."""
+    """Return whether an event happened at or before a moment."""
     if moment.version is not None:
         return event.version <= moment.version
     return event.occurred_at <= (moment.so_by or "")

@@ -1,4 +1,4 @@
-"""The streams of phase machines in a root, without the rules of machines."""
+"""Find the event streams of phase machines, without loading the code for machines."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from service.root.root import MACHINE, Root
 
 
 def list_machines_in_store(store: EventStore) -> Iterator[str]:
-    """Yield the ids of all machines in a store, sorted."""
+    """Yield the ids of all phase machines in an event store, sorted."""
     for stream in store.streams():
         if stream.startswith(MACHINE):
             yield stream.removeprefix(MACHINE)
 
 
 def list_machines(root: Root, store: EventStore) -> list[str]:
-    """Return the ids of the machines of this root, sorted.
+    """Return the ids of the phase machines of this workflow folder, sorted.
 
-    Other roots may share the database.
+    Machines of other folders that share the database are omitted.
     """
     found = list(list_machines_in_store(store))
     return [id_ for id_ in found if root.url is None or _is_here(root, store, id_)]
 
 
 def machine_folder(root: Root) -> Path:
-    """Return the folder with the records of the machines' files."""
+    """Return the folder in which wfctl remembers the state of the machines' files."""
     return root.folder / "machines"
 
 
 def find_first_event(store: EventStore, id_: str) -> RecordedEvent | None:
-    """Return the first event of a machine, None if the machine does not exist."""
+    """Return the first event of a machine, or None if the machine does not exist."""
     return next(iter(store.read(MACHINE + id_, upto=1)), None)
 
 

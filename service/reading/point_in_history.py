@@ -1,4 +1,7 @@
-"""``--at`` and ``--known-at``: a point in the history, by event time or by recording time."""
+"""A point in the history, as given by ``--at`` or ``--known-at``.
+
+``--at`` refers to the time of events, and ``--known-at`` to the time of their recording.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from lifecycle.fold import stages
 from service.errors import InvalidOption
 from service.root.atomic_files import system_clock, utc_text
 
-#: The largest version that an engine can store.
+#: Largest version number that a database can store.
 _LAST = 2**63 - 1
 _SESSION = "session:"
 _AGO = re.compile(r"(\d{1,9}|an?) +(second|minute|hour|day|week)s? +ago")
@@ -21,10 +24,11 @@ _NAMED = {"now": timedelta(), "yesterday": timedelta(days=1)}
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A point in the history. Every given part narrows the view.
+    """A point in the history.
 
-    ``version`` is the last visible version, ``session`` the last visible session. ``so_by`` and
-    ``known_by`` are UTC times in the format of the log: event time and recording time.
+    If several fields are set, each of them limits the visible events. ``version`` is the last
+    visible version, and ``session`` the last visible session. ``so_by`` limits the event time, and
+    ``known_by`` the recording time. Both are UTC times in the format of the log.
     """
 
     version: int | None = None
@@ -42,7 +46,7 @@ class Moment:
         return ", ".join(f"{name} {value}" for name, value in parts.items() if value is not None)
 
     def seen(self, events: Iterator[RecordedEvent]) -> Iterator[RecordedEvent]:
-        """Yield, in version order, the events that both times allow."""
+        """Yield the events that are visible at both times, in order of version."""
         if self.known_by is not None:
             events = select_events_known_by(events, self.known_by)
         return select_events_so_by(events, self.so_by) if self.so_by is not None else events
@@ -51,10 +55,10 @@ class Moment:
 def parse_moment(
     at: str | None, known_at: str | None = None, now: datetime | None = None
 ) -> Moment:
-    """Return the view of ``--at`` and ``--known-at`` together.
+    """Return the moment that the options ``--at`` and ``--known-at`` describe together.
 
-    Each is a version (``12``), a time, ``@{2 hours ago}`` or ``session:3``; a time without offset
-    is local. Raises `InvalidOption`.
+    Each value is a version (``12``), a time, ``@{2 hours ago}`` or ``session:3``. A time without an
+    offset is a local time. Raises `InvalidOption` for any other text.
     """
     so, known = (
         _parse_text(text, now) if text is not None else Moment() for text in (at, known_at)
@@ -65,7 +69,10 @@ def parse_moment(
 
 
 def _parse_text(text: str, now: datetime | None) -> Moment:
-    """Return the moment of one option. Raises `InvalidOption`."""
+    """Return the moment that the value of one option describes.
+
+    Raises `InvalidOption` if the value is invalid.
+    """
     try:
         if text.isdecimal():
             return Moment(version=min(int(text), _LAST))
@@ -82,7 +89,7 @@ def _parse_text(text: str, now: datetime | None) -> Moment:
 
 
 def _parse_time(text: str, now: datetime) -> datetime:
-    """Return the time of a text. Raises ValueError."""
+    """Return the time that a text describes. Raises ValueError if the text is not a time."""
     if not (text.startswith("@{") and text.endswith("}")):
         return datetime.fromisoformat(text)
     words = " ".join(text[2:-1].split())
@@ -96,18 +103,18 @@ def _parse_time(text: str, now: datetime) -> datetime:
 
 
 def select_events_so_by(events: Iterable[RecordedEvent], moment: str) -> Iterator[RecordedEvent]:
-    """Yield, in version order, the events that were effective by ``moment``.
+    """Yield the events that had an effect by ``moment`` (event time), in order of version.
 
-    No event is effective before the events on which it depends: the first event of the stream and
-    its import, the previous event of its stage (or of the workflow, if it names no stage), its
-    cause, the events of its amendment, and the approval that inserted its stage.
+    An event has no effect before the events on which it depends. These are the first event of the
+    log and its import, the previous event of its stage (or of the workflow, if it names no stage),
+    its cause, the events of its amendment, and the approval that inserted its stage.
     """
     since = EffectiveTimes()
     return (event for event in events if since.of(event) <= moment)
 
 
 class EffectiveTimes:
-    """The time from which each event of a stream is effective, given the events in order."""
+    """Computes the time from which each event has an effect. Events must come in order."""
 
     def __init__(self) -> None:
         self._first = ""
@@ -117,7 +124,7 @@ class EffectiveTimes:
         self._made: dict[str, str] = {}
 
     def of(self, event: RecordedEvent) -> str:
-        """Return the time (UTC, in the log's format) from which the event is effective."""
+        """Return the time from which the event has an effect (UTC)."""
         if event.command_id != self._command:
             self._command, self._caused = event.command_id, {}
         bases = [self._latest.get(name, "") for name in _list_bases(event)]
@@ -129,7 +136,7 @@ class EffectiveTimes:
         return since
 
     def _ends(self, event: RecordedEvent) -> Iterator[str]:
-        """Yield the names under which later events depend on this event."""
+        """Yield the names of the subjects whose later events depend on this event."""
         yield from _list_bases(event, own=True)
         amendment = event.data.get("amendment")
         if event.type == "amendment.proposed" and event.data.get("insert"):
@@ -139,7 +146,10 @@ class EffectiveTimes:
 
 
 def _list_bases(event: RecordedEvent, *, own: bool = False) -> Iterator[str]:
-    """Yield the names of what an event depends on or, with ``own``, of what it belongs to."""
+    """Yield the names of the subjects on which an event depends, such as its stage.
+
+    With ``own``, yield the names of the subjects to which the event belongs.
+    """
     data = event.data
     yield f"stage {data.get('stage')}"
     amendment = data.get("amendment") or data.get("superseded_by")
@@ -150,9 +160,9 @@ def _list_bases(event: RecordedEvent, *, own: bool = False) -> Iterator[str]:
 
 
 def select_events_known_by(events: Iterable[RecordedEvent], moment: str) -> Iterator[RecordedEvent]:
-    """Yield the events recorded by ``moment``, up to the first later one.
+    """Yield the events that were recorded by ``moment``. Stop at the first later event.
 
-    If a clock was set back, an event counts as recorded no earlier than its predecessor.
+    If a clock was set back, an event is treated as recorded no earlier than the event before it.
     """
     latest = ""
     for event in events:
@@ -164,10 +174,10 @@ def select_events_known_by(events: Iterable[RecordedEvent], moment: str) -> Iter
 
 
 def session_end(events: Iterable[RecordedEvent], number: int) -> int | None:
-    """Return the last version of a session, None if the log does not contain the session.
+    """Return the last version that belongs to a session, or None for an unknown session.
 
-    A session without an end lasts until the next one starts. A session of an imported log lasts
-    until the end of the import.
+    If no event ends the session, it lasts until the next session starts. A session of an imported
+    log lasts until the end of the import at most.
     """
     last: int | None = None
     is_imported = False
@@ -184,7 +194,7 @@ def session_end(events: Iterable[RecordedEvent], number: int) -> int | None:
 
 
 def _started_session(event: RecordedEvent) -> int | None:
-    """Return the number of the session that an event starts, None for other events."""
+    """Return the number of the session that an event starts, or None."""
     if event.type == "session.started":
         return int(event.data["number"])
     if event.type == "line.imported" and event.data.get("session") is not None:

@@ -1,4 +1,4 @@
-"""Names of rounds, such as ``search@2``."""
+"""Parse names of rounds of an optimization loop, such as ``search@2``."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ _ROUND = re.compile(r"(?P<loop>[^/@]+)@(?P<round>[0-9]{1,9})", re.ASCII)
 
 
 def find_round(state: Workflow, text: str) -> tuple[str, Round] | None:
-    """Return the loop and the round that a text names, None if the text is not a round's name.
+    """Return the loop and the round that a text such as ``search@2`` names.
 
-    Raises `UnknownLoop`, or `NotFound` if the round has not started.
+    Return None if the text does not have this form. Raises `UnknownLoop` for an unknown loop, and
+    `NotFound` if the round has not started.
     """
     found = _ROUND.fullmatch(text)
     if found is None:

@@ -1,4 +1,7 @@
-"""The folded log of one stream: now, in the past, step by step, and from a stored state."""
+"""Compute the state of a workflow or machine from its events, now or earlier.
+
+To save time, the computation can start from a stored state.
+"""
 
 from __future__ import annotations
 
@@ -30,22 +33,25 @@ _SEAL_BYTES = 32
 
 
 class Seal:
-    """Seals stored content, and recognizes its own seals."""
+    """Authenticates stored content with a secret key of this user account.
+
+    A seal proves that this account stored the content and that nobody has changed it.
+    """
 
     def __init__(self, key: bytes) -> None:
         self._key = key
 
     @property
     def name(self) -> str:
-        """Return a name for the seals of this user account, which does not reveal the key."""
+        """Return a name that identifies this user account's key without revealing the key."""
         return blake2b(b"name", key=self._key, digest_size=8).hexdigest()
 
     def sealed(self, content: bytes, purpose: str) -> bytes:
-        """Return the content after its seal. ``purpose`` states the kind of the content."""
+        """Return the content with its seal in front. ``purpose`` is the kind of content."""
         return self._of(content, purpose) + content
 
     def opened(self, kept: bytes, purpose: str) -> bytes | None:
-        """Return the content after a valid seal, None if the seal is not valid."""
+        """Return the content without its seal, or None if the seal is invalid."""
         seal, content = kept[:_SEAL_BYTES], kept[_SEAL_BYTES:]
         return content if compare_digest(seal, self._of(content, purpose)) else None
 
@@ -58,24 +64,30 @@ class Seal:
 
 
 def key_file() -> Path:
-    """Return the path of this user account's key, outside every root and every database."""
+    """Return the path of this user account's secret key.
+
+    The file is outside every workflow folder and database.
+    """
     return state_folder() / "seal.key"
 
 
 def read_seal() -> Seal | None:
-    """Return the user account's seal, None if it does not exist. Writes nothing."""
+    """Return the seal with this user account's key, or None without a key. Write nothing."""
     key = read_secret(key_file())
     return Seal(key) if key is not None else None
 
 
 def get_or_create_seal() -> Seal | None:
-    """Return this user account's seal, creating it if needed, or None if it cannot be stored."""
+    """Return the seal with this user account's key, and create the key if needed.
+
+    Return None if the key cannot be stored.
+    """
     key = get_or_create_secret(key_file())
     return Seal(key) if key is not None else None
 
 
 def read_secret(path: Path) -> bytes | None:
-    """Return the 32 bytes in a file of this user account, None without a valid file."""
+    """Return the 32 secret bytes in a file, or None if the file is missing or invalid."""
     try:
         key = path.read_bytes()
     except OSError:
@@ -84,7 +96,10 @@ def read_secret(path: Path) -> bytes | None:
 
 
 def get_or_create_secret(path: Path) -> bytes | None:
-    """Return the 32 bytes in a file, creating it if needed, or None if it cannot be stored."""
+    """Return the 32 secret bytes in a file, and create the file if needed.
+
+    Return None if the file cannot be stored.
+    """
     known = read_secret(path)
     if known is not None:
         return known
@@ -99,7 +114,8 @@ def get_or_create_secret(path: Path) -> bytes | None:
             file.flush()
             os.fsync(file.fileno())
         try:
-            # A link is created completely or not at all, and replaces no other process's key.
+            # Create the name as a hard link. This is atomic, and fails if another process has
+            # created a key meanwhile.
             path.hardlink_to(new)
         finally:
             new.unlink()
@@ -112,17 +128,17 @@ NAME = "workflow"
 
 
 def to_bytes(state: Workflow) -> bytes:
-    """Return the state as JSON with the order of its keys."""
+    """Return the state as JSON. The order of keys is kept."""
     return orjson.dumps(state)
 
 
 def from_bytes(content: bytes) -> Workflow:
-    """Return the state that `to_bytes` wrote."""
+    """Return the state from JSON that `to_bytes` wrote."""
     return from_values(orjson.loads(content))
 
 
 def from_values(data: dict[str, Any]) -> Workflow:
-    """Return the state of decoded JSON values, which the state takes over."""
+    """Return the state from decoded JSON values. The values become part of the state."""
     data["session"] = Session(**data["session"])
     data["amendments"] = {key: Amendment(**value) for key, value in data["amendments"].items()}
     data["drifts"] = [Drift(**drift) for drift in data["drifts"]]
@@ -132,20 +148,20 @@ def from_values(data: dict[str, Any]) -> Workflow:
 
 
 def _build_stage(data: dict[str, Any]) -> Stage:
-    """Return the stage of decoded JSON values."""
+    """Return the stage from decoded JSON values."""
     data["status"] = Status(data["status"])
     data["attempts"] = [Attempt(**attempt) for attempt in data["attempts"]]
     return Stage(**data)
 
 
-#: Maximum number of ignored events that are described. `wfctl fsck` lists all.
+#: Maximum number of ignored events to describe. The command `wfctl fsck` lists all of them.
 _MAX_DESCRIBED = 5
 
 
 def replace_if_ignored(event: RecordedEvent, state: State) -> RecordedEvent:
-    """Return the event, or its replacement if the fold ignored the event.
+    """Return the event, or a replacement with only the reason if the event is ignored.
 
-    The replacement keeps readers away from data without a meaning in the state.
+    With the replacement, readers cannot use data that has no effect on the state.
     """
     found = newest_aside(state, event.version)
     if found is None or event.type == SET_ASIDE:
@@ -166,13 +182,13 @@ def describe_ignored_events(state: State) -> list[str]:
 At = Moment | int | None
 """A moment, the version for which it stands, or None for now."""
 
-#: Number of new events after which a fold is stored again.
+#: Number of new events after which the computed state is stored again.
 FOLD_EVERY = 500
 _HASH_LENGTH = 64
 
 
 class StreamState(Judged, Protocol):
-    """The state of a stream as of version ``head``."""
+    """The state of a workflow or machine. ``head`` is the version of its last event."""
 
     head: int
     set_aside: list[dict[str, object]]
@@ -182,9 +198,9 @@ S = TypeVar("S", bound=StreamState)
 
 
 class Rules(Judging[S], Protocol[S]):
-    """The meaning of a stream's events: those of a workflow, or those of a machine."""
+    """The rules by which a state is computed from events, for a workflow or for a machine."""
 
-    #: Name under which folded states are stored, and version of the fold.
+    #: Name under which computed states are stored. ``reducer`` is the version of the computation.
     name: str
     reducer: int
     has_sessions: bool
@@ -192,30 +208,34 @@ class Rules(Judging[S], Protocol[S]):
     def steps(
         self, draft: S | None, events: Iterable[RecordedEvent], accepted: Container[str]
     ) -> Iterator[tuple[RecordedEvent, S]]:
-        """Yield each event with the state after it. ``draft`` is changed in place."""
+        """Yield each event with the state after it.
+
+        ``draft`` is the state before the first event. It is changed in place.
+        """
         ...
 
     def draft(self, state: S) -> S:
-        """Return a copy of the state that a fold may change."""
+        """Return a copy of the state that the computation may change."""
         ...
 
     def to_bytes(self, state: S) -> bytes:
-        """Return the state as JSON."""
+        """Return the state as JSON bytes, for storing it."""
         ...
 
     def from_bytes(self, content: bytes) -> S:
-        """Return the state that `to_bytes` wrote."""
+        """Return the state from JSON that `to_bytes` wrote."""
         ...
 
     def absent(self, log: StreamLog[S], at: At) -> LifecycleError | ServiceError:
-        """Return the error for a stream without events, now or at a moment."""
+        """Return the error for a log without events, now or up to the given moment."""
         ...
 
 
 class StreamLog(Generic[S]):
-    """One stream of a store, folded by its rules.
+    """The log of one workflow or machine, which computes its state by the given rules.
 
-    ``root`` is its folder, by which a replaced log is recognized.
+    ``root`` is the folder of the log. It is needed to notice that the log was replaced by another
+    one.
     """
 
     def __init__(self, rules: Rules[S], store: EventStore, stream: str, root: Path | None) -> None:
@@ -226,14 +246,15 @@ class StreamLog(Generic[S]):
         self.approvals = Approvals(store, stream, root)
         self.judge: Judge[S] = Judge(self.approvals, rules)
         self._folded_at = 0
-        #: Up to this version, the log never used the policy ``signature``.
+        #: The log is known not to have used the consent policy ``signature`` up to this version.
         self._unsigned = 0
         self._reached: RecordedEvent | None = None
-        #: The newest requested state, its last link, and `Judge.latest` at that link.
+        #: Cache: the newest state, the version and hash of its last event, and the latest recording
+        #: time up to this event.
         self._newest: tuple[S, Link, str] | None = None
 
     def state(self, at: At = None) -> S | None:
-        """Return the state now or at a moment, or None without events."""
+        """Return the state now or at a moment, or None if the log has no events."""
         moment = self.resolved(at)
         if moment.so_by is not None or moment.known_by is not None:
             return self._fold(None, self._seen(moment))
@@ -243,7 +264,7 @@ class StreamLog(Generic[S]):
         if start is not None and state is start:
             self._require_end(link)
         if state is not None and moment.version is None:
-            # The newest state is cached, because a command requests it up to five times.
+            # Cache the newest state, because a command requests it up to five times.
             last = self._reached
             end = Link(last.version, last.hash) if last is not None else link
             if end.version == state.head:
@@ -251,9 +272,10 @@ class StreamLog(Generic[S]):
         return state
 
     def _require_end(self, link: Link) -> None:
-        """Raise `UnsoundLog` if the last event of a stored state does not exist.
+        """Raise `UnsoundLog` if the log does not contain the last event of a stored state.
 
-        If events follow it, the first of them states its hash.
+        If there are later events, the hash that they contain is checked anyway, and this check is
+        not needed.
         """
         found = next(self.store.raw(self.stream, after=link.version - 1, upto=link.version), None)
         if found is None or found.hash != link.hash:
@@ -262,7 +284,7 @@ class StreamLog(Generic[S]):
             raise UnsoundLog(self.stream, link.version, kind, reason)
 
     def events(self, at: At = None) -> Iterator[RecordedEvent]:
-        """Yield the events that belong to the view from a moment."""
+        """Yield the events that are visible at a moment."""
         return self._seen(self.resolved(at))
 
     def _seen(self, moment: Moment) -> Iterator[RecordedEvent]:
@@ -271,9 +293,10 @@ class StreamLog(Generic[S]):
         return moment.seen(self.store.read(self.stream, upto=moment.version))
 
     def resolved(self, at: At = None) -> Moment:
-        """Return the moment with the end of its session as a version. Raises `NotFound`.
+        """Return the moment with its session replaced by the last version of the session.
 
-        Raises `InvalidOption` for a session of a stream without sessions.
+        Raises `NotFound` for an unknown version or session, and `InvalidOption` for a session in a
+        log that has no sessions.
         """
         moment = at if isinstance(at, Moment) else Moment(version=at)
         if moment.session is not None:
@@ -299,16 +322,23 @@ class StreamLog(Generic[S]):
         return end
 
     def replayed(self, at: At = None) -> S:
-        """Return the state folded from the first event. Raises as `current` does."""
+        """Return the state, computed from all events without using a stored state.
+
+        Raises the same errors as `current`.
+        """
         return self._require_state(self._fold(None, self.events(at)), at)
 
     def stored_differs(self) -> bool:
-        """Return whether the stored state differs from the log."""
+        """Return whether the stored state differs from the state computed from all events."""
         kept = self._kept()
         return kept is not None and kept[0] != self.rules.to_bytes(self.replayed(kept[1].version))
 
     def current(self, at: At = None) -> S:
-        """Return the state now or at a moment. Raises the rules' error if empty, or `NotFound`."""
+        """Return the state now or at a moment.
+
+        If the log has no events, raises the error that the rules define. Raises `NotFound` for an
+        unknown moment.
+        """
         return self._require_state(self.state(at), at)
 
     def _require_state(self, state: S | None, at: At) -> S:
@@ -317,7 +347,11 @@ class StreamLog(Generic[S]):
         return state
 
     def require(self, version: int | None) -> None:
-        """Raise `NotFound` for a version after the end of the log, or `absent` without a log."""
+        """Raise an error if the log does not contain a version.
+
+        This is `NotFound` for a version after the end of the log, and the error of the rules for a
+        log without events.
+        """
         if version is None:
             return
         head = self.store.head(self.stream)
@@ -330,7 +364,7 @@ class StreamLog(Generic[S]):
             )
 
     def evolve(self, state: S | None, events: Iterator[RecordedEvent]) -> S | None:
-        """Return ``state`` with further events folded in."""
+        """Return the state after further events, starting from a copy of ``state``."""
         return self._fold(self.rules.draft(state) if state is not None else None, events)
 
     def steps(
@@ -338,8 +372,8 @@ class StreamLog(Generic[S]):
     ) -> Iterator[tuple[RecordedEvent, S]]:
         """Yield each event after version ``after`` with the state after the event.
 
-        The state is one object, which each step changes. ``start`` is the state at ``after``, if
-        the caller has it; ``upto`` ends the reading.
+        All yielded states are the same object, which each step changes. ``start`` is the state at
+        version ``after``, if the caller knows it. ``upto`` is the last moment to read.
         """
         if upto is not None:
             yield from self._steps(None, self.events(upto))
@@ -350,11 +384,14 @@ class StreamLog(Generic[S]):
         yield from self._steps(draft, self.store.read(self.stream, after=after))
 
     def along(self, events: Iterator[RecordedEvent]) -> Iterator[tuple[RecordedEvent, S]]:
-        """Yield events from the first event of the stream on, as `steps` does."""
+        """Yield the given events with the state after each of them, as `steps` does.
+
+        The events must start with the first event of the log.
+        """
         return self._steps(None, events)
 
     def ineffective(self) -> dict[int, str]:
-        """Return the judged events that are ignored: version → why."""
+        """Return the version of each ignored approval or decision, with the reason."""
         found: dict[int, str] = {}
         for event, _ in self._steps(None, self.store.read(self.stream)):
             why = self.judge.verdict_on(event)
@@ -378,18 +415,19 @@ class StreamLog(Generic[S]):
         return draft
 
     def _judge_all(self, moment: Moment) -> None:
-        """Judge every approval among all events known at the moment, before a part is folded.
+        """Check all approvals known at a moment, before some of the events are left out.
 
-        An approval is judged in the state in which it was given, whatever the view leaves out.
+        An approval is valid or not in the state in which it was given, even if the moment hides
+        some of the earlier events.
         """
         known = Moment(moment.version, known_by=moment.known_by)
         self._fold(None, self._seen(known))
 
     def _stored(self, at: int | None) -> tuple[S | None, Link, str]:
-        """Return the stored state, its link, and `Judge.latest` there, if known.
+        """Return the stored state, its last event, and the latest recording time.
 
-        A state in the database is used only if this user account stored it. Otherwise, return the
-        start of the log.
+        A state in the database is used only if this user account stored it. Otherwise, return None
+        and the start of the log.
         """
         if self._newest is not None and at is None:
             state, link, latest = self._newest
@@ -406,7 +444,7 @@ class StreamLog(Generic[S]):
         return state, link, ""
 
     def _kept(self) -> tuple[bytes, Link] | None:
-        """Return the content and link of the stored state, None if there is no valid one."""
+        """Return the content and last event of the stored state, or None if invalid."""
         seal = read_seal()
         if seal is None:
             return None
@@ -420,20 +458,22 @@ class StreamLog(Generic[S]):
         return content[_HASH_LENGTH:], Link(fold.version, content[:_HASH_LENGTH].decode())
 
     def _purpose(self, version: int) -> str:
-        # `keep_fold` stores a state only if the log never used the policy ``signature`` before it.
+        # The purpose records that the log never used the consent policy ``signature`` up to this
+        # version. `keep_fold` stores a state only in this case.
         return f"{self.rules.name} {self.rules.reducer} never-signed {version} {self.stream}"
 
     def _name(self, seal: Seal) -> str:
-        """Return the name under which a user account stores its state.
+        """Return the name under which this user account stores the state.
 
-        Accounts may share a log.
+        Several accounts may share a log.
         """
         return f"{self.rules.name} {seal.name}"
 
     def keep_fold(self, state: S) -> bool:
-        """Store the state if the log has grown enough since the last one. Return whether it had.
+        """Store the state if enough events were added since it was last stored.
 
-        The state is stored with the hash of its last event, under the seal of this user account.
+        Return whether this was the case. The state is stored with the hash of its last event, and
+        with a seal of this user account.
         """
         if state.head - self._folded_at < FOLD_EVERY:
             return False

@@ -1,8 +1,8 @@
-"""Evidence against a log outside the log itself, kept until a person accepts the log.
+"""Evidence that a log was changed, kept outside the log until a person accepts the log.
 
-The anchor is the head of a log when wfctl last wrote it, in ``sync.json`` or in a machine's file.
-Each write moves the anchor. Before that, the log is compared with the old anchor, and a
-contradiction is kept in ``.wfctl/marks.json``.
+The anchor is the version and hash of the last event when wfctl last wrote the log. It is stored in
+``sync.json``, or in a file of the machine. Each write command compares the log with the anchor,
+stores any contradiction in ``.wfctl/marks.json``, and then replaces the anchor.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ ANCHOR = "anchor"
 SALVAGED = "salvaged"
 UNCLAIMED = "unclaimed"
 ANEW = "anew"
-#: Number of events whose claims are read together.
+#: Number of events to check together.
 _AT_ONCE = 500
 _REMEDY = "if this log is the right one, a person runs `wfctl pin --replace`"
 _MACHINE = "machine-"
@@ -41,10 +41,10 @@ _MACHINE = "machine-"
 
 @dataclass(frozen=True, slots=True)
 class TrustMark:
-    """A piece of evidence against a log: its kind, its version, and when it was seen.
+    """Evidence that a log was changed: its kind, its version, and the time of detection.
 
-    ``expected`` and ``found`` are hashes; ``found`` is None if the log ends before. ``events`` is
-    the number of events that a salvage dropped or that wfctl did not append.
+    ``expected`` and ``found`` are hashes. ``found`` is None if the log is shorter. ``events`` is
+    the number of events that were lost in a salvage, or that wfctl did not append.
     """
 
     kind: str
@@ -57,7 +57,7 @@ class TrustMark:
 
     @property
     def text(self) -> str:
-        """Return the evidence as a sentence."""
+        """Return a sentence that describes the evidence."""
         if self.kind == SALVAGED:
             number = "1 event" if self.events == 1 else f"{self.events or 'some'} events"
             return (
@@ -83,20 +83,20 @@ class TrustMark:
 
     @property
     def is_finding(self) -> bool:
-        """Return whether a check of the log itself would miss the evidence."""
+        """Return whether a check of the log alone cannot find this evidence."""
         return self.kind not in (SALVAGED, UNCLAIMED)
 
     @property
     def subject(self) -> str:
-        """Return the version or the file that the evidence is about."""
+        """Return the version or the file that the evidence concerns."""
         return f"version {self.version}" if self.version is not None else "marks.json"
 
     def to_item(self) -> Item:
-        """Return the evidence as an item of the account."""
+        """Return the evidence as an item for the list of things that need attention."""
         return Item("log", self.subject, self.text, person=False)
 
     def to_finding(self) -> Finding:
-        """Return the evidence as a finding of a check."""
+        """Return the evidence as a finding of a log check."""
         from eventstore.verification import Finding  # needed only for a check
 
         return Finding(self.stream, self.version, None, self.kind, self.text)
@@ -104,16 +104,17 @@ class TrustMark:
 
 @dataclass(frozen=True, slots=True)
 class ReplacedLogMark(TrustMark):
-    """Another log was in the root before this one. ``at`` is the start of this one.
+    """Evidence that another log was in this folder before.
 
-    This user account remembers the earlier log outside the root.
+    ``at`` is the start of the current log. This user account remembers the earlier log in a file
+    outside the folder.
     """
 
     was: trust.KnownLog | None = None
 
     @property
     def text(self) -> str:
-        """Return the evidence as a sentence."""
+        """Return a sentence that describes the earlier log."""
         if self.was is None:
             return ""
         old = self.was
@@ -125,19 +126,22 @@ class ReplacedLogMark(TrustMark):
 
     @property
     def subject(self) -> str:
-        """Return the earlier log."""
+        """Return the name of the earlier log's stream."""
         return str(self.stream)
 
 
 def find_marks(root: Root, store: EventStore, stream: str) -> list[TrustMark]:
-    """Return the evidence against a log: kept marks, replaced logs, and the anchor."""
+    """Return all evidence that a log was changed or replaced.
+
+    It includes stored evidence, earlier logs in this folder, and new contradictions.
+    """
     anchor = read_sync(anchor_file(root, stream)).head
     against = _find_contradictions(store, stream, anchor)
     return [*read_marks(root, stream), *find_replaced_logs(root, store, stream), *against]
 
 
 def find_replaced_logs(root: Root, store: EventStore, stream: str) -> Iterator[ReplacedLogMark]:
-    """Yield the logs that this user account wrote in the root before this one."""
+    """Yield an entry for each log of this account that was in this folder before."""
     first = next(store.raw(stream, upto=1), None)
     if first is None:
         return
@@ -148,7 +152,7 @@ def find_replaced_logs(root: Root, store: EventStore, stream: str) -> Iterator[R
 
 
 def _recorded_time(first: Raw) -> str:
-    """Return when the first event was recorded, or an empty result if its text is damaged."""
+    """Return the recording time of the first event, or an empty string if it is damaged."""
     try:
         return str(orjson.loads(first.text)["recorded_at"])
     except (ValueError, KeyError, TypeError):
@@ -156,12 +160,12 @@ def _recorded_time(first: Raw) -> str:
 
 
 def read_marks(root: Root, stream: str) -> list[TrustMark]:
-    """Return the kept marks of a log."""
+    """Return the stored evidence that a log was changed."""
     return [one for one in _read_marks(root) if one.stream in (stream, None)]
 
 
 def anchor_file(root: Root, stream: str) -> Path:
-    """Return the file with the anchor of a log."""
+    """Return the path of the file that contains the anchor (last known event) of a log."""
     if stream.startswith(_MACHINE):
         return root.folder / "machines" / f"{stream.removeprefix(_MACHINE)}.json"
     return root.sync_file
@@ -170,10 +174,11 @@ def anchor_file(root: Root, stream: str) -> Path:
 def move_anchor(
     root: Root, store: EventStore, stream: str, before: Sync, sync: Sync, stood: str
 ) -> None:
-    """Write the state of the files with the log's head as anchor, which replaces ``before``.
+    """Store the state of the generated files, with the log's last event as new anchor.
 
-    Keeps contradictions to the old anchor first, and remembers outside the root that the log has
-    the state ``stood``. The caller holds the root's lock.
+    ``before`` is the old state with the old anchor. Contradictions to the old anchor are stored
+    first. The status ``stood`` of the log is also remembered outside the workflow folder. The
+    caller must hold the folder's lock.
     """
     head = store.head(stream)
     keep_contradiction(root, store, stream, before)
@@ -187,12 +192,12 @@ def move_anchor(
 
 
 def _anchor_of(stream: str, head: Head | None) -> dict[str, Any]:
-    """Return the anchor for a head of a stream."""
+    """Return the anchor (record of the last event) for the head of a stream."""
     return {"stream": stream, "version": head.version, "hash": head.hash} if head else {}
 
 
 def _remember_log(root: Root, store: EventStore, stream: str, head: Head, stood: str) -> None:
-    """Remember the state of a log outside the root if it changed."""
+    """Remember the status of a log outside the workflow folder, if it has changed."""
     first = next(store.raw(stream, upto=1), None)
     if first is None:
         return
@@ -205,7 +210,10 @@ def _remember_log(root: Root, store: EventStore, stream: str, head: Head, stood:
 
 
 def keep_contradiction(root: Root, store: EventStore, stream: str, before: Sync) -> None:
-    """Keep the evidence against a log since its anchor, if any. The caller holds the lock."""
+    """Store evidence that the log was changed since its anchor was written, if any.
+
+    The anchor is the last known event. The caller must hold the folder's lock.
+    """
     for one in _find_contradictions(store, stream, before.head):
         known = _read_marks(root)
         if all(replace(one, at=old.at) != old for old in known):
@@ -215,10 +223,11 @@ def keep_contradiction(root: Root, store: EventStore, stream: str, before: Sync)
 def keep_salvage(
     root: Root, store: EventStore, lost: Mapping[str, tuple[int, int | None]], now: datetime
 ) -> None:
-    """Keep, for each stream that a salvage cut, the first lost version and their number.
+    """Store a mark for each stream that lost events when a damaged log was repaired.
 
-    Also keeps contradictions to the anchors, then removes the anchors, which belong to the old log.
-    Call this before the log is replaced.
+    A mark has the first lost version and the number of lost events. Contradictions to the anchors
+    (last known events) are stored too. Then the anchors are removed, because they belong to the old
+    log. Call this function before the log is replaced.
     """
     with hold_lock(root.lock):
         for stream in {*store.streams(), *lost}:
@@ -234,7 +243,10 @@ def keep_salvage(
 
 
 def accept_log(root: Root, store: EventStore, stream: str) -> None:
-    """Accept a log on a person's request: remove its marks, and anchor its head."""
+    """Accept a log at the request of a person.
+
+    Remove the evidence against the log, and store its last event as the new anchor.
+    """
     with hold_lock(root.lock):
         marks = _read_marks(root)
         left = [one for one in marks if one.kind == SALVAGED or one.stream not in (stream, None)]
@@ -251,9 +263,9 @@ def accept_log(root: Root, store: EventStore, stream: str) -> None:
 def _find_contradictions(
     store: EventStore, stream: str, anchor: dict[str, Any]
 ) -> Iterator[TrustMark]:
-    """Yield contradictions to the anchor, and events after it that wfctl did not append.
+    """Yield evidence that the log contradicts its anchor or has events of other programs.
 
-    Events before the anchor were checked when the anchor was moved.
+    The anchor is the last event that wfctl knows. Earlier events were checked when it was stored.
     """
     after = 0
     if anchor.get("stream") == stream:
@@ -281,7 +293,7 @@ def _find_unclaimed_events(store: EventStore, stream: str, after: int) -> Iterat
 
 
 def _command_of(row: Raw) -> tuple[str, int] | None:
-    """Return the command and the version of an event, or None if its text is damaged."""
+    """Return the command id and the version of an event, or None if the event is damaged."""
     try:
         body = orjson.loads(row.text)
         return str(body["command_id"]), int(body["version"])
@@ -303,7 +315,7 @@ def _read_marks(root: Root) -> list[TrustMark]:
 
 
 def _parse_mark(kept: dict[str, Any]) -> TrustMark:
-    """Return the mark of a stored entry. Raises TypeError for malformed entries."""
+    """Return the evidence from a stored entry. Raises TypeError if the entry is malformed."""
     found = TrustMark(**kept)
     values = asdict(found)
     numbers = {"version", "events"}

@@ -1,1 +1,1 @@
-"""The root of a workflow on the disk: find it, lock it, and write its files safely."""
+"""Find the folder of a workflow (its root), lock it, and write its files safely."""

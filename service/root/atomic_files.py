@@ -1,4 +1,4 @@
-"""Writing of files so that a crash at any point leaves the old or the new file complete."""
+"""Write files so that a crash at any time leaves either the old or the new file complete."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from service.errors import RootBusy, ServiceError
 from wording import Worded
 
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-#: Maximum number of characters of a name in the name of its temporary file.
+#: Maximum number of characters of the original file name in the name of its temporary file.
 _NAME = 200
 
 Mark = list[int]
@@ -34,12 +34,15 @@ Mark = list[int]
 
 
 def mark_of(status: os.stat_result) -> Mark:
-    """Return values that change whenever a file is touched."""
+    """Return file metadata that change whenever the file is written or touched.
+
+    These are the inode, the size, and the times of the last changes.
+    """
     return [status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns]
 
 
 def content_of(path: Path) -> bytes | None:
-    """Return the file's bytes, None if it is missing."""
+    """Return the content of a file, or None if the file does not exist."""
     try:
         return read_regular(path)
     except FileNotFoundError:
@@ -47,19 +50,22 @@ def content_of(path: Path) -> bytes | None:
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write ``content`` to ``path``: temporary file, fsync, rename, fsync of the folder."""
+    """Replace the file ``path`` by a file with this content, safely in case of a crash.
+
+    The steps are: write a temporary file, fsync, rename it, and fsync the folder.
+    """
     write_streamed(path, (content,))
 
 
 def write_streamed(path: Path, chunks: Iterable[bytes]) -> None:
-    """Write the chunks to ``path`` as `write_whole` does, one at a time."""
+    """Write the chunks to ``path`` one by one, with the guarantees of `write_whole`."""
     with open_replacement(path) as file:
         file.writelines(chunks)
 
 
 @contextmanager
 def open_replacement(path: Path, mode: int = 0o666) -> Iterator[IO[bytes]]:
-    """Yield a file to write to, which replaces ``path`` once it is complete and durable."""
+    """Yield a new file, which replaces ``path`` when the block ends without an error."""
     with _prepare_temporary_file(path, mode) as (file, temporary):
         yield file
     temporary.replace(path)
@@ -67,9 +73,9 @@ def open_replacement(path: Path, mode: int = 0o666) -> Iterator[IO[bytes]]:
 
 
 def write_over(path: Path, content: bytes, found: bytes | None) -> bool:
-    """Write like `write_whole` if the file still has the content ``found``.
+    """Replace a file as `write_whole` does, but only if its content is still ``found``.
 
-    Return whether it had.
+    Return whether the file was replaced.
     """
     with _prepare_temporary_file(path) as (file, temporary):
         file.write(content)
@@ -83,9 +89,10 @@ def write_over(path: Path, content: bytes, found: bytes | None) -> bool:
 
 @contextmanager
 def _prepare_temporary_file(path: Path, mode: int = 0o666) -> Iterator[tuple[IO[bytes], Path]]:
-    """Yield a new file next to ``path``, then make it durable, and remove it after an error.
+    """Yield a new temporary file in the folder of ``path``, and its path.
 
-    Its name is unpredictable, and an existing file or link is never opened.
+    When the block ends, the file is written to the disk. After an error, it is removed. Its name is
+    unpredictable, and an existing file or link is never opened.
     """
     temporary = path.with_name(f".{path.name[:_NAME]}.{os.urandom(8).hex()}.tmp")
     descriptor = os.open(temporary, _NEW, mode)
@@ -102,10 +109,10 @@ def _prepare_temporary_file(path: Path, mode: int = 0o666) -> Iterator[tuple[IO[
 
 
 def append(path: Path, content: bytes, mark: Mark | None) -> Mark | None:
-    """Append ``content`` to the file and make it durable, and return the new mark.
+    """Append ``content`` to a file, write it to the disk, and return the new metadata.
 
-    ``mark`` is the mark at reading, None if the file was missing. Returns None if others wrote to
-    the file since: the caller must read the file again.
+    ``mark`` is the metadata at the time of reading, or None if the file did not exist. Return None
+    if another program has written to the file since then. The caller must then read the file again.
     """
     if mark is not None and (mark := _with_one_name(path, mark)) is None:
         return None
@@ -124,12 +131,13 @@ def append(path: Path, content: bytes, mark: Mark | None) -> Mark | None:
 
 
 def restore(path: Path, content: bytes, mark: Mark | None) -> Mark | None:
-    """Overwrite the file in place, because others have it open, and return the new mark.
+    """Overwrite a file in place with ``content``, and return its new metadata.
 
-    The file is first cut to its new length if longer, then overwritten, then appended to, so nobody
-    sees it shorter than before and after. ``mark`` is as in `append`. Returns None if the mark
-    changed, or if others appended meanwhile: their bytes are then at the end. A crash leaves the
-    start of ``content``, followed by old bytes.
+    The file is not replaced, because other programs may have it open. If it is too long, it is cut.
+    Then its bytes are overwritten, and the rest is appended. At no time is the file shorter than
+    both the old and the new content. ``mark`` is the metadata at the time of reading, as in
+    `append`. Return None if another program has changed the file. Bytes that it appended are kept
+    at the end. After a crash, the file may contain the start of ``content`` followed by old bytes.
     """
     if mark is None:
         return append(path, content, None)
@@ -155,9 +163,10 @@ def restore(path: Path, content: bytes, mark: Mark | None) -> Mark | None:
 
 
 def _with_one_name(path: Path, mark: Mark) -> Mark | None:
-    """Replace a file that has hard links by a copy, and return its new mark.
+    """Replace a file that has several hard links by a copy, and return its new metadata.
 
-    Hard links elsewhere, such as in a backup, stay unchanged. Returns None if the mark changed.
+    The other links, for example in a backup, then keep the old content. Return None if another
+    program has changed the file.
     """
     found = path.lstat()
     if found.st_nlink < 2:
@@ -169,7 +178,7 @@ def _with_one_name(path: Path, mark: Mark) -> Mark | None:
 
 
 def common_start(one: Sequence[Any], other: Sequence[Any]) -> int:
-    """Return the length of the common start of two sequences."""
+    """Return the length of the longest common prefix of two sequences."""
     pairs = enumerate(zip(one, other, strict=False))
     return next((n for n, (a, b) in pairs if a != b), min(len(one), len(other)))
 
@@ -181,20 +190,20 @@ def _write_all(descriptor: int, content: bytes) -> None:
 
 
 def config_folder() -> Path:
-    """Return the folder with this user account's approvals, outside every root."""
+    """Return the folder of this user account's approvals, outside every workflow folder."""
     base = os.environ.get("XDG_CONFIG_HOME") or str(Path(os.environ.get("HOME", "~")) / ".config")
     return Path(base).expanduser() / "wfctl"
 
 
 def state_folder() -> Path:
-    """Return the folder with this user account's records, outside every root and database."""
+    """Return the folder of this account's records, outside every workflow folder."""
     home = Path(os.environ.get("HOME", "~"))
     base = os.environ.get("XDG_STATE_HOME") or str(home / ".local/state")
     return Path(base).expanduser() / "wfctl"
 
 
 def sync_folder(folder: Path) -> None:
-    """Make renames and new names in ``folder`` durable."""
+    """Write changes of the names in ``folder``, such as renames, to the disk (fsync)."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
@@ -204,7 +213,10 @@ def sync_folder(folder: Path) -> None:
 
 @contextmanager
 def hold_lock(path: Path, timeout: float = 30.0) -> Iterator[None]:
-    """Hold an exclusive lock on ``path``. Raises `RootBusy` after ``timeout`` seconds."""
+    """Hold an exclusive lock on the file ``path`` during the block.
+
+    Raises `RootBusy` if the lock is not free after ``timeout`` seconds.
+    """
     descriptor = open_lock(path)
     try:
         deadline = time.monotonic() + timeout
@@ -222,12 +234,12 @@ Clock = Callable[[], datetime]
 
 
 def system_clock() -> datetime:
-    """Return the current time at the local offset."""
+    """Return the current time with the offset of the local time zone."""
     return datetime.now().astimezone()
 
 
 def system_instant() -> Instant:
-    """Return the current time in the form of a store."""
+    """Return the current time in the form that an event store needs."""
     second, nanoseconds = divmod(time.time_ns(), 1_000_000_000)
     begun, offset = _second_texts(second)
     return f"{begun}{nanoseconds // 1000:06}Z", offset
@@ -235,25 +247,25 @@ def system_instant() -> Instant:
 
 @lru_cache(maxsize=1)
 def _second_texts(second: int) -> Instant:
-    """Return the text that all times within a second share, and the local offset."""
+    """Return the common text of all times within a second, and the time zone's offset."""
     text, offset = format_instant(datetime.fromtimestamp(second, UTC).astimezone())
     return text[:20], offset
 
 
 def utc_text(moment: datetime) -> str:
-    """Return ``YYYY-MM-DDTHH:MM:SS.ffffffZ``, the form of times in the log."""
+    """Return a time as ``YYYY-MM-DDTHH:MM:SS.ffffffZ``, as the log stores it."""
     return format_instant(moment)[0]
 
 
 def new_id() -> str:
-    """Return a new UUIDv7 (RFC 9562): ordered by time, unique without coordination."""
+    """Return a new UUIDv7 (RFC 9562). Such ids are unique, and ordered by time."""
     from uuid_utils import uuid7  # imported only here, because the import is slow
 
     return str(uuid7())
 
 
 class OutsideRoot(Worded, ServiceError):
-    """A path that leads out of the root, by its steps or by a link."""
+    """A path leads out of the workflow folder, through ``..`` or through a symbolic link."""
 
     code = "outside_root"
     text = (
@@ -267,9 +279,10 @@ class OutsideRoot(Worded, ServiceError):
 
 
 def resolve_below(root: Path, path: str) -> Path:
-    """Return the absolute path for a path relative to ``root``. Raises `OutsideRoot`.
+    """Return the absolute path for a path relative to ``root``.
 
-    Resolves a link that stays below the root. To check and open in one step, use `open_within`.
+    Symbolic links inside the root are followed. Raises `OutsideRoot` if the path leads out of the
+    root. To check and open a file in one step, use `open_within`.
     """
     real = real_place(root, path)
     place = root / path
@@ -277,9 +290,9 @@ def resolve_below(root: Path, path: str) -> Path:
 
 
 def real_place(root: Path, path: str) -> Path:
-    """Return the target of a path, relative to the real root, with all links followed.
+    """Return the target of a path relative to the root, with all links followed.
 
-    Raises `OutsideRoot`.
+    Raises `OutsideRoot` if the path leads out of the root.
     """
     if not _is_below(path):
         raise OutsideRoot(root, path, "is absolute, contains .. or contains a control character")
@@ -296,7 +309,10 @@ def real_place(root: Path, path: str) -> Path:
 
 
 def _is_below(path: str) -> bool:
-    """Return whether a path names something below the root, even with bytes that are not UTF-8."""
+    """Return whether a relative path stays inside the root.
+
+    It may contain bytes that are not UTF-8.
+    """
     try:
         return is_below(os.fsencode(path).decode(errors="replace"))
     except UnicodeEncodeError:  # not a valid name on any disk
@@ -304,7 +320,7 @@ def _is_below(path: str) -> bool:
 
 
 def resolve_words(folder: Path, path: str) -> Path:
-    """Return the path that a path names from a folder, without following links."""
+    """Join a folder and a path, removing ``.`` and ``..`` without following links."""
     return Path(os.path.normpath(folder / path))
 
 
@@ -316,7 +332,10 @@ def _real_path_or_none(path: Path) -> Path | None:
 
 
 def is_inside(place: Path, folder: Path) -> bool:
-    """Return whether a path leads to the folder or into it, all links followed."""
+    """Return whether a path leads into the folder or to the folder itself.
+
+    All symbolic links are followed.
+    """
     real = _real_path_or_none(place)
     return real is not None and real.is_relative_to(os.path.realpath(folder))
 
@@ -325,12 +344,14 @@ _FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 def open_within(root: Path, path: str) -> int:
-    """Return a descriptor for reading a regular file at a path relative to ``root``.
+    """Open a regular file inside ``root``, and return its descriptor for reading.
 
-    Raises `OutsideRoot`, and OSError and NotRegular as `open_regular` does.
+    Raises `OutsideRoot` if the path leads out of the root. Raises OSError or NotRegular, as
+    `open_regular` does.
     """
     if "/" not in path and is_below(path):
-        # The caller chose the root itself, so no folder above it is checked.
+        # The file is directly in the root. The caller chose the root itself, so no folder needs a
+        # check for links.
         try:
             return open_regular(root / path, os.O_RDONLY | os.O_NOFOLLOW)
         except OSError as error:
@@ -347,10 +368,10 @@ def open_within(root: Path, path: str) -> int:
 
 
 def content_within(root: Path, path: str, limit: int | None = None) -> bytes | None:
-    """Return the bytes of a file below ``root``, None if it is missing. Raises `OutsideRoot`.
+    """Return the content of a file inside ``root``, or None if it does not exist.
 
-    Returns at most ``limit`` + 1 bytes. Without a limit, raises TooLarge for a file that would fill
-    the memory.
+    Return at most ``limit`` + 1 bytes. Without a limit, raises TooLarge for a file that would fill
+    the memory. Raises `OutsideRoot` if the path leads out of the root.
     """
     try:
         descriptor = open_within(root, path)
@@ -364,9 +385,10 @@ def content_within(root: Path, path: str, limit: int | None = None) -> bytes | N
 
 @contextmanager
 def folder_within(root: Path, path: str, *, make: bool = False) -> Iterator[tuple[int, str]]:
-    """Yield the open folder of a path below ``root``, and the last name in the path.
+    """Open the folder of a path inside ``root``, and yield its descriptor and a file name.
 
-    ``make`` creates missing folders. Raises `OutsideRoot` or OSError.
+    ``make`` creates missing folders. Raises OSError, or `OutsideRoot` if the path leads out of the
+    root.
     """
     folder, name = _open_parent_folder(root, path, make)
     try:
@@ -377,7 +399,10 @@ def folder_within(root: Path, path: str, *, make: bool = False) -> Iterator[tupl
 
 @contextmanager
 def place_within(root: Path, path: str, *, make: bool = False) -> Iterator[Path]:
-    """Yield a path for writing that stays in the same folder, even if the folder is renamed."""
+    """Yield a path for writing a file inside ``root``.
+
+    The path refers to the opened folder, so it stays valid if another program renames the folder.
+    """
     with folder_within(root, path, make=make) as (folder, name):
         yield Path(f"/proc/self/fd/{folder}/{name}")
 
@@ -402,7 +427,10 @@ def _open_parent_folder(root: Path, path: str, make: bool) -> tuple[int, str]:
 
 
 def _open_folder(root: Path, folders: Sequence[str], make: bool) -> int:
-    """Return a descriptor of a folder below the root. Links on the path are refused."""
+    """Open a folder inside the root, and return its descriptor.
+
+    Symbolic links on the path are rejected with an error.
+    """
     folder = os.open(root, _FOLDER)
     for name in folders:
         outer = folder

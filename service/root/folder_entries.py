@@ -1,7 +1,8 @@
-"""Questions about the entries of folders that users and jobs write.
+"""Test files and folders that users and jobs write.
 
-`Path.is_dir` and `os.DirEntry.is_dir` raise an error for links in a circle or for the target of a
-link in a closed folder, depending on the version of Python. These functions do not.
+Depending on the version of Python, `Path.is_dir` and `os.DirEntry.is_dir` raise an error for
+circular links and for links into folders without permission. The functions here return False
+instead.
 """
 
 from __future__ import annotations
@@ -12,17 +13,17 @@ from itertools import chain
 from pathlib import Path
 from stat import S_ISDIR, S_ISREG
 
-#: Errors that the path itself causes. Any other error is a fault of the disk.
+#: Errors that are caused by the path itself. Any other error means that the disk has failed.
 _UNRESOLVABLE = frozenset({EACCES, ELOOP, ENAMETOOLONG, ENOENT, ENOTDIR, EPERM})
 
-#: Maximum number of entries that a description names.
+#: Maximum number of entries to name in a description.
 _NAMED = 5
 
 Place = str | os.PathLike[str]
 
 
 def stat_of(place: Place) -> os.stat_result | None:
-    """Return the status of a path, links followed, or None if the path cannot be inspected.
+    """Return the status of a file, following links, or None if it cannot be inspected.
 
     Raises OSError if the disk fails.
     """
@@ -37,24 +38,24 @@ def stat_of(place: Place) -> os.stat_result | None:
 
 
 def is_file(place: Place) -> bool:
-    """Return whether a path leads to a file, or False if the path cannot be inspected."""
+    """Return whether a path leads to a file, or False if it cannot be inspected."""
     found = stat_of(place)
     return found is not None and S_ISREG(found.st_mode)
 
 
 def is_folder(place: Place) -> bool:
-    """Return whether a path leads to a folder, or False if the path cannot be inspected."""
+    """Return whether a path leads to a folder, or False if it cannot be inspected."""
     found = stat_of(place)
     return found is not None and S_ISDIR(found.st_mode)
 
 
 def exists(place: Place) -> bool:
-    """Return whether a path leads to something, or False if the path cannot be inspected."""
+    """Return whether a path leads to an entry, or False if it cannot be inspected."""
     return stat_of(place) is not None
 
 
 def find_files(folder: Path) -> list[Path]:
-    """Return the files below a folder, including links to files.
+    """Return all files inside a folder and its subfolders, including links to files.
 
     Links to folders are not followed.
     """
@@ -63,7 +64,10 @@ def find_files(folder: Path) -> list[Path]:
 
 
 def describe_inspection_error(place: Place) -> str | None:
-    """Return why a path cannot be inspected, or None if it can be, or leads to nothing."""
+    """Return the reason why a path cannot be inspected, or None.
+
+    None means that the path can be inspected or does not exist.
+    """
     try:
         os.stat(place)  # noqa: PTH116 - see `stat_of`
     except (FileNotFoundError, NotADirectoryError):
@@ -74,9 +78,9 @@ def describe_inspection_error(place: Place) -> str | None:
 
 
 def describe_unreadable_entries(folder: Path) -> str | None:
-    """Return the entries below a folder that cannot be inspected, with reasons, or None.
+    """Return a text on the entries in a folder that cannot be inspected, or None.
 
-    Links to nothing are ignored. The answer names the first entries only.
+    The text names only the first entries, with the reasons. Links to missing files are ignored.
     """
     entries = (Path(at, name) for at, *names in os.walk(folder) for name in chain(*names))
     reasons = sorted((path, why) for path in entries if (why := describe_inspection_error(path)))

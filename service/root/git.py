@@ -1,4 +1,7 @@
-"""The only access to git. The repository may be foreign, so none of its programs is run."""
+"""Run git. All git calls of wfctl are here.
+
+The repository may come from another person, so settings that would run its programs are disabled.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-#: Settings that would run a program or fetch an object from elsewhere, switched off.
+#: Git settings that could run a program or fetch an object from another place, set to harmless
+#: values.
 _OFF = {
     "core.fsmonitor": "false",
     "core.hooksPath": "/dev/null",
@@ -36,16 +40,18 @@ _NOWHERE = {
     "GIT_OPTIONAL_LOCKS": "0",
     "LC_ALL": "C",
 }
-#: Prefixes of git variables that are kept. Others could select another repository.
+#: Prefixes of the git environment variables to keep. Other variables could select another
+#: repository.
 _OWN = ("GIT_AUTHOR_", "GIT_COMMITTER_")
 
 
 def run_git(
     folder: Path, *arguments: str, text: str = "", within: float | None = None
 ) -> subprocess.CompletedProcess[bytes] | None:
-    """Run git on the repository that contains ``folder``, and return None without git.
+    """Run git in the repository that contains ``folder``.
 
-    ``text`` is its standard input. Raises `subprocess.TimeoutExpired` after ``within`` seconds.
+    Return None if git is not installed. ``text`` is the standard input. Raises
+    `subprocess.TimeoutExpired` after ``within`` seconds.
     """
     kept = {k: v for k, v in os.environ.items() if not k.startswith("GIT_") or k.startswith(_OWN)}
     off = [word for name, value in _OFF.items() for word in ("-c", f"{name}={value}")]
@@ -64,19 +70,19 @@ def run_git(
 
 #: Maximum number of seconds for each git command of `describe_code`.
 _WITHIN = 2.0
-#: Settings of filters, which would run programs on files, switched off.
+#: Settings that disable git filters, because filters would run programs on files.
 _FILTERS = {"clean": "", "smudge": "", "process": "", "required": "false"}
 
 
 def describe_code(
     root: Path, used: Collection[str], made: Collection[str]
 ) -> dict[str, Any] | None:
-    """Return the commit of a root's code, and whether the code differs from the commit.
+    """Return the Git commit of a workflow's code, and the files that differ from it.
 
-    ``commit`` is in hex. ``files`` are the files of ``used`` that differ from the commit or are not
-    in it. ``dirty`` means that such a file exists, or that another file of the repository differs.
-    Files of ``made`` and below are ignored. All paths are relative to the root. Returns None
-    without a commit, or if git takes too long.
+    ``commit`` is the hash of the commit. ``files`` contains the files of ``used`` that differ from
+    the commit or are not in it. ``dirty`` states whether these or any other files of the repository
+    differ. Files in ``made`` are ignored. All paths are relative to the root. Return None if there
+    is no commit, or if git takes too long.
     """
     with suppress(OSError, ValueError, subprocess.TimeoutExpired):
         commit, _, place = _run_git_text(root, "rev-parse", "HEAD", "--show-prefix").partition("\n")
@@ -102,7 +108,7 @@ def _find_changed_files(root: Path) -> set[str]:
         raise ValueError(keys)  # no setting can switch it off
     ends = ((key, _FILTERS.get(key.rpartition(".")[2])) for key in keys)
     off = [word for key, end in ends if end is not None for word in ("-c", f"{key}={end}")]
-    # In a submodule, git would use another configuration.
+    # Ignore submodules, because git would use their own settings there, and these may run programs.
     how = ("--untracked-files=no", "--ignore-submodules=all", "--no-renames", "-z")
     found = _run_git_text(root, *off, "status", "--porcelain", *how)
     return {line[3:] for line in found.split("\0") if line}

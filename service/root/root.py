@@ -1,4 +1,7 @@
-"""A workflow root: the folder that contains ``.wfctl/``, found as git finds ``.git``."""
+"""The root of a workflow: the folder that contains ``.wfctl/``.
+
+It is found like the repository of git, by searching the parent folders.
+"""
 
 from __future__ import annotations
 
@@ -29,13 +32,15 @@ from service.errors import InvalidOption, NoRoot, RootElsewhere
 from service.root.atomic_files import Mark, content_of, resolve_below, system_clock, write_whole
 from service.root.trusted_databases import require_trusted
 
-#: Maximum bytes of the newer part of a growing file, which is then joined to the older part.
-#: The file has two digests, so that an append hashes only the newer part.
+#: Maximum size in bytes of the newer part of a growing file. The older and the newer part have
+#: separate digests, so that an append needs to hash only the newer part. When the newer part is
+#: full, it becomes part of the older one.
 NEWER_PART = 64 * 1024
 
-#: Seconds between checks of whether a file shows new events, half a second in total.
+#: Seconds to wait between checks whether a file shows new events. The sum is half a second.
 _PAUSES = (0.01, 0.02, 0.04, 0.08, 0.15, 0.2)
-#: Time after which a writer has either written the files or crashed, or has another root.
+#: Time after an event in which its writer normally updates the files. Later, waiting for the files
+#: is useless.
 _LATE = timedelta(seconds=2)
 
 _OF_NOTHING = sha256(b"").hexdigest()
@@ -43,10 +48,11 @@ _OF_NOTHING = sha256(b"").hexdigest()
 
 @dataclass(frozen=True, slots=True)
 class Synced:
-    """The state in which wfctl left a file: its size in bytes and the version that it shows.
+    """The state of a generated file when wfctl last wrote it: size and shown version.
 
-    ``sha256`` (hex) is the digest of the bytes from ``base`` on, ``base_sha256`` of the bytes
-    before. ``mark`` shows whether the file may have been touched since.
+    ``base`` divides the file into an older and a newer part. ``base_sha256`` is the digest of the
+    older part, and ``sha256`` that of the newer part. ``mark`` is metadata that reveal a later
+    change.
     """
 
     stream: str
@@ -56,11 +62,11 @@ class Synced:
     base: int = 0
     base_sha256: str = _OF_NOTHING
     mark: Mark = field(default_factory=list)
-    #: Whether the last byte ended a line.
+    #: Whether the file ends with a newline.
     fresh: bool = True
 
     def shows(self, content: bytes) -> bool:
-        """Return whether ``content`` starts with all bytes that wfctl left."""
+        """Return whether ``content`` starts with all bytes that wfctl wrote to the file."""
         return (
             len(content) >= self.size
             and digest(content[: self.base]) == self.base_sha256
@@ -70,17 +76,17 @@ class Synced:
 
 @dataclass(frozen=True, slots=True)
 class Sync:
-    """The content of ``sync.json``."""
+    """The content of ``sync.json``: the remembered state of the generated files."""
 
     head: dict[str, Any] = field(default_factory=dict)
     files: dict[str, Synced] = field(default_factory=dict)
 
     def version(self, name: str) -> int:
-        """Return the version that the file shows, 0 if it was never written."""
+        """Return the log version that the file shows, or 0 if the file was never written."""
         return self.files[name].version if name in self.files else 0
 
     def having(self, name: str, entry: Synced) -> Sync:
-        """Return a copy with a new entry of the file ``name``."""
+        """Return a copy in which the file ``name`` has a new entry."""
         return replace(self, files={**self.files, name: entry})
 
 
@@ -90,7 +96,7 @@ def digest(content: bytes) -> str:
 
 
 def read_sync(path: Path) -> Sync:
-    """Return the content of ``sync.json``, empty if the file is missing or damaged."""
+    """Return the content of ``sync.json``. It is empty if the file is missing or damaged."""
     try:
         data = orjson.loads(read_regular(path))
         files = {name: _parse_synced(entry) for name, entry in data["files"].items()}
@@ -100,7 +106,10 @@ def read_sync(path: Path) -> Sync:
 
 
 def _parse_synced(entry: dict[str, Any]) -> Synced:
-    """Return a stored entry of a file. Raises TypeError or ValueError for malformed entries."""
+    """Return a file's entry from decoded JSON.
+
+    Raises TypeError or ValueError if it is malformed.
+    """
     found = Synced(**entry)
     numbers = (found.version, found.size, found.base, *found.mark)
     texts = (found.stream, found.sha256, found.base_sha256)
@@ -112,7 +121,10 @@ def _parse_synced(entry: dict[str, Any]) -> Synced:
 
 
 def _check_head(head: dict[str, Any]) -> dict[str, Any]:
-    """Return a stored head. Raises TypeError or ValueError if it is malformed."""
+    """Return the stored head (last known event) of a log.
+
+    Raises TypeError or ValueError if it is malformed.
+    """
     if head and not (type(head["version"]) is int and isinstance(head["hash"], str)):
         raise TypeError
     if head and not 0 < head["version"] <= sys.maxsize:
@@ -123,7 +135,10 @@ def _check_head(head: dict[str, Any]) -> dict[str, Any]:
 def read_sync_when_caught_up(
     path: Path, names: Iterable[str], newest: RecordedEvent | None
 ) -> Sync:
-    """Return the content of ``sync.json`` after a short wait for the newest event."""
+    """Return the content of ``sync.json``, after waiting for the newest event.
+
+    The wait is at most half a second. It is needed because another command may still be writing.
+    """
     shown = list(names)
     sync = read_sync(path)
     if newest is None or not (system_clock() - datetime.fromisoformat(newest.recorded_at) < _LATE):
@@ -137,23 +152,23 @@ def read_sync_when_caught_up(
 
 
 def write_sync(path: Path, sync: Sync) -> None:
-    """Write ``sync.json`` whole."""
+    """Replace the file ``sync.json``."""
     content = json.dumps({"format": 1, **asdict(sync)}, indent=1, sort_keys=True)
     write_whole(path, content.encode() + b"\n")
 
 
 MARKER = ".wfctl"
-#: Start of the name of a workflow's stream. The id of the workflow follows.
+#: Prefix of the name of a workflow's event stream. The id of the workflow follows.
 WORKFLOW = "workflow-"
-#: Start of the name of a phase machine's stream. The id of the machine follows.
+#: Prefix of the name of a phase machine's event stream. The id of the machine follows.
 MACHINE = "machine-"
-#: Journal modes of a log on SQLite. By default, the file system decides.
+#: Allowed journal modes of an SQLite log. By default, the file system determines the mode.
 JOURNALS = ("wal", "truncate")
 _SQLITE = "sqlite:///"
 
 
 class RootIs(StrEnum):
-    """The reason why a root is at another place than before."""
+    """The reason why a workflow folder is at a new place: it was moved or copied."""
 
     MOVED = "moved"
     COPIED = "copied"
@@ -161,32 +176,35 @@ class RootIs(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Root:
-    """The paths of one workflow root.
+    """The paths in a workflow folder.
 
-    ``url`` names the log if it is elsewhere. ``journal`` is ``wal`` or ``truncate``, None if the
-    file system decides.
+    ``url`` is the address of the log if it is not in the folder. ``journal`` is the journal mode of
+    an SQLite log, or None if the file system determines it.
     """
 
     path: Path
-    #: Excluded from the representation, because the URL may contain a password.
+    #: Omit the URL from the representation, because it may contain a password.
     url: str | None = field(default=None, repr=False)
     journal: str | None = None
 
     @property
     def folder(self) -> Path:
-        """The folder ``.wfctl/``."""
+        """The subfolder ``.wfctl/`` of the workflow folder."""
         return self.path / MARKER
 
     def below(self, path: str) -> Path:
-        """Return the absolute path for a path relative to the root. Raises `OutsideRoot`."""
+        """Return the absolute path for a path relative to the folder.
+
+        Raises `OutsideRoot` if the path leads out of the folder.
+        """
         return resolve_below(self.path, path)
 
     @property
     def address(self) -> Path | str:
-        """Return the log's file, or the URL of its database on a server.
+        """Return the path of the log's database file, or the URL of its database server.
 
-        A relative path in a URL is relative to the root. Raises `InvalidOption` for a URL of
-        another kind, and `OutsideRoot` if a link leads to a log of another root.
+        A relative path in a URL is relative to the workflow folder. Raises `InvalidOption` for an
+        unsupported URL, and `OutsideRoot` if a symbolic link leads to the log of another folder.
         """
         if self.url is None:
             return self.below(f"{MARKER}/events.db")
@@ -194,34 +212,34 @@ class Root:
 
     @property
     def config_file(self) -> Path:
-        """``config.toml``: workflow id, database URL, policies."""
+        """The file ``config.toml``: workflow id, database URL and policies."""
         return self.folder / "config.toml"
 
     @property
     def runner_record(self) -> Path:
-        """The record that the autonomous runner wrote about itself."""
+        """The file in which the background runner records its process."""
         return self.folder / "runner.json"
 
     @property
     def sync_file(self) -> Path:
-        """``sync.json``: the last version and digest of each file written."""
+        """The file ``sync.json``: the last version and digest of each generated file."""
         return self.folder / "sync.json"
 
     @property
     def lock(self) -> Path:
-        """The lock for writing the root's files."""
+        """The lock file for writing the generated files."""
         return self.folder / "lock"
 
     @property
     def drift(self) -> Path:
-        """The folder that keeps foreign versions of files."""
+        """The folder with copies of manually edited files."""
         return self.folder / "drift"
 
 
 def address_of(url: str, start: Path) -> Path | str:
-    """Return the path or the server's URL that a database URL names.
+    """Return the file path or the server URL that a database URL describes.
 
-    A relative path is relative to ``start``. Raises `InvalidOption` for a URL of another kind.
+    A relative path is relative to ``start``. Raises `InvalidOption` for an unsupported URL.
     """
     if is_server(url):
         return url
@@ -237,24 +255,31 @@ def address_of(url: str, start: Path) -> Path | str:
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """The content of ``config.toml``. ``workflow`` is None in a root with machines only."""
+    """The content of ``config.toml``.
+
+    ``workflow`` is the id of the workflow, or None if the folder contains only machines.
+    """
 
     workflow: str | None
     database_url: str | None = field(default=None, repr=False)
     journal: str | None = None
-    #: Receiver of notices about decisions, failures and the end: a command line or a web address.
+    #: Receiver of notices about decisions, failures and completion: a command line or a web
+    #: address.
     notify: str | None = None
-    #: Name of the archive from which the root was created.
+    #: Name of the archive from which the workflow folder was restored, if any.
     archive: str | None = None
 
     @property
     def stream(self) -> str:
-        """The stream of the staged workflow."""
+        """The name of the event stream of the workflow."""
         return f"{WORKFLOW}{self.workflow or ''}"
 
 
 def find_root(start: Path) -> Root:
-    """Return the nearest root at or above ``start``. Raises `NoRoot`."""
+    """Return the nearest workflow folder: ``start`` or one of its parents.
+
+    Raises `NoRoot` if no root exists.
+    """
     here = start.resolve()
     for folder in (here, *here.parents):
         if (folder / MARKER / "config.toml").is_file():
@@ -264,7 +289,10 @@ def find_root(start: Path) -> Root:
 
 
 def read_config(root: Root) -> Config:
-    """Return the root's configuration. Raises `InvalidOption` for an invalid setting."""
+    """Return the content of ``config.toml``.
+
+    Raises `InvalidOption` if a setting is invalid.
+    """
     import tomllib
 
     try:
@@ -303,7 +331,7 @@ def read_config(root: Root) -> Config:
 
 
 def require_utf8_path(path: Path) -> None:
-    """Raise `InvalidOption` if the path of a workflow's folder is not UTF-8, as in the log."""
+    """Raise `InvalidOption` if the folder's path is not UTF-8, because the log stores it."""
     name = os.fsencode(path)
     try:
         name.decode()
@@ -316,10 +344,11 @@ def require_utf8_path(path: Path) -> None:
 
 
 def open_root(start: Path, url: str | None, journal: str | None = None) -> tuple[Root, Config]:
-    """Return the nearest root and its configuration. Arguments override the configuration.
+    """Return the nearest workflow folder and its configuration.
 
-    In a shared root, sets the umask of this process so that the group can write. Raises
-    `UntrustedDatabase` for a database that this user account has not approved.
+    The arguments override the configuration. If the folder is shared with a group, set the umask of
+    this process so that the group can write. Raises `UntrustedDatabase` if this user account has
+    not approved the database.
     """
     root = find_root(start)
     require_utf8_path(root.path)
@@ -332,9 +361,10 @@ def open_root(start: Path, url: str | None, journal: str | None = None) -> tuple
 
 
 def without_secrets(url: str | None) -> str | None:
-    """Return the URL without its password and without this user account's name.
+    """Return the URL without its password and without the name of this user account.
 
-    git stores the configuration with the root, and other user accounts use it as themselves.
+    The configuration with the URL is committed to Git, and other users connect under their own
+    names.
     """
     if url is None or not is_server(url):
         return url
@@ -348,7 +378,7 @@ def without_secrets(url: str | None) -> str | None:
 
 
 def config_text(config: Config) -> str:
-    """Return the text of ``config.toml``, without a password."""
+    """Return the content for ``config.toml``. It contains no password."""
     values = {
         "workflow": config.workflow,
         "database_url": without_secrets(config.database_url),
@@ -362,9 +392,10 @@ def config_text(config: Config) -> str:
 
 
 def _quote_toml(text: str) -> str:
-    """Return a text as a basic string of TOML."""
+    """Return text as a quoted TOML string."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    # TOML files cannot contain surrogates, not even escaped.
+    # Surrogates are written as escape codes like other unprintable characters, although TOML does
+    # not allow them.
     letters = (one if one.isprintable() else f"\\U{ord(one):08x}" for one in escaped)
     return f'"{"".join(letters)}"'
 
@@ -374,7 +405,10 @@ Identity = dict[str, Any]
 
 
 def read_identity(root: Path) -> Identity:
-    """Return what distinguishes a root from its copy: path, device, inode and host."""
+    """Return the values that identify a workflow folder: path, device, inode and host.
+
+    A copy of the folder has other values.
+    """
     status = root.stat()
     return {
         "path": str(root.resolve()),
@@ -385,31 +419,34 @@ def read_identity(root: Path) -> Identity:
 
 
 def known_identity(root: Root, begun: Callable[[], RecordedEvent | None]) -> Identity:
-    """Return the recorded place of the root, or that in the log's first event."""
+    """Return the recorded identity of the workflow folder: path, device, inode and host.
+
+    It comes from the folder's own record, or else from the first event of the log.
+    """
     said = _read_root_record(root).get("identity")
     first = begun() if not said else None
     return dict(said or (first.data.get("root") if first is not None else None) or {})
 
 
 def require_same_place(root: Root, known: Identity) -> None:
-    """Raise `RootElsewhere` if the root is not at its known place."""
+    """Raise `RootElsewhere` if the folder is not at its recorded place."""
     here = read_identity(root.path)
     if known and not is_same(known, here):
         raise RootElsewhere(known, here)
 
 
 def is_same(known: Identity, here: Identity) -> bool:
-    """Return whether two identities belong to one root."""
+    """Return whether two identities describe the same workflow folder."""
     if known.get("path") != here["path"]:
         return False
     return any(known.get(key) == here[key] for key in ("host", "inode"))
 
 
 def settle_identity(root: Root, known: Identity, how: RootIs | None) -> Identity | None:
-    """Record ``how`` the root came here, and return its place, None if it did not change.
+    """Record whether the folder was moved or copied, and return its new identity.
 
-    The record tells whether earlier attempts belong to the root. Raises `RootElsewhere` if the
-    place changed and ``how`` is None.
+    Return None if the place has not changed. The record determines whether earlier attempts belong
+    to this folder. Raises `RootElsewhere` if the place has changed and ``how`` is None.
     """
     here = read_identity(root.path)
     if not known or is_same(known, here):
@@ -432,7 +469,7 @@ def _write_root_record(root: Root, said: dict[str, Any]) -> None:
 
 
 def add_former(root: Root, here: Identity, places: Iterable[tuple[str, str]]) -> None:
-    """Record further former places of the root, each a path and a host."""
+    """Record further places at which the folder was before. Each is a path and a host."""
     said = _read_root_record(root)
     former = [*said.get("formerly", []), *({"path": path, "host": host} for path, host in places)]
     _write_root_record(
@@ -441,12 +478,15 @@ def add_former(root: Root, here: Identity, places: Iterable[tuple[str, str]]) ->
 
 
 def was_here(root: Root, path: str | None, host: str | None) -> bool:
-    """Return whether the root was at this path of this host before a move."""
+    """Return whether the folder was at this path of this host before it was moved."""
     return {"path": path, "host": host} in _read_root_record(root).get("formerly", [])
 
 
 def original_of(root: Root) -> str | None:
-    """Return path and host of the root's original, or None if the root is not a copy."""
+    """Return the path and host of the folder from which this one was copied.
+
+    Return None if the folder is not a copy.
+    """
     original = _read_root_record(root).get("copy_of")
     return f"{original['path']} on {original['host']}" if original else None
 
@@ -456,7 +496,10 @@ def _root_record_file(root: Root) -> Path:
 
 
 def _read_root_record(root: Root) -> dict[str, Any]:
-    """Return the content of ``root.json``. Raises `InvalidOption` if it is damaged."""
+    """Return the content of ``root.json``, the record of the folder's places.
+
+    Raises `InvalidOption` if the file is damaged.
+    """
     content = content_of(_root_record_file(root))
     if content is None:
         return {}

@@ -1,4 +1,4 @@
-"""The user at the other end of a Unix socket."""
+"""Identify the user account at the other end of a Unix socket."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import struct
 
 
 def peer_is_own(connection: socket.socket) -> bool:
-    """Return whether the other end of a Unix socket is this user account, or root."""
+    """Return whether the other end of a Unix socket belongs to this user or to root."""
     size = struct.calcsize("3i")
     found = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
     _, user, _ = struct.unpack("3i", found)

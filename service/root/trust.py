@@ -1,9 +1,9 @@
-"""The databases that this user account has approved, like the safe folders of git.
+"""Remember the databases that this user account has approved.
 
-The configuration of a root may come with a clone or an archive, and a database that wfctl connects
-to receives a password. A server, or a file outside the root, that only `config.toml` names is
-therefore used only after this user account named it, when the root was created or with
-`wfctl db trust`. The approvals are stored in the user's configuration, outside every root.
+The configuration of a workflow folder may come from another person, with a clone or an archive.
+wfctl sends a password to the database that it connects to. Therefore, it uses a database server, or
+a file outside the folder, only if this user account has named it: at the creation of the workflow,
+by an option, or with `wfctl db trust`. The approvals are stored outside every workflow folder.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from service.root.atomic_files import content_of, state_folder, write_whole
 
 
 def roots_folder() -> Path:
-    """Return the folder with links to the known roots."""
+    """Return the folder that contains a link to each workflow folder of this user account."""
     return state_folder() / "roots"
 
 
 def remember_root(root: Path) -> None:
-    """Store a link to a root, so that it is listed. Failures are ignored."""
+    """Store a link to a workflow folder, so that `wfctl list` finds it. Ignore failures."""
     link = roots_folder() / sha256(os.fsencode(root)).hexdigest()[:32]
     with suppress(OSError):
         if os.path.lexists(link):
             return
         make_own_folder(link.parent)
-        # A link is created completely or not at all, so no other process sees a partial one.
+        # A link is created in one atomic step, so no other process can see an incomplete one.
         link.symlink_to(root, target_is_directory=True)
 
 
 def known_roots() -> list[Path]:
-    """Return the folders that are still roots, sorted by path. Writes nothing."""
+    """Return the known folders that still contain a workflow, by path. Write nothing."""
     try:
         found = [link.readlink() for link in roots_folder().iterdir()]
     except OSError:
@@ -49,7 +49,11 @@ def known_roots() -> list[Path]:
 
 @dataclass(frozen=True, slots=True)
 class KnownLog:
-    """A log: hash and time of its first event, its state, and its head at that time."""
+    """What this user account remembers of a log, to notice its replacement.
+
+    ``first`` and ``began`` are the hash and time of the first event. ``stood`` describes the state
+    at the time ``at``, with the version and hash of the last event.
+    """
 
     stream: str
     first: str
@@ -61,14 +65,20 @@ class KnownLog:
 
 
 def list_earlier_logs(root: Path, place: str, first: str) -> list[KnownLog]:
-    """Return the earlier logs at a place of a root, without the one that starts with ``first``."""
+    """Return the logs that this account remembers for a folder, except the current one.
+
+    ``first`` is the hash of the current log's first event. ``place`` is the workflow or a machine.
+    """
     return [one for one in _read_known_logs(_log_record_file(root, place)) if one.first != first]
 
 
 def remember_log_state(
     root: Path, place: str, first: str, stood: str, known: Callable[[], KnownLog]
 ) -> None:
-    """Store the state of a log if it changed, and only then call ``known``."""
+    """Store a log and its status, unless this status is already stored.
+
+    ``known`` builds the entry. It is called only if the entry is needed.
+    """
     path = _log_record_file(root, place)
     kept = _read_known_logs(path)
     if all((one.first, one.stood) != (first, stood) for one in kept):
@@ -76,7 +86,7 @@ def remember_log_state(
 
 
 def forget_earlier(root: Path, place: str, first: str) -> None:
-    """Forget the earlier logs at a place, because a person accepted the current one."""
+    """Forget the earlier logs of a folder, because a person has accepted the current log."""
     path = _log_record_file(root, place)
     known = _read_known_logs(path)
     left = [one for one in known if one.first == first]
@@ -90,7 +100,7 @@ def _log_record_file(root: Path, place: str) -> Path:
 
 
 def _read_known_logs(path: Path) -> list[KnownLog]:
-    """Return the stored logs, or an empty result if the file is missing or damaged."""
+    """Return the remembered logs. They are empty if the file is missing or damaged."""
     try:
         return [KnownLog(**one) for one in orjson.loads(read_regular(path))["logs"]]
     except (OSError, ValueError, KeyError, TypeError):
@@ -98,7 +108,10 @@ def _read_known_logs(path: Path) -> list[KnownLog]:
 
 
 def _write_known_logs(path: Path, known: list[KnownLog]) -> None:
-    """Write the whole file without fsync: a power failure may restore older content."""
+    """Replace the file with the remembered logs.
+
+    fsync is not used for speed, so a power failure may restore older content.
+    """
     content = json.dumps({"format": 1, "logs": [asdict(one) for one in known]}, indent=1)
     temporary = path.with_name(f".{path.name}.{os.urandom(8).hex()}.tmp")
     with suppress(OSError):
@@ -108,7 +121,10 @@ def _write_known_logs(path: Path, known: list[KnownLog]) -> None:
 
 
 def was_asked_before(root: str, question: str) -> bool:
-    """Store the question of a root, and return whether it was the last stored one."""
+    """Return whether the same question was the last one stored for a workflow folder.
+
+    If it was not, store the question.
+    """
     path = roots_folder().with_name("asked") / sha256(root.encode()).hexdigest()[:32]
     mark = sha256(question.encode()).hexdigest().encode()
     if content_of(path) == mark:

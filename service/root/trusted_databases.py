@@ -15,7 +15,7 @@ _SQLITE = "sqlite:///"
 
 
 class UntrustedDatabase(Worded, ServiceError):
-    """A configuration names a database that nobody of this login agreed to."""
+    """The configuration names a database that this user account has not approved."""
 
     code = "untrusted_database"
     text = (
@@ -28,14 +28,14 @@ class UntrustedDatabase(Worded, ServiceError):
 
 
 def trusted_file() -> Path:
-    """Return the path of the file with the approved databases."""
+    """Return the path of the file with the approvals of this user account."""
     return config_folder() / "databases.json"
 
 
 def require_trusted(url: str | None, root: Path) -> None:
-    """Raise `UntrustedDatabase` if this user account has not approved a root's database.
+    """Raise `UntrustedDatabase` if this account has not approved a folder's database.
 
-    A database below the root needs no approval.
+    A database file inside the folder needs no approval.
     """
     name = _database_name(url, root)
     if name is not None and name not in _list_trusted("databases"):
@@ -43,22 +43,22 @@ def require_trusted(url: str | None, root: Path) -> None:
 
 
 def trust_database(url: str | None, root: Path) -> None:
-    """Approve the database that a root names. ``url`` has no password."""
+    """Store the approval of a folder's database. ``url`` must not contain a password."""
     name = _database_name(url, root)
     if name is not None:
         _add_trusted("databases", name)
 
 
 def is_notice_trusted(receiver: str, root: Path) -> bool:
-    """Return whether this user account approved the receiver of the root's notices.
+    """Return whether this account has approved the receiver of notices in this folder.
 
-    The approval is valid for this root only: the same command may be another program elsewhere.
+    Each folder needs its own approval, because the same command can mean another program there.
     """
     return _notice_name(receiver, root) in _list_trusted("notices")
 
 
 def trust_notice(receiver: str, root: Path) -> None:
-    """Approve the receiver of the notices in a root's configuration."""
+    """Store the approval of the receiver of notices that a folder's configuration names."""
     _add_trusted("notices", _notice_name(receiver, root))
 
 
@@ -77,7 +77,10 @@ def _add_trusted(kind: str, name: str) -> None:
 
 
 def _database_name(url: str | None, root: Path) -> str | None:
-    """Return a server's URL or a file's real path, or None if no approval is needed."""
+    """Return the server URL or the real path of the database file to approve.
+
+    Return None if the database needs no approval.
+    """
     if url is None or is_server(url):
         return url
     if not url.startswith(_SQLITE):
@@ -91,7 +94,10 @@ def _list_trusted(kind: str) -> list[str]:
 
 
 def _read_trusted() -> dict[str, list[str]]:
-    """Return the approvals by kind, or an empty result if the file is missing or damaged."""
+    """Return the stored approvals by kind.
+
+    They are empty if the file is missing or damaged.
+    """
     try:
         found = json.loads(read_regular(trusted_file()))
     except (FileNotFoundError, NotADirectoryError, ValueError):

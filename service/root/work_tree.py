@@ -1,17 +1,17 @@
-"""Detection of two folders in different work trees of one repository, without git."""
+"""Detect whether two folders are in different Git work trees of one repository."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-#: Maximum number of bytes of a file that leads to a repository.
+#: Maximum size in bytes of a file that contains the path of a repository.
 _LONGEST = 10_000
 
 
 def other_work_tree(folder: Path, root: Path) -> Path | None:
-    """Return the top of ``folder``'s work tree if ``root`` is in another work tree.
+    """Return the top of the work tree of ``folder``, if ``root`` is in another work tree.
 
-    Returns None if both are in the same work tree, in different repositories, or in none, or if the
+    Return None if both are in the same work tree, in different repositories or in none, or if the
     repository cannot be read.
     """
     try:
@@ -29,7 +29,10 @@ def _find_top(folder: Path) -> Path | None:
 
 
 def _find_repository(top: Path) -> Path:
-    """Return the folder that all work trees of a repository share."""
+    """Return the repository folder that all work trees share.
+
+    ``top`` is the top of a work tree.
+    """
     place = top / ".git"
     if place.is_file():
         place = top / _read_line(place).removeprefix("gitdir:").strip()

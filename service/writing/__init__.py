@@ -1,1 +1,1 @@
-"""The write path: the only code that appends to a log."""
+"""Append events to a log. No other code does this."""

@@ -1,4 +1,4 @@
-"""Decisions about amendments: the question to a person, and the record of the answer."""
+"""Ask a person about an amendment (change of the plan), and record the decision."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class UndecidedEdit(NeedsConsent):
-    """Nothing is dispatched over a definitional hand edit that it would rest on."""
+    """A manual edit waits for a decision, so wfctl does not start the stages it affects."""
 
     code = "undecided_edit"
 
@@ -60,15 +60,16 @@ def check_edits(service: Service, stage: str) -> None:
 def _read_undecided_edits(service: Service) -> tuple[Workflow, list[Edit]]:
     service.files.take_in()
     state = service.state()
-    # Without a waiting edit, nothing must be compared.
+    # If no manual edit waits for a decision, skip the comparison of the documents.
     return state, find_undecided_edits(service.root, service.log, state) if state.drifts else []
 
 
 def check_may_go_on(service: Service) -> None:
-    """Raise an error if a loop cannot continue because a decision is missing.
+    """Raise an error if `wfctl run` cannot continue because a decision is missing.
 
     Raises `NeedsConsent` while the plan waits for approval. Raises `UndecidedEdit` for a manual
-    edit of a workflow field, or if all due stages depend on an edited stage and nothing runs.
+    edit of a workflow field. It is also raised if manual edits affect all stages that could start
+    and no stage is running.
     """
     service.rehearse(p.SessionStarted())
     state, edits = _read_undecided_edits(service)
@@ -84,7 +85,7 @@ def check_may_go_on(service: Service) -> None:
 
 @dataclass(frozen=True, slots=True)
 class AmendmentQuestion:
-    """A question to a person: an amendment, its impact, and the head of both."""
+    """A question to a person: an amendment, its impact, and the version of the log."""
 
     root: Path
     state: Workflow
@@ -92,42 +93,45 @@ class AmendmentQuestion:
     impact: Impact
     head: str
     kept: Mapping[str, int]
-    #: Current files that the definition runs: path → SHA-256 in hex.
+    #: Scripts that the plan runs, each with its current SHA-256.
     scripts: Mapping[str, str]
 
     @property
     def subject(self) -> str:
-        """Return the id of the amendment."""
+        """Return the id of the amendment that the question is about."""
         return self.amendment.id
 
     @property
     def signers(self) -> list[str]:
-        """Return the allowed signers."""
+        """Return the people who may sign approvals, as lines of an allowed-signers file."""
         return self.state.signers
 
     @property
     def digest(self) -> str:
-        """Return the digest of everything that was shown: the amendment and its impact."""
+        """Return the digest of everything that the person sees before deciding."""
         return consent.shown_digest(self.state, self.amendment, self.impact, self.scripts)
 
     @property
     def statement(self) -> bytes:
-        """Return the approved and signed content, as canonical JSON."""
+        """Return the content that the person approves or signs, as canonical JSON."""
         return consent.build_statement(
             self.state, self.amendment, self.impact, self.head, self.scripts
         )
 
     def check_digest(self, agreed: str) -> None:
-        """Raise `ImpactChanged` if the current question differs from the shown one."""
+        """Raise `ImpactChanged` if this question differs from the one the person saw.
+
+        ``agreed`` is the digest of the question that the person saw.
+        """
         if self.digest != agreed:
             raise ImpactChanged(self.amendment.id, agreed, self.digest)
 
     def check_same(self, now: AmendmentQuestion) -> None:
-        """See Question."""
+        """Raise `ImpactChanged` if the later question ``now`` has another content."""
         now.check_digest(self.digest)
 
     def build_command(self, proof: dict[str, Any]) -> p.AmendmentApproved:
-        """See Question."""
+        """Return the command that records the approval, with its proof."""
         kept = {stage: k for stage, k in self.kept.items() if stage in self.impact.affected}
         return p.AmendmentApproved(
             amendment=self.amendment.id,
@@ -140,18 +144,19 @@ class AmendmentQuestion:
         )
 
     def objection(self, given: consent.Planned) -> str | None:
-        """See Question."""
+        """Return the reason why this approval would be invalid, or None if valid."""
         return consent.explain_invalid_approval(self.state, given)
 
     def outdated_error(self) -> ImpactChanged:
-        """See Question."""
+        """Return the error for an approval that was given at another version of the log."""
         return ImpactChanged(self.amendment.id, "another head", self.head)
 
 
 def build_question(service: Service, id_: str) -> AmendmentQuestion:
-    """Return the current question about a pending amendment.
+    """Return the question to a person about an amendment that waits for a decision.
 
-    Raises `UnknownAmendment`, `AmendmentDecided` or `StaleAmendment`.
+    Raises `UnknownAmendment`, `AmendmentDecided` or `StaleAmendment` if there is no such amendment,
+    if it is already decided, or if it no longer fits the workflow.
     """
     state = service.state()
     amendment = get_open_amendment(state, id_)
@@ -164,7 +169,7 @@ def build_question(service: Service, id_: str) -> AmendmentQuestion:
 
 
 def kept_folders(root: Path, state: Workflow) -> dict[str, int]:
-    """Return, by stage, the highest K of its kept folders ``stage-2.vK``."""
+    """Return the highest number of the archived folders (``stage-2.v3``) of each stage."""
     found: dict[str, int] = {}
     for path in root.glob("*.v*"):
         stage, _, number = path.name.rpartition(".v")
@@ -180,11 +185,11 @@ def approve_amendment(
     options: WriteOptions,
     agreed: str | None = None,
 ) -> Outcome | None:
-    """Record the approval and its consequences, and return None if the person did not agree.
+    """Ask a person to approve an amendment, and record the approval and its consequences.
 
-    ``agreed`` is the digest of what was shown elsewhere. Raises `ImpactChanged` if the impact
-    changed meanwhile, `NeedsConsent` if the proof would not be valid; each is recorded as a
-    refusal.
+    Return None if the person does not agree. ``agreed`` is the digest of a question that the person
+    saw elsewhere. Raises `ImpactChanged` if the question has changed since, and `NeedsConsent` if
+    the proof would be invalid. Both errors are recorded as refusals.
     """
 
     def ask() -> AmendmentQuestion:
@@ -205,13 +210,13 @@ def approve_amendment(
 
 
 def plan_approval(service: Service, id_: str, options: WriteOptions) -> Outcome:
-    """Return the events that an approval would record, without asking or writing."""
+    """Return the events that an approval would record. Ask nobody, and write nothing."""
     command = build_question(service, id_).build_command({"policy": "none: a dry run"})
     return service.handle(command, options=options)
 
 
 def check_person(actor: Actor, id_: str) -> None:
-    """Raise `NeedsConsent` if the actor is not a person."""
+    """Raise `NeedsConsent` if the actor is an agent and not a person."""
     if actor.kind == "agent":
         raise NeedsConsent(
             f"only a person can decide about {id_}, and {actor.kind}:{actor.name} is not a "

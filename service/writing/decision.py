@@ -1,7 +1,7 @@
-"""A person's decision: requested, bound to the head of a log, and recorded with its proof.
+"""Ask a person for a decision, and record the answer with a proof of consent.
 
-Amendments, the first plan, mandates, approvals of machines, adopted results, dismissed edits and
-overruled claims are all decided here.
+All decisions of persons are made here: amendments, the first plan, mandates, approvals of machines,
+accepted results, discarded edits, and claims that contradict evidence.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from service.consent.proof import Consenter, Planned
     from service.writing.stream_writer import WriteOptions
 
-#: Maximum number of times an answer is bound to a newer head.
+#: Maximum number of attempts to record an answer while other programs append events.
 _REBINDINGS = 20
 
 
@@ -38,45 +38,45 @@ class Writing(Protocol):
     clock: Any
 
     def state(self) -> Any:
-        """Return the state of the decision's subject."""
+        """Return the current state of the workflow or machine."""
 
     def first_answer(self, options: WriteOptions) -> Any:
-        """Return the result of an earlier command with this id, None for a new id."""
+        """Return the result of an earlier command with this id, or None if the id is new."""
 
     def handle(self, *commands: Payload, options: WriteOptions) -> Any:
-        """Record the commands."""
+        """Record the events of the commands."""
 
 
 class Question(Protocol):
-    """A question to a person at one head of a log.
+    """A question to a person, at a certain version of a log.
 
-    ``subject`` is its name, ``head`` the hash of the last event of ``state``, ``signers`` the
-    allowed signers, ``statement`` the approved content as canonical JSON.
+    ``subject`` is its name, and ``head`` is the hash of the last event in ``state``. ``signers``
+    are the allowed signers. ``statement`` is the content to approve, as canonical JSON.
     """
 
     @property
     def state(self) -> Any:
-        """Return the state of the subject, with the policy and the version of the head."""
+        """Return the state of the workflow or machine, with policy and version."""
 
     @property
     def subject(self) -> str:
-        """Return the name of the subject."""
+        """Return the name of the subject to decide on."""
 
     @property
     def head(self) -> str:
-        """Return the hash of the head at which the question was read."""
+        """Return the hash of the last event at the time of the question."""
 
     def check_same(self, now: Self) -> None:
-        """Raise an error if ``now``, read at a later head, is another question."""
+        """Raise an error if the later question ``now`` has another content."""
 
     def build_command(self, proof: dict[str, Any]) -> Payload:
-        """Return the event to record after a person agreed."""
+        """Return the command to record after the person agreed, with the proof."""
 
     def objection(self, given: Planned) -> str | None:
-        """Return why the record would not be valid, None if it would be."""
+        """Return the reason why the decision would be invalid, or None if it is valid."""
 
     def outdated_error(self) -> Exception:
-        """Return the error for an approval at another head."""
+        """Return the error for an answer that was given at another version of the log."""
 
 
 Q = TypeVar("Q", bound=Question)
@@ -89,11 +89,12 @@ def take_decision(
     options: WriteOptions,
     asked: Payload,
 ) -> Any | None:
-    """Ask a person, and record the decision, and return None if the person did not agree.
+    """Ask a person for a decision, and record it. Return None if the answer is no.
 
-    ``ask`` returns the current question, ``consenter_for`` the way to agree under a policy. Raises
-    `NeedsConsent` if nobody can be asked or the proof would not be valid, and the question's own
-    error if it changed meanwhile; each is recorded as a refusal of ``asked``.
+    ``ask`` returns the current question. ``consenter_for`` returns the object that asks the person
+    under a consent policy. Raises `NeedsConsent` if no person can be asked or if the proof would be
+    invalid. If the question has changed meanwhile, raises the error that the question defines. Each
+    error is recorded as a refusal of ``asked``.
     """
     first = service.first_answer(options)
     if first is not None:
@@ -117,7 +118,10 @@ def take_decision(
 def _record_answer(
     service: Writing, shown: Q, ask: Callable[[], Q], consenter: Consenter, options: WriteOptions
 ) -> Any:
-    """Record the answer at the newest head with the same question."""
+    """Record the answer at the newest version of the log, if the question is the same.
+
+    If another program appends an event at the same time, try again.
+    """
     for _ in range(_REBINDINGS):
         take_in_edits(service)
         now = ask()
@@ -133,22 +137,27 @@ def _record_answer(
 
 
 def check_expected_version(service: Writing, head: int, options: WriteOptions) -> None:
-    """Raise `WrongExpectedVersion` if the caller expects another version than the head."""
+    """Raise `WrongExpectedVersion` if the log is not at the expected version."""
     if options.expected_version not in (None, head):
         raise WrongExpectedVersion(service.log.stream, int(options.expected_version or 0), head)
 
 
 def take_in_edits(service: Writing) -> None:
-    """Record foreign changes of the files, so that none comes between a head and its proof."""
-    # An error of the disk here occurs again after the decision is recorded, and is then reported.
+    """Record manual edits of the generated files now.
+
+    Otherwise, such an edit could be recorded later, between the question and the proof, and make
+    the proof invalid.
+    """
+    # Ignore an error of the disk here. It occurs again after the decision is recorded, and is
+    # reported then.
     with suppress(FilesBehind):
         service.files.take_in()
 
 
 def prove_command(service: Writing, question: Question, consenter: Consenter) -> Payload:
-    """Return the command of an approved question, with the proof at its head.
+    """Return the command that records an approved decision, with the proof of consent.
 
-    Raises `NeedsConsent` for a proof that would be ignored.
+    Raises `NeedsConsent` if the proof would be invalid.
     """
     proof = consent.build_consent_proof(consenter, question, service.log.store)
     if proof is None:
@@ -167,62 +176,68 @@ def prove_command(service: Writing, question: Question, consenter: Consenter) ->
 
 
 def hash_at(service: Writing, version: int) -> str:
-    """Return the hash of the event at a version."""
+    """Return the hash of the event with this version."""
     [event] = service.log.store.read(service.log.stream, after=version - 1, upto=version)
     return str(event.hash)
 
 
 def approver_in(proof: Mapping[str, Any]) -> str:
-    """Return the name of the person in a proof."""
+    """Return the name of the person in a proof of consent."""
     return str(proof.get("signer") or proof.get("by") or "user")
 
 
 @dataclass(frozen=True, slots=True)
 class DecisionQuestion:
-    """A question to a person about a command that carries its own proof."""
+    """A question to a person about a command that contains its own proof."""
 
     state: Decided
     asked: Payload
     subject: str
-    #: The text of the question for the person.
+    #: The question to show to the person.
     text: str
     head: str
     stream: str
 
     @property
     def signers(self) -> list[str]:
-        """Return the allowed signers."""
+        """Return the people who may sign approvals, as lines of an allowed-signers file."""
         return self.state.signers
 
     @property
     def statement(self) -> bytes:
-        """Return the approved and signed content, as canonical JSON."""
+        """Return the content that the person approves or signs, as canonical JSON."""
         said = self.asked.model_dump(mode="json")
         return statement_of(self.state, self.asked.type, said, self.head)
 
     def check_same(self, now: DecisionQuestion) -> None:
-        """See Question. The content of the command was read at the first head."""
+        """Raise an error if the log has changed since the question was shown.
+
+        The content of the command may depend on the version of the log at that time.
+        """
         if now.head != self.head:
             raise now.outdated_error()
 
     def build_command(self, proof: dict[str, Any]) -> Payload:
-        """See Question."""
+        """Return the command with the proof and the name of the person."""
         agreed = {"approved_by": approver_in(proof), "proof": proof}
         return self.asked.model_copy(update=agreed)
 
     def objection(self, given: Planned) -> str | None:
-        """See Question."""
+        """Return the reason why the decision would be invalid, or None if it is valid."""
         return explain_invalid_decision(self.state, self.asked.type, given)
 
     def outdated_error(self) -> WrongExpectedVersion:
-        """See Question."""
+        """Return the error for an answer that was given at another version of the log."""
         return WrongExpectedVersion(self.stream, "the head that was agreed to", self.state.head)
 
 
 def question_of_command(
     service: Writing, command: Payload, subject: str, text: str
 ) -> DecisionQuestion:
-    """Return the current question about a command, after recording foreign changes."""
+    """Return the question to a person about a command, at the newest version of the log.
+
+    Manual edits of the generated files are recorded first.
+    """
     take_in_edits(service)
     state = service.state()
     head = hash_at(service, state.head)

@@ -1,4 +1,4 @@
-"""Creation of a root: the folder, the database, the first event, the files."""
+"""Create a workflow folder: its subfolder, its database, the first event, and its files."""
 
 from __future__ import annotations
 
@@ -39,11 +39,13 @@ from service.writing.workflow_service import Outcome, Service, plan_writes, plan
 if TYPE_CHECKING:
     from lifecycle.payload.models import Payload
 
-#: Folder in ``.wfctl`` with exact copies of the files from which a workflow was created.
+#: Folder in ``.wfctl`` for exact copies of the files from which a workflow was created.
 IMPORTED = "imported"
-#: Ignored files survive `git clean -fd` and `git stash -u`.
+#: Content of ``.wfctl/.gitignore``. Git ignores everything in the folder, so `git clean -fd` and
+#: `git stash -u` do not remove it.
 _IGNORE = b"*\n"
-#: The configuration with the address of a log on a server is committed, so that clones have it.
+#: The same file if the log is on a database server. The configuration is committed, so that clones
+#: of the repository know the address of the log.
 _IGNORE_OF_SERVER = b"*\n!.gitignore\n!config.toml\n"
 
 Connect = Callable[[Root], EventStore]
@@ -60,13 +62,14 @@ def initialise(
     options: WriteOptions,
     source: bytes | None = None,
 ) -> Outcome:
-    """Create the root and its workflow, or continue an interrupted init.
+    """Create a workflow and its folder, or continue an interrupted creation.
 
-    ``source`` is the content of the root's own ``workflow-state.json`` if that was the plan: it is
-    kept in ``.wfctl/imported/``, and the state replaces the file.
+    If the plan is the folder's own ``workflow-state.json``, ``source`` is its content. A copy is
+    stored in ``.wfctl/imported/``, and the state of the new workflow replaces the file.
 
-    Raises `RootExists` if the folder has a workflow, and `WorkflowExists` if the log has a workflow
-    of this id from elsewhere, unless ``options.command_id`` names the command that created it.
+    Raises `RootExists` if the folder already has a workflow. Raises `WorkflowExists` if the log has
+    a workflow with this id from another folder, unless ``options.command_id`` is the id of the
+    command that created it.
     """
     workflow = str(command.document["workflow_id"])
     if options.dry_run:
@@ -101,17 +104,18 @@ def _create_workflow(
 
 
 def _list_first_commands(root: Path, command: p.WorkflowCreated, clock: Clock) -> list[Payload]:
-    """Return the first commands of a workflow: its creation, and the files that it runs."""
+    """Return the first commands of a workflow: create it, and record its scripts."""
     now = utc_text(clock())
     files = files_recorded(root, planned_state(((command, now),)), now)
     return [command, *(payload for payload, _ in files)]
 
 
 def files_recorded(root: Path, state: Workflow, now: str, **known: Any) -> Planned:
-    """Return the event that records the files which a definition runs, with their digests.
+    """Return the event that records the scripts of a plan with their digests.
 
-    Return nothing if no such file is named or exists. The absence of a file that a command finds by
-    its name, such as a makefile, is recorded, so that a later file is reported.
+    Return an empty tuple if the plan names no script. If a command uses a file by its fixed name,
+    such as a makefile, and the file is missing, this is recorded too. wfctl can then report a file
+    that appears later.
     """
     from service.consent.scripts import agreed_scripts  # needed only to start a workflow
 
@@ -124,7 +128,7 @@ def files_recorded(root: Path, state: Workflow, now: str, **known: Any) -> Plann
 
 
 def claim_state(service: Service, content: bytes) -> None:
-    """Remember the content of ``workflow-state.json``, so that it is not drift."""
+    """Remember the content of ``workflow-state.json``, so that it is not a manual edit."""
     entry = Synced(service.log.stream, 0, len(content), digest(content))
     known = replace(read_sync(service.root.sync_file), files={})
     write_sync(service.root.sync_file, known.having(STATE, entry))
@@ -140,9 +144,9 @@ def make_root(
     clock: Clock,
     options: WriteOptions,
 ) -> Outcome:
-    """Create the root's folder, log and configuration, then call ``write`` to start the workflow.
+    """Create the folder, log and configuration of a workflow, and call ``write``.
 
-    Raises `RootExists` as `initialise` does.
+    ``write`` starts the workflow. Raises `RootExists` if the folder already has a workflow.
     """
     root = apply_configuration(root)
     prepare_folder(root)
@@ -155,13 +159,16 @@ def make_root(
 
 
 def require_new_stream(stream: str, options: WriteOptions) -> None:
-    """Raise `WrongExpectedVersion` if the caller expects that a new stream has events."""
+    """Raise `WrongExpectedVersion` if the caller expects existing events in a new log."""
     if options.expected_version:
         raise WrongExpectedVersion(stream, options.expected_version, 0)
 
 
 def prepare_folder(root: Root) -> None:
-    """Create the folder of a new root, which `write_configuration` then completes."""
+    """Create the subfolder ``.wfctl`` of a new workflow folder.
+
+    Afterwards, `write_configuration` completes it.
+    """
     root.below(MARKER)
     let_group_write(root.path)
     if not root.config_file.exists():
@@ -169,9 +176,9 @@ def prepare_folder(root: Root) -> None:
 
 
 def write_configuration(root: Root, workflow: str | None, archive: str | None = None) -> Config:
-    """Write the configuration: the workflow, the log's address, and the source archive.
+    """Write ``config.toml`` with the workflow id, log address and source archive.
 
-    A named database counts as trusted.
+    A database that the caller named is stored as approved by this user account.
     """
     config = Config(workflow, root.url, root.journal, archive=archive)
     trust_database(without_secrets(config.database_url), root.path)
@@ -182,12 +189,13 @@ def write_configuration(root: Root, workflow: str | None, archive: str | None = 
 
 
 def apply_configuration(root: Root) -> Root:
-    """Return the root with the log that its configuration names, if it has one."""
+    """Return the root with the log that its configuration names, if any."""
     if not root.config_file.exists():
         return root
     config = read_config(root)
     url = root.url
-    # At the same address, the root's URL may contain the password, which is not stored.
+    # If both URLs name the same database, keep the given one. It may contain the password, which is
+    # not stored in the configuration.
     if without_secrets(url) != without_secrets(config.database_url):
         url = config.database_url
         require_trusted(url, root.path)
@@ -207,16 +215,17 @@ def _new_log(root: Root, workflow: str, store: EventStore, options: WriteOptions
 
 
 def require_no_workflow(root: Root) -> None:
-    """Raise `RootExists` if the folder has a workflow."""
+    """Raise `RootExists` if the folder already has a workflow."""
     workflow = read_config(root).workflow if root.config_file.exists() else None
     if workflow is not None:
         raise RootExists(root.path, workflow)
 
 
 def root_at(path: Path, url: str | None = None, journal: str | None = None) -> Root:
-    """Return the root to create at ``path``. Raises `InvalidOption` if it is not a folder.
+    """Return the root for a new workflow at ``path``.
 
-    ``url`` names a database elsewhere, ``journal`` its journal.
+    Raises `InvalidOption` if this is not a folder. ``url`` is the address of a database outside the
+    folder, and ``journal`` is its journal mode.
     """
     if not path.is_dir():
         raise InvalidOption(
@@ -227,5 +236,8 @@ def root_at(path: Path, url: str | None = None, journal: str | None = None) -> R
 
 
 def init_options(options: WriteOptions, plan: Any, **settings: str | None) -> WriteOptions:
-    """Return the options with the plan as the content that identifies the command."""
+    """Return the write options with the plan as the content that identifies this command.
+
+    A repeated command with the same content is then recognised.
+    """
     return replace(options, content={"init": plan, **settings})

@@ -1,4 +1,4 @@
-"""Amendments covered by a mandate, which need no further approval."""
+"""Approve amendments automatically if a mandate (permission given in advance) allows them."""
 
 from __future__ import annotations
 
@@ -22,23 +22,26 @@ from wording import FirstReasons
 
 @dataclass(frozen=True, slots=True)
 class MandateConsent:
-    """Approval by a mandate (see `Consenter`), which a person granted in advance."""
+    """Consent by a mandate (permission that a person gave in advance), without a question."""
 
     mandate: str
 
     def ask(self, _question: AmendmentQuestion) -> bool:
-        """See Consenter."""
+        """Return True, because the person has already agreed in advance."""
         return True
 
     def prove(self, question: AmendmentQuestion) -> dict[str, Any] | None:
-        """See Consenter."""
+        """Return the proof of consent, which names the mandate."""
         named = {"mandate": self.mandate, "by": f"mandate {self.mandate}"}
         return build_proof(question.statement, BY_MANDATE, **named)
 
 
 @dataclass(frozen=True, slots=True)
 class Cover:
-    """The mandate that covers an amendment, or None, and the objections by mandate."""
+    """The mandate (permission given in advance) that allows an amendment, or None.
+
+    ``why`` contains the objections by the name of each mandate that does not allow it.
+    """
 
     mandate: str | None
     why: dict[str, list[str]]
@@ -56,11 +59,15 @@ class Cover:
 def find_cover(
     service: Service, state: Workflow, amendment: Amendment, impact: Impact
 ) -> Cover | None:
-    """Return the mandate that covers an amendment, and objections, or None without mandates."""
+    """Return the mandate that allows an amendment, with the objections of the others.
+
+    Return None if the workflow has no mandates (permissions given in advance).
+    """
     if not state.mandates:
         return None
     actor = f"{service.actor.kind}:{service.actor.name}"
-    # The log has reached this time, whatever the clock shows.
+    # The clock may be behind the newest event. Use the later of both times, so that an expired
+    # mandate is not used.
     at = max(utc_text(service.clock()), state.updated)
     name, why = find_covering_mandate(state, amendment, impact, actor, at)
     unknown = _unknown_scripts(service, state, amendment, impact) if name is not None else []
@@ -72,7 +79,7 @@ def find_cover(
 def _unknown_scripts(
     service: Service, state: Workflow, amendment: Amendment, impact: Impact
 ) -> list[str]:
-    """Return why scripts of the stages that would run again are not known by their digests."""
+    """Return a reason for each script without a known digest that would run again."""
     changed = state.draft()
     apply_amendment(changed, amendment)
     again = {*amendment.targets, *impact.again} & {*changed.stages}
@@ -82,7 +89,10 @@ def _unknown_scripts(
 
 
 def take_effect(service: Service, id_: str, options: WriteOptions) -> Outcome | None:
-    """Approve a pending amendment by the mandate that covers it, and return None without one."""
+    """Approve a waiting amendment by a mandate (permission given in advance).
+
+    Return None if no mandate allows it, or if another change came first. A person must then decide.
+    """
     state = service.state()
     known = state.amendments.get(id_)
     if not state.mandates or known is None or known.status != "proposed":

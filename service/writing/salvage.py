@@ -1,4 +1,4 @@
-"""Salvage an altered log: create a new log from the sound part, and keep the old files."""
+"""Repair a damaged log: create a new log from its valid part, and archive the old files."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ _BESIDE = ("", "-wal", "-shm", "-journal")
 
 @dataclass(frozen=True, slots=True)
 class SalvageResult:
-    """The result of a salvage: ``lost`` has the first lost version of each cut stream.
+    """The result of repairing a log.
 
-    ``kept`` is the folder with the old files, None if they stay in place.
+    ``lost`` contains the first lost version of each stream that was cut. ``kept`` is the folder
+    with the old files, or None if they were not moved.
     """
 
     copied: Copied
@@ -35,7 +36,7 @@ class SalvageResult:
 
 
 def find_unsound_streams(store: EventStore, schema: Schema) -> dict[str, int]:
-    """Return each stream with unsound events, and the first unsound version."""
+    """Return each stream that has damaged events, with the first damaged version."""
     chains = Chains()
     for raw in SoundPart(store, schema).all_raw():
         chains.added(raw)
@@ -45,7 +46,10 @@ def find_unsound_streams(store: EventStore, schema: Schema) -> dict[str, int]:
 
 
 def _count_versions_after(store: EventStore, stream: str, end: int) -> int | None:
-    """Return how many versions follow the sound part, or None if the last one is unreadable."""
+    """Return the number of versions after the valid part of a stream.
+
+    Return None if the last version is not readable.
+    """
     try:
         head = store.head(stream)
     except UnsoundLog:
@@ -56,7 +60,7 @@ def _count_versions_after(store: EventStore, stream: str, end: int) -> int | Non
 def salvage_into(
     root: Root, store: EventStore, schema: Schema, target: EventStore, now: datetime
 ) -> SalvageResult:
-    """Copy the sound part of a root's log into another, empty log, and keep a mark in the root."""
+    """Copy the valid part of a log into an empty log, and record the lost events."""
     lost = find_unsound_streams(store, schema)
     copied = copy_log(SoundPart(store, schema), target)
     marked = {s: (first, _count_versions_after(store, s, first - 1)) for s, first in lost.items()}
@@ -67,10 +71,10 @@ def salvage_into(
 def salvage_log(
     root: Root, store: EventStore, schema: Schema, made: Callable[[Path], EventStore], now: datetime
 ) -> SalvageResult:
-    """Replace a root's log file by a log with its sound part.
+    """Replace the log file of a folder by a new log that contains only the valid part.
 
-    Moves the old log and its files into a folder of ``.wfctl/``. Closes ``store``, the old log.
-    Nobody may write meanwhile.
+    The old log and its files are moved to a folder in ``.wfctl/``. ``store``, the old log, is
+    closed. No other process may write to the log meanwhile.
     """
     log = root.folder / "events.db"
     kept = root.folder / f"altered-{now:%Y%m%dT%H%M%S%fZ}"
@@ -86,7 +90,7 @@ def salvage_log(
         if old.exists():
             old.rename(kept / old.name)
     new.rename(log)
-    # The remembered digests belong to the old log.
+    # The remembered state of the generated files belongs to the old log, so archive it too.
     if root.sync_file.exists():
         root.sync_file.rename(kept / root.sync_file.name)
     for folder in (kept, root.folder):

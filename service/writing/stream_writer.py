@@ -1,8 +1,8 @@
-"""The common writer of a stream, for workflows and phase machines.
+"""Write to the log of a workflow or machine.
 
-A command has a claim and is carried out once. Foreign changes of the files are recorded before it.
-It is decided on a state, and decided again on a newer state if another program appends meanwhile.
-Refusals are kept for audit.
+Each command has an id and is carried out only once. Before it, changes of the generated files by
+other programs are recorded. The rules decide on the command in a certain state. If another program
+appends an event meanwhile, they decide again in the newer state. Refused commands are recorded too.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
     from lifecycle.payload.models import Payload
     from lifecycle.state.workflow import Workflow
 
-#: Maximum number of times a command is decided again after another program appended.
+#: Maximum number of times to decide on a command again because another program appended an event.
 CONFLICT_RETRIES = 50
 
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """The options of every write.
+    """The options of a write command.
 
-    ``occurred_at`` is the time of the commands (UTC, the log's form), None for now.
-    ``occurred_each`` gives the time of each command if the times differ.
+    ``occurred_at`` is the time of the commands (UTC, as in the log), or None for now. If the
+    commands have different times, ``occurred_each`` contains the time of each.
     """
 
     command_id: str | None = None
@@ -41,12 +41,12 @@ class WriteOptions:
     dry_run: bool = False
     occurred_at: str | None = None
     occurred_each: tuple[str | None, ...] = ()
-    #: Content that identifies the command, if its payloads do not.
+    #: Content that identifies the command. By default, it is the data of the command.
     content: Any = None
-    #: A state that the caller already has. The command is decided on this state.
+    #: A state that the caller has already loaded. The rules decide on the command in this state.
     #: After a version conflict, the state is loaded again.
     known: Workflow | None = None
-    #: Whether the expected version is exactly the head, so that no event may come between.
+    #: Whether the log must be exactly at the expected version, without any event in between.
     exact: bool = False
 
 
@@ -58,11 +58,11 @@ Planned: TypeAlias = "tuple[tuple[Payload, str], ...]"
 
 
 class Folded(Protocol):
-    """A state of a stream."""
+    """The state of a workflow or machine, computed from its events."""
 
     @property
     def head(self) -> int:
-        """Return the version of the state."""
+        """Return the version of the last event in the state."""
 
 
 S = TypeVar("S", bound=Folded)
@@ -71,7 +71,7 @@ O = TypeVar("O")  # noqa: E741 - an outcome
 
 @dataclass(frozen=True, slots=True)
 class StreamWriter:
-    """Writes one stream of a log in the name of one actor."""
+    """Writes to the log of one workflow or machine on behalf of one author."""
 
     store: EventStore
     stream: str
@@ -79,9 +79,9 @@ class StreamWriter:
     clock: Clock
 
     def claim(self, commands: Sequence[Payload], options: WriteOptions) -> Claim:
-        """Return the claim of a command: its id, and the digest of its content.
+        """Return the identity of a command: its id, and the digest of its content.
 
-        The actor and the time are not part of the digest.
+        The digest does not cover the author and the time.
         """
         asked = options.content
         if asked is None:
@@ -89,9 +89,9 @@ class StreamWriter:
         return Claim(options.command_id or new_id(), sha256_hex(canonical_json(asked)))
 
     def first_answer(self, commands: Sequence[Payload], options: WriteOptions) -> Appended | None:
-        """Return the events of an earlier command with this id and content, None for a new id.
+        """Return the events of an earlier command with this id, or None for a new id.
 
-        Raises `CommandConflict` if the id was used for another command.
+        Raises `CommandConflict` if an earlier command with this id had another content.
         """
         if options.command_id is None or options.dry_run:
             return None
@@ -100,9 +100,10 @@ class StreamWriter:
     def new_events(
         self, planned: Planned, sessions: Iterable[int | None], first_id: str | None = None
     ) -> list[NewEvent]:
-        """Return the events to append for this actor.
+        """Return the events to append, with this writer's author.
 
-        The first event gets ``first_id``, if given. ``sessions`` gives the session of each event.
+        ``first_id`` is the id of the first event, if given. ``sessions`` contains the session of
+        each event.
         """
         ids = [first_id or new_id(), *(new_id() for _ in planned[1:])]
         return [
@@ -121,16 +122,16 @@ class StreamWriter:
         ]
 
     def record_found(self, facts: Sequence[Payload]) -> None:
-        """Record findings in the files as facts, without checking the rules."""
+        """Record changes that wfctl found in files. No rule can refuse them."""
         at = utc_text(self.clock())
         planned = tuple((fact, at) for fact in facts)
         self._record(Actor("reconciler", self.actor.name), planned, Expected.STREAM_EXISTS)
 
     def record_of_file(self, file: str, taken: Planned, head: int) -> None:
-        """Record what others wrote into a file, in the name of the file.
+        """Record text that an unknown program wrote to a file, with the file as author.
 
-        The writer is unknown. ``head`` is the version of the decision. Raises
-        `WrongExpectedVersion` if another program appended first.
+        ``head`` is the expected version of the log. Raises `WrongExpectedVersion` if another
+        program appended an event first.
         """
         self._record(Actor("import", file), taken, head)
 
@@ -141,7 +142,7 @@ class StreamWriter:
         self.store.append(self.stream, events, expected=expected, claim=claim)
 
     def record_refusal(self, commands: Sequence[Payload], refusal: LifecycleError) -> None:
-        """Store a refusal for audit. A refusal is not an event."""
+        """Record that a command was refused, for later audits. This is not an event."""
         self.store.record_refusal(
             Refusal(
                 at=utc_text(self.clock()),
@@ -161,10 +162,10 @@ class StreamWriter:
         newest: Callable[[], S | None],
         options: WriteOptions,
     ) -> O:
-        """Carry out a command on the state ``before``, again if others append meanwhile.
+        """Carry out a command in the state ``before``. Repeat after a version conflict.
 
-        Raises `WrongExpectedVersion` if the caller expects another version than the head, or any
-        error of the rules.
+        A conflict means that another program appended an event. Raises `WrongExpectedVersion` if
+        the log is not at the version that the caller expects. Also raises any error of the rules.
         """
         for _ in range(CONFLICT_RETRIES):
             found = before.head if before is not None else 0
@@ -182,13 +183,14 @@ class StreamWriter:
 
 
 def record_outside_changes(take_in: Callable[[], int], options: WriteOptions) -> WriteOptions:
-    """Record foreign changes of the files before the command, and return the adjusted options.
+    """Record changes that other programs made to files before a command is carried out.
 
-    ``take_in`` returns the number of recorded events, by which the version that the caller expects
-    is increased: the command's own decision did not change.
+    ``take_in`` does this, and returns the number of recorded events. Return the options with the
+    expected version increased by this number, because these events do not affect the command.
     """
     recorded = 0
-    # An error of the disk here occurs again after the command is recorded, and is then reported.
+    # Ignore an error of the disk here. It occurs again after the command is recorded, and is
+    # reported then.
     with suppress(FilesBehind):
         recorded = take_in()
     if options.expected_version is None or not recorded:
@@ -197,8 +199,9 @@ def record_outside_changes(take_in: Callable[[], int], options: WriteOptions) ->
 
 
 def first_event_id(claim: Claim, options: WriteOptions) -> str | None:
-    """Return the id of a command's first event: the command's id, unless the caller chose that.
+    """Return the id for the first event of a command, or None to create a new id.
 
-    Then `events` shows one id for a command of one event and its event.
+    It is the id of the command, if wfctl created that. `wfctl events` then shows the same id for a
+    command and its only event.
     """
     return claim.command_id if options.command_id is None else None

@@ -1,4 +1,7 @@
-"""The write path: load, fold, decide, append, retry after a conflict, and update the files."""
+"""Carry out write commands: load the state, decide, append events, and update the files.
+
+If another program appends an event meanwhile, the command is decided again.
+"""
 
 from __future__ import annotations
 
@@ -62,8 +65,9 @@ if TYPE_CHECKING:
 def render_report(log: WorkflowLog, seen: Seen | None = None, place: Path = Path()) -> bytes:
     """Return the current report. Raises `NoWorkflow` if there is no workflow.
 
-    The report shows one version, even if others append meanwhile. ``seen`` is the result of a check
-    of the files; ``place`` is the report's folder, relative to the root.
+    All parts of the report show the same version, even if other programs append events meanwhile.
+    ``seen`` is the result of a check of the files. ``place`` is the folder of the report, relative
+    to the workflow folder.
     """
     from projections.files.facts import facts_of  # needed by the few writes that create a report
     from projections.files.report import render
@@ -76,12 +80,13 @@ def render_report(log: WorkflowLog, seen: Seen | None = None, place: Path = Path
 def write_due_report(
     root: Root, log: WorkflowLog, path: str | None, seen: Seen | None = None
 ) -> None:
-    """Write the report of a completion unless the file exists. Never overwrites a file.
+    """Write the report of a completed workflow. An existing file is never overwritten.
 
-    ``path`` is relative to the root, or None if no report is due. Raises `FilesBehind` if the disk
-    fails; the next write command tries again.
+    ``path`` is relative to the workflow folder, or None if no report is wanted. Raises
+    `FilesBehind` if the file cannot be written. The next write command then tries again.
     """
-    # No command of wfctl recorded this path in the log, so no report is written there.
+    # A path that does not look like a report was not recorded by a command of wfctl. Write no
+    # report there.
     if path is None or not is_report(path) or os.path.lexists(root.path / path):
         return
     try:
@@ -93,16 +98,16 @@ def write_due_report(
 
 
 def write_report_to(path: Path, content: bytes) -> None:
-    """Write a whole report, and create the folders above it."""
+    """Write a report to a file, and create missing folders."""
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, content)
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The result of a write: recorded events, planned events, and the state after them.
+    """The result of a write command: recorded events, planned events, and the new state.
 
-    ``stands`` is the state of the log, which is the previous state if nothing was recorded.
+    ``stands`` is the state of the log. If nothing was recorded, it is the previous state.
     """
 
     events: tuple[RecordedEvent, ...]
@@ -113,7 +118,7 @@ class Outcome:
 
 
 class Service:
-    """The only writer of one workflow."""
+    """Writes to the log of one workflow. All write commands use this class."""
 
     def __init__(
         self, root: Root, log: WorkflowLog, actor: Actor, clock: Clock = system_clock
@@ -126,7 +131,7 @@ class Service:
         self.files = WorkflowFiles(root, log, self.writer.record_found, self._close_fulfilled)
 
     def acting_as(self, kind: str) -> Service:
-        """Return this service with the same caller in another role, such as runner."""
+        """Return a copy of this service whose author has another kind, such as runner."""
         return Service(self.root, self.log, Actor(kind, self.actor.name), self.clock)
 
     def _close_fulfilled(self, state: Workflow) -> list[Payload]:
@@ -135,7 +140,10 @@ class Service:
         return close_fulfilled(self.root, self.log, state)
 
     def state(self) -> Workflow:
-        """Return the current state. Raises `NoWorkflow` if there is no workflow."""
+        """Return the current state of the workflow.
+
+        Raises `NoWorkflow` if the log contains no workflow.
+        """
         return self.log.current()
 
     @cached_property
@@ -144,9 +152,10 @@ class Service:
         return known_identity(self.root, lambda: next(events, None))
 
     def settle_place(self, how: RootIs | None) -> None:
-        """Check that the root is at its known place, or record ``how`` it came here.
+        """Check that the workflow folder is at its recorded place.
 
-        Raises `RootElsewhere` if the place changed and ``how`` is None.
+        If ``how`` is given, record that the folder was moved or copied. Raises `RootElsewhere` if
+        the place has changed and ``how`` is None.
         """
         here = settle_identity(self.root, self._known, how)
         if how is None:
@@ -159,7 +168,10 @@ class Service:
             self._take_in_former_hosts()
 
     def _take_in_former_hosts(self) -> None:
-        """Record former host names, so that attempts under these names belong to this root."""
+        """Record former names of this host from earlier attempts.
+
+        These attempts then belong to this folder, even though the host has another name now.
+        """
         here = read_identity(self.root.path)
         newest = (stage.attempt for stage in self.state().stages.values())
         places = {(one.root, one.host) for one in newest if one is not None and one.host}
@@ -174,10 +186,10 @@ class Service:
             self.handle(p.NoteLogged(text=f"Root moved from {hosts} to {here['host']}"))
 
     def handle(self, *commands: Payload, options: WriteOptions = PLAIN) -> Outcome:
-        """Carry out the commands, all or nothing, and update the files.
+        """Record the events of the commands, all or none, and update the generated files.
 
-        Raises the errors of the rules (and records the refusal), `WrongExpectedVersion`,
-        `CommandConflict`, `FilesBehind`, `RootElsewhere`, `AnotherLog`.
+        Raises the errors of the rules, and records each refusal. Also raises
+        `WrongExpectedVersion`, `CommandConflict`, `FilesBehind`, `RootElsewhere` or `AnotherLog`.
         """
         if not options.dry_run:
             require_same_place(self.root, self._known)
@@ -196,18 +208,18 @@ class Service:
             raise
 
     def take_over(self, planned: Planned, options: WriteOptions) -> Outcome:
-        """Record an imported history as the start of this stream.
+        """Record an imported history as the first events of the log.
 
-        No rule checks the history. Raises `WrongExpectedVersion` if the stream is not empty, or
-        `FilesBehind`.
+        No rule checks these events. Raises `WrongExpectedVersion` if the log is not empty, and
+        `FilesBehind` if the files cannot be updated.
         """
         claim = self.writer.claim((), options)
         return self._append(None, planned, claim, options)
 
     def first_answer(self, options: WriteOptions, *commands: Payload) -> Outcome | None:
-        """Return the result of an earlier command with this id and content, None for a new id.
+        """Return the result of an earlier command with this id, or None for a new id.
 
-        Raises `CommandConflict` if the id was used for another command.
+        Raises `CommandConflict` if an earlier command with this id had another content.
         """
         first = self.writer.first_answer(commands, options)
         if first is None:
@@ -217,7 +229,10 @@ class Service:
         return Outcome(first.events, (), state, repeated=True, stands=state)
 
     def rehearse(self, *commands: Payload) -> Outcome:
-        """Return the events that the commands would yield now. A refusal is recorded."""
+        """Return the events that the commands would record now.
+
+        If the rules refuse the commands, record the refusal.
+        """
         try:
             return plan_writes(self.state(), commands, WriteOptions(), self.clock)
         except (Refused, NeedsConsent) as refusal:
@@ -238,7 +253,10 @@ class Service:
         return self.writer.decided(carried_out, before, self.log.state, options)
 
     def _choose_report_path(self, payload: Payload) -> Payload:
-        """Return the payload with a free path for the report of a workflow that completes now."""
+        """Return the command with an unused path for the report of a completed workflow.
+
+        Any other command is returned unchanged.
+        """
         if payload.type != "workflow.completed":  # most commands import no models
             return payload
         asked = cast("p.WorkflowCompleted", payload).report
@@ -261,31 +279,37 @@ class Service:
         self.files.bring_up_to_date(before)
         self._keep_fold(state)
         if not (state.session.is_open and state.session.driven):
-            # A running loop ends its session first, so that the report includes this end.
+            # During a session of `wfctl run`, the report is written later, so that it includes the
+            # end of the session.
             self.write_report(state)
         return Outcome(appended.events, planned, state, appended.repeated, state)
 
     def write_report(self, state: Workflow, seen: Seen | None = None) -> None:
-        """Write the report of a completed workflow if it is due. Raises `FilesBehind`."""
+        """Write the report of the workflow if it is completed and has no report yet.
+
+        Raises `FilesBehind` if the file cannot be written.
+        """
         if state.workflow_status == "completed":
             write_due_report(self.root, self.log, state.report, seen)
 
     def _keep_fold(self, state: Workflow) -> None:
-        """Store the state, and update the history's tables after some hundred events."""
+        """Store the state and update the history's tables, after some hundred new events."""
         try:
             if self.log.keep_fold(state):
                 history = find_extension("history")
                 if history is not None:
                     history.catch_up_tables(self.root.address, self.log, 2 * FOLD_EVERY)
         except EventStoreError as error:
-            # The command was recorded, so the message must not look as if it was not.
+            # Report that the command was recorded. Another error would look as if the command had
+            # failed.
             raise FilesBehind(state.head, error) from error
 
 
 def _assign_sessions(before: Workflow | None, planned: Planned) -> Iterator[int | None]:
-    """Yield the session of each event. The start and end of a session belong to it.
+    """Yield the number of the session to which each event belongs, or None.
 
-    Imported events belong to the session that earlier lines started.
+    A session includes the events of its start and end. Imported events belong to the session that
+    an earlier imported line started.
     """
     session = before.session.count if before is not None and before.session.is_open else None
     for payload, _ in planned:
@@ -302,7 +326,7 @@ def _assign_sessions(before: Workflow | None, planned: Planned) -> Iterator[int 
 def plan_writes(
     state: Workflow | None, commands: Sequence[Payload], options: WriteOptions, clock: Clock
 ) -> Outcome:
-    """Return the events that the commands would yield in ``state``, and write nothing."""
+    """Return the events that the commands would record in ``state``, and write nothing."""
     at = options.occurred_at or utc_text(clock())
     moments = options.occurred_each or (None,) * len(commands)
     asked = [(command, own or at) for command, own in zip(commands, moments, strict=True)]
@@ -313,7 +337,7 @@ def plan_writes(
 
 
 def planned_state(planned: Planned) -> Workflow:
-    """Return the state after a whole stream of ``planned`` events."""
+    """Return the state after a complete history of planned events."""
     facts = [
         Fact(payload.type, payload.as_json(), at, number)
         for number, (payload, at) in enumerate(planned, 1)

@@ -26,8 +26,8 @@ REFUSED: dict[str, tuple[str | bytes, str, bool]] = {
     "computed already": ("x\n7\n50\n", "points 2 and 4 have the same values", True),
     "as a number with a point": ("x\n50.0\n", "x=50 and x=50.0", True),
     "too many": ("x\n7\n8\n9\n", "the round has 3 points; the loop allows at most 2", True),
-    "a header alone": ("x\n", "contains no points", True),
-    "lines without a letter": ("\n\n", "contains no points", True),
+    "a header alone": ("x\n", "has no points", True),
+    "lines without a letter": ("\n\n", "has no points", True),
     "another name": ("X\n7\n", "point 1: expected values for x, found X", True),
     "a text": ("x\nseven\n", "is not within", True),
     "a name twice": ("x,x\n7,8\n", "each name must occur once, but the names are x, x", False),
@@ -63,7 +63,7 @@ def test_invalid_points_do_not_start_a_round(tmp_path: Path, name: str) -> None:
 WAITS: dict[str, tuple[str, dict[str, Any], str]] = {
     "for an agent": ("x\n7\n", {"ask": "agent"}, "waits for the points of round 2"),
     "a point outside the envelope": ("x\n999\n", {}, "x: 999 is not within"),
-    "an empty proposal": ("x\n", {}, "contains no points"),
+    "an empty proposal": ("x\n", {}, "has no points"),
     "more points than tasks are left": ("x\n7\n8\n", {"tasks": 5}, "2 of its 5 are left"),
 }
 
@@ -166,7 +166,7 @@ PROPOSED = {
     '[{"y": 1, "x": 9}]': "expected values for x, found y, x",
     '{"x": 9}': "must be a list of objects",
     "[9]": "must be a list of objects",
-    "": "contains no points",
+    "": "has no points",
 }
 
 

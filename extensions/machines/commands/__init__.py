@@ -1,1 +1,1 @@
-"""``wfctl machine …``: phase machines."""
+"""The commands ``wfctl machine``, for phase machines."""

@@ -1,4 +1,4 @@
-"""The commands that change a machine: one event each."""
+"""The commands that change a phase machine. Each command records one event."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ def _ending_claim(task_id: str, why: str | None) -> list[Payload]:
 
 
 def build_command(kind: type[Payload], **fields: Any) -> Payload:
-    """Return a command. Raise `InvalidInput` for fields that the command does not allow."""
+    """Return a command for a machine. Raise `InvalidInput` if a field is not allowed."""
     try:
         return kind.model_validate(fields)
     except ValidationError as error:

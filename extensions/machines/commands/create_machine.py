@@ -1,4 +1,4 @@
-"""``wfctl machine init`` and ``wfctl machine import``: create a machine."""
+"""The commands ``wfctl machine init`` and ``import``, which create a machine."""
 
 from __future__ import annotations
 
@@ -55,9 +55,9 @@ from service.root.atomic_files import system_clock, utc_text
 from service.root.root import Root, read_identity
 from service.writing.stream_writer import WriteOptions
 
-#: A root, and whether the root exists already.
+#: A folder for machines, and whether it already exists with a log.
 Place = tuple[Root, bool]
-#: The files that a machine is imported from, with their content.
+#: Path → content of the files from which a machine is imported.
 Sources = Mapping[Path, bytes]
 _KEPT = "the files do not change before something is recorded here; .wfctl/drift/ keeps copies"
 
@@ -199,9 +199,10 @@ def _record_first_event(
     options: WriteOptions,
     sources: Sources,
 ) -> MachineOutcome:
-    """Record the first event of a machine. Raise `StateAlreadyExists` if its files are in use.
+    """Record the first event of a machine and return the result.
 
-    The person who typed the command also approves an own definition.
+    If the machine has a user-defined definition, the person who typed the command also approves
+    this definition. Raises `StateAlreadyExists` if another machine uses the same files.
     """
     new = _compute_first_state(service.root, command)
     if service.log.state() is None and service.first_answer(options, command) is None:

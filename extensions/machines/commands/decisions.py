@@ -1,4 +1,4 @@
-"""What waits for a person in the machines of a root, for `wfctl inbox`."""
+"""Find open decisions of persons about phase machines, for `wfctl inbox`."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from extensions.machines.views.next_actions import machine_actions
 from projections.screens.inbox import InboxItem
 from service.reading.machine_streams import list_machines
 
-#: Verb of an action that a person decides → kind of the inbox item.
+#: Verb of a suggested action that only a person can perform → kind of the item in the inbox.
 _OF_PERSON = {"approve": "approval", "drift": "drift"}
 
 
 def find_decisions(workflow: Reading) -> Iterator[InboxItem]:
-    """Yield the open decisions of persons in the machines of a root."""
+    """Yield an inbox item for each open decision about a machine in the folder."""
 
     root = workflow.root
     for id_ in list_machines(root, workflow.store):

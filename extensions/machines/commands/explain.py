@@ -1,4 +1,4 @@
-"""Why a machine is in its phase, and what each next phase lacks."""
+"""Explain why a phase machine is in its phase, and what the next phases require."""
 
 from __future__ import annotations
 
@@ -22,28 +22,29 @@ Entry = dict[str, Any]
 
 
 def merge_documents(state: Machine) -> Entry:
-    """Return a machine's state as one document, regardless of its files."""
+    """Return the content of all state files of a machine as one document."""
     found: Entry = {}
     for document in build_documents(state).values():
         found |= document
     return found
 
 
-#: Event types that change the phase of a machine.
+#: Types of the events that can lead a machine to its current phase.
 _LEADS = ("machine.created", "machine.imported", "machine.transitioned", "machine.cancelled")
 
 
 def why_of(root: Reading, machine: str, view: Moment | None) -> Entry:
-    """Return the phase of a machine, the event that led to it, and unmet conditions.
+    """Return the phase of a machine, the event that led to it, and possible transitions.
 
-    For a past moment the transitions are left out, because the files of that time are unknown.
-    Raises `StateNotFound`.
+    Each transition has its unmet conditions. For a past moment, the transitions are left out,
+    because the files of that time are unknown. Raises `StateNotFound` if the machine does not
+    exist.
     """
     log = MachineLog(root.store, machine, root.root.path)
     state = log.current(view)
     since: RecordedEvent | None = None
     for event, after in log.steps(upto=view):
-        # The fold ignores invalid transitions.
+        # Skip transitions that were invalid, because they did not change the phase.
         aside = {one["version"] for one in after.set_aside}
         if event.type in _LEADS and event.version not in aside:
             since = event
@@ -77,7 +78,7 @@ def _list_ways_and_blockers(root: Reading, state: Machine) -> Entry:
 
 
 def format_lines(found: Entry) -> Iterator[str]:
-    """Yield the answer as lines for people."""
+    """Yield the explanation of a machine's phase as lines for people."""
     status = f", {found['status']}" if found["status"] else ""
     yield f"{found['machine']} is in {found['phase']}{status}"
     since = found["since"]

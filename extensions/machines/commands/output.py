@@ -1,4 +1,4 @@
-"""Print results about a machine, with the available next actions."""
+"""Print results of machine commands, with the available next actions."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ from extensions.machines.views.history import format_event
 from extensions.machines.views.next_actions import machine_actions
 from service.writing.stream_writer import WriteOptions
 
-#: Maximum size in bytes of the answer to a write; other commands show the rest.
+#: Maximum size in bytes of the JSON output of a command that writes. Other commands show the
+#: details.
 ANSWER = 1_024
-#: Content of `_meta` in an answer without a machine.
+#: Metadata of an output that does not belong to a machine.
 _NOBODY = {"version": None, "machine": None}
 
 
@@ -42,10 +43,11 @@ def print_answer(
     position: int | None = None,
     **meta: Any,
 ) -> None:
-    """Print ``data`` as the envelope or as one line, or ``text()`` for people.
+    """Print a result as JSON from ``data``, or as ``text()`` for people.
 
-    ``most`` is the maximum size of the envelope in bytes; further next actions are left out, except
-    the first. ``changed`` are the files of the machine that others changed.
+    The JSON output includes the next actions. If it would have more than ``most`` bytes, the last
+    next actions are left out; at least one stays. ``changed`` are files of the machine that other
+    programs changed.
     """
     head = {"version": state.head, "machine": state.id} if state is not None else _NOBODY
     about = {**head, **{key: value for key, value in meta.items() if value is not None}}
@@ -69,7 +71,10 @@ def print_outcome(
     notes: Sequence[str] = (),
     **more: Any,
 ) -> None:
-    """Print the result of a write or a dry run; ``notes`` are additional lines for people."""
+    """Print the result of a command that writes, or of its dry run.
+
+    ``notes`` are additional lines for people.
+    """
     state, claim = outcome.state, _find_claim(outcome)
     written = list(render_files(state)) if options.dry_run and outcome.planned else []
     data = {
@@ -106,7 +111,7 @@ def print_outcome(
 
 
 def _list_events(outcome: MachineOutcome, options: WriteOptions) -> list[dict[str, Any]]:
-    """Return the recorded or planned events; the data is only in a dry run."""
+    """Return the recorded events, or the planned events of a dry run with their data."""
     if options.dry_run:
         aside = {"definition", "definition_layout", "layout"}
         found = outcome.planned
@@ -181,12 +186,19 @@ DespiteClaim = Annotated[
 
 
 def data_of(data: str | None) -> dict[str, Any]:
-    """Return the object in ``--data``: JSON, ``@FILE``, or ``-`` for stdin."""
+    """Return the JSON object that the option ``--data`` contains or names.
+
+    The option contains the object itself, ``@FILE``, or ``-`` for stdin. Without it, the object is
+    empty.
+    """
     return {} if data is None else object_of("--data", text_of(data))
 
 
 def pairs_of(values: list[str] | None) -> dict[str, Any]:
-    """Return PATH=VALUE words as a mapping; a value that is not JSON is a string."""
+    """Return the words of the form PATH=VALUE as a dictionary.
+
+    A value that is not JSON is used as a string. Raises `InvalidInput` for a word in another form.
+    """
     found: dict[str, Any] = {}
     for word in values or []:
         path, equals, value = word.partition("=")
@@ -195,7 +207,7 @@ def pairs_of(values: list[str] | None) -> dict[str, Any]:
                 f"the argument {word!r} does not have the form PATH=VALUE.", value=word
             )
         if "[" in path and "]" not in path:
-            # The equals sign is inside brackets, so the word has no path.
+            # The first equals sign was inside brackets, so it belongs to the path.
             path = f"{path}={value.partition(']')[0]}]"
         try:
             found[path] = json.loads(value, parse_constant=_no_constant)
@@ -214,8 +226,9 @@ def open_for_writing(
 ) -> Iterator[tuple[MachineService, Output]]:
     """Open a machine for writing, or for reading in a dry run.
 
-    ``claim`` is the handle of the caller's claim. Raises `StateNotFound`, `AnotherLog`, and
-    `RootElsewhere` if the root was moved or copied.
+    ``claim`` is the code with which the caller reserved a task. Raises `StateNotFound` if the
+    machine does not exist, `AnotherLog` if the folder belongs to a different log, and
+    `RootElsewhere` if the folder was moved or copied.
     """
     settings = settings_of(context)
     with acting_in(settings, dry_run, machine) as (root, _, store, actor):

@@ -1,4 +1,4 @@
-"""JSON Schemas of machines, for `wfctl schema`."""
+"""JSON Schemas for machine definitions and state files, for `wfctl schema`."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from projections.files.schemas import name_schema
 
 
 def list_schemas(only: str | None) -> dict[str, Any]:
-    """Return schemas by name: that of a definition, and those of each shipped type.
+    """Return JSON Schemas by name, for definitions and the files of built-in types.
 
-    ``only`` is the first word of the wanted names; None: all are returned.
+    If ``only`` is given, only schemas whose name starts with this word are returned.
     """
     types = [type_ for type_ in SHIPPED if only in (None, type_)]
     found = {

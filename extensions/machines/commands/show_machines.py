@@ -1,4 +1,4 @@
-"""The commands that show machines, and `rehydrate`, which recovers a lost session."""
+"""The commands that show phase machines, and `rehydrate`, which resumes a lost session."""
 
 from __future__ import annotations
 
@@ -451,7 +451,7 @@ def _track_lines(resume: Document) -> Iterator[str]:
 
 
 class MachineFollower:
-    """The live view of a machine: its state, the next actions and the last lines of its log."""
+    """A live view of a machine in the terminal: state, next actions and newest log lines."""
 
     def __init__(self, log: MachineLog, root: Path, back: int) -> None:
         self._log = log
@@ -461,7 +461,7 @@ class MachineFollower:
         self._state = log.current()
 
     def view(self, size: tuple[int, int], scrolled: int | None = None) -> View:
-        """Return the text to show in a window of the given number of columns and lines."""
+        """Return the text for a window of the given number of columns and lines."""
         from rich.text import Text as Line
 
         from projections.screens.watch_view import View
@@ -486,7 +486,7 @@ class MachineFollower:
 
 
 def print_documents(context: typer.Context, id_: str, view: Moment | None) -> None:
-    """Print the content of the state files of a machine, now or at a moment."""
+    """Print the content of a machine's state files, now or at a moment."""
     with open_for_reading(context, id_) as machines:
         known = machine_log(machines, id_).current(view)
         data = build_documents(known)
@@ -494,5 +494,5 @@ def print_documents(context: typer.Context, id_: str, view: Moment | None) -> No
 
 
 def machine_log(root: Reading, id_: str) -> MachineLog:
-    """Return the log of a machine in a root."""
+    """Return the event log of a machine."""
     return MachineLog(root.store, id_, root.root.path)

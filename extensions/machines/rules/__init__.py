@@ -1,1 +1,1 @@
-"""Phase machines: definitions as data, their guards, and the rules that run any of them."""
+"""The rules of phase machines: their definitions, guards, commands and states."""

@@ -1,7 +1,7 @@
-"""The rules of machines: (state, command) → events, or a refusal. Pure functions.
+"""Decide which events a command on a phase machine causes, or refuse the command.
 
-A command is the payload of the requested event, and the returned event is completed. The facts
-about files are passed in with the command.
+The functions are pure. A command is the payload of the requested event; the returned event has
+additional fields. Facts about files are passed to the functions.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ Decision = list[Payload]
 Files = Mapping[str, FileFact]
 """Maps the pattern of a file to what was found for it."""
 
-#: Commands that a machine refuses after its end.
+#: Types of commands that a machine refuses after it has ended.
 _CHANGES = frozenset(
     {"machine.updated", "machine.recorded", "machine.checkpointed"}
     | {"machine.task_changed", "machine.task_claimed", "machine.task_released"}
 )
-#: Commands that change tasks and must respect the claims of others.
+#: Types of commands that may change tasks. They must respect the reservations of other callers.
 _OF_TASKS = frozenset({"machine.updated", "machine.task_changed"})
 
 
@@ -59,11 +59,12 @@ def decide(
     files: Files | None = None,
     caller: Caller = Caller(),  # noqa: B008 - it is frozen
 ) -> Decision:
-    """Return the events that ``command`` yields in ``state``; an empty list changes nothing.
+    """Return the events that a command causes. An empty list means that nothing changes.
 
-    ``at`` is the time of the command (UTC, ISO 8601). ``files`` are the facts about the files that
-    guards read, and ``caller`` is the author of the command. Never changes ``state``. Raises a
-    `MachineError`, or `NeedsConsent`.
+    ``at`` is the time of the command (UTC, ISO 8601). ``files`` are the facts about files for the
+    guards (conditions of transitions). ``caller`` is the author of the command. ``state`` is not
+    changed. Raises a `MachineError` if a rule refuses the command, or `NeedsConsent` if it needs
+    the approval of a person.
     """
     if state is None:
         return _decide_creation(command, files or {})
@@ -87,7 +88,7 @@ def _build_ended_error(state: Machine) -> e.MachineError:
 
 
 def compute_state_after(state: Machine | None, events: Sequence[Payload], at: str) -> Machine:
-    """Return the state that follows if ``events`` are recorded at ``at``."""
+    """Return the state of a machine after the given events, recorded at the time ``at``."""
     head = state.head if state is not None else 0
     result = evolve(state, facts_of(events, at, head), frozenset({DECIDED}))
     if result is None:
@@ -97,7 +98,8 @@ def compute_state_after(state: Machine | None, events: Sequence[Payload], at: st
 
 def _decide_creation(command: Payload, files: Files) -> Decision:
     if isinstance(command, p.MachineImported):
-        # Options stay valid after an import, because a person chooses among them.
+        # Leave out the files from which a person chooses an option. They stay valid after an
+        # import, so they need not be written again.
         known = load_trusted_definition(command.definition, command.machine)
         marks = known.marks_on_entry(command.phase, files, options=False)
         earlier = marks_before(marks, command.entered_at)
@@ -113,7 +115,7 @@ def _decide_creation(command: Payload, files: Files) -> Decision:
         earlier = known.marks_on_entry(known.initial, files)
     else:
         raise e.StateNotFound(getattr(command, "machine", "?"), [])
-    # Keep the order of the definition's keys, because the phases have an order.
+    # Record the order of the definition's keys, because the order of the phases has a meaning.
     decided = {"earlier": earlier, "definition_layout": layout_of(command.definition)}
     return [command.model_copy(update=decided)]
 
@@ -188,7 +190,10 @@ def _require_proof(state: Machine, command: p.MachineApproved | p.MachineWithdra
 
 
 def check_approval(state: Machine, name: str) -> None:
-    """Raise an error if the machine has no such approval, or only in another phase."""
+    """Raise an error if the approval cannot be given in the current phase of the machine.
+
+    This is the case if the approval does not exist or belongs to another phase.
+    """
     known = state.known_approvals
     if name not in known:
         raise fields_of.no_such(state, "approval", "approval", name, known)
@@ -198,7 +203,10 @@ def check_approval(state: Machine, name: str) -> None:
 
 
 def check_withdrawal(state: Machine, name: str) -> None:
-    """Raise as `check_approval`, and for the approval of the definition, which is permanent."""
+    """Raise an error if the approval cannot be withdrawn in the current phase.
+
+    The approval of a user-defined definition can never be withdrawn.
+    """
     check_approval(state, name)
     if name == DEFINITION and state.definition_agreed is not None:
         raise e.InvalidInput(
@@ -221,7 +229,10 @@ def _decide_limit(state: Machine, command: p.MachineLimited, now: Asked) -> Deci
 
 
 def limit_in_force(state: Machine, loop: str) -> int:
-    """Return the current limit of a loop. Raise if it does not exist or the machine has ended."""
+    """Return the current limit of a loop (a cycle of phases).
+
+    Raises an error if the loop does not exist or the machine has ended.
+    """
     if state.is_final:
         raise _build_ended_error(state)
     if loop not in state.definition.loops:
@@ -271,7 +282,7 @@ def _decide_drift(state: Machine, command: DriftAdopted | DriftReverted, now: As
 
 
 def list_targets(state: Machine) -> list[str]:
-    """Return the phases that can follow the current phase, whether or not their guards are met."""
+    """Return the phases that can follow the current phase, even if guards are not met."""
     return [] if state.is_final else [*(way.to for way in state.ways), CANCELLED]
 
 
@@ -314,7 +325,10 @@ def _select_approvals(missing: list[e.Unmet]) -> list[e.Unmet]:
 
 
 def _build_refusal(state: Machine, way: Transition, missing: list[e.Unmet]) -> e.MachineError:
-    """Return the error for a closed transition: unmet conditions, targets and missing shape."""
+    """Return the error for a transition with unmet conditions.
+
+    The error lists the unmet conditions, the possible target phases and the expected fields.
+    """
     move = state.last_move
     waits = _select_approvals(missing)
     if waits and move is not None and move.is_diverted and move.loop is not None:
@@ -335,7 +349,7 @@ def _build_refusal(state: Machine, way: Transition, missing: list[e.Unmet]) -> e
 
 
 def _find_missing_shape(state: Machine, missing: list[e.Unmet]) -> dict[str, Any]:
-    """Return the shape of the fields that the unmet conditions read."""
+    """Return the shape (expected structure) of the fields that the unmet conditions read."""
     found: dict[str, Any] = {}
     for steps in (parse_path(one["path"]) for one in missing if one["path"] is not None):
         found = merge_deep(found, wrap_shape(steps, find_shape_at(state.definition.fields, steps)))
@@ -343,7 +357,10 @@ def _find_missing_shape(state: Machine, missing: list[e.Unmet]) -> dict[str, Any
 
 
 def _change_task(state: Machine, command: p.MachineTaskChanged, now: Asked) -> Decision:
-    """Accept a new or changed task, and add the times and attempts that follow from it."""
+    """Return the event for a new or changed task, with the times and attempts that follow.
+
+    An empty list means that nothing changes.
+    """
     tasks, id_ = state.definition.tasks, state.definition.id
     if tasks is None:
         raise e.InvalidInput(
@@ -360,7 +377,8 @@ def _change_task(state: Machine, command: p.MachineTaskChanged, now: Asked) -> D
         changes = {"status": tasks.statuses[0], **changes}
     changes |= _compute_following_fields(state, tasks, command.task, before or {}, changes, now.at)
     if before is not None and merge_deep(before, changes) == before:
-        # Record an unchanged task, unless its status was already written in this stay.
+        # The task has these values already. Record the command nevertheless if it states a status
+        # that was not written since the phase started, because guards may require a new status.
         is_said = is_covered(state.visit.written, (*state.steps_to(before), "status"))
         if state.is_final or is_said or "status" not in changes:
             return []
@@ -407,7 +425,7 @@ def _check_task_change(state: Machine, tasks: Tasks, command: p.MachineTaskChang
 def _compute_following_fields(
     state: Machine, tasks: Tasks, id_: str, before: Document, changes: Document, at: str
 ) -> Document:
-    """Return the fields that follow from a change of the task's status."""
+    """Return the task's times and number of attempts that follow from its new status."""
     was, now = before.get("status"), changes.get("status")
     if now is None or now == was:
         return {}
@@ -438,7 +456,11 @@ def _check_attempts(state: Machine, tasks: Tasks, id_: str, used: int) -> None:
 
 
 def _decide_claim(state: Machine, command: p.MachineTaskClaimed, now: Asked) -> Decision:
-    """Give an unclaimed task to the caller, or renew the caller's claim."""
+    """Reserve a task for the caller, or renew the caller's reservation.
+
+    Raises `TaskHeld` if another caller has reserved the task, or if the caller has reserved it but
+    did not ask to renew.
+    """
     _check_claimable(state, command.task)
     held = state.leases.get(command.task)
     own = held if held is not None and not held.is_against(now.caller, now.at) else None
@@ -481,7 +503,11 @@ def _check_claimable(state: Machine, id_: str) -> None:
 
 
 def _decide_release(state: Machine, command: p.MachineTaskReleased, now: Asked) -> Decision:
-    """End a claim: the caller's own, an expired one, or another one despite its owner."""
+    """End the reservation of a task.
+
+    The reservation must be the caller's own or expired, or the caller must ask to end a foreign
+    one.
+    """
     held = state.leases.get(command.task)
     if held is None:
         return []
@@ -492,9 +518,10 @@ def _decide_release(state: Machine, command: p.MachineTaskReleased, now: Asked) 
 
 
 def _check_held(state: Machine, trial: Machine, at: str, caller: Caller) -> None:
-    """Raise `TaskHeld` if ``trial`` changes a task that another caller has claimed.
+    """Raise `TaskHeld` if a change affects a task that another caller has reserved.
 
-    This applies to every way to write the task: by its id, by its position, or with the whole list.
+    ``trial`` is the state after the change. A task can be changed by its id, by its position, or
+    with the whole list, so the two states are compared.
     """
     for id_, held in state.leases.items():
         if held.is_against(caller, at) and trial.task(id_) != state.task(id_):

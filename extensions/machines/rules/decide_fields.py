@@ -1,4 +1,7 @@
-"""The rules of fields and of recorded events: what may be written, and in which shape."""
+"""Check changes of fields and recorded events of a phase machine.
+
+The rules decide which names and values may be written.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,7 @@ from lifecycle.payload.base import Payload
 from lifecycle.words.document import layout_of
 from wording import FirstReasons
 
-#: Event types that clients know by other names, and the command that records each.
+#: Event types of other programs → the wfctl command that records such an event.
 ELSEWHERE = {
     "workflow.transition": "transition",
     "state.patched": "update",
@@ -43,7 +46,10 @@ ELSEWHERE = {
 
 
 def decide_update(state: Machine, command: p.MachineUpdated, now: Asked) -> list[Payload]:
-    """Accept new values for fields. Return no event if every field has its value already."""
+    """Return the event that sets new values, or no event if all fields have their values.
+
+    Raises an error if a field is reserved or a value has the wrong structure.
+    """
     trial = state.draft()
     for change in command.changes:
         steps = parse_writable_path(change.path)
@@ -69,7 +75,10 @@ def decide_update(state: Machine, command: p.MachineUpdated, now: Asked) -> list
 
 
 def _check_kept(state: Machine, trial: Machine) -> None:
-    """Raise `ReservedField` if an update removes reserved fields together with their object."""
+    """Raise `ReservedField` if an update removes reserved fields with their parent object.
+
+    ``trial`` is the state after the update.
+    """
     for name, instead in state.definition.all_reserved().items():
         steps = parse_path(name)
         if get_value(trial.document, steps) != get_value(state.document, steps):
@@ -92,14 +101,15 @@ def _of_engine(path: str, name: str, instead: str, machine: str) -> ReservedFiel
     return ReservedField(path, f"only wfctl writes {name}", instead.replace("{id}", machine))
 
 
-#: Published reserved fields with a hand-off, and the command that writes one.
+#: Reserved fields of the published protocols that hold a handoff, and the command that writes a
+#: handoff.
 _HAND_OFFS: dict[str | int, str] = dict.fromkeys(
     ("_checkpoint", "_eventHints"), "wfctl machine checkpoint {id} --summary TEXT --next TEXT"
 )
 
 
 def refuse_reserved(definition: Definition, path: Steps, machine: str) -> None:
-    """Raise `ReservedField` for a path that only the engine writes."""
+    """Raise `ReservedField` if only wfctl may write the field at a path."""
     for name, instead in definition.all_reserved().items():
         parts = parse_path(name)
         if path[: len(parts)] == parts:
@@ -118,7 +128,7 @@ def refuse_reserved(definition: Definition, path: Steps, machine: str) -> None:
 
 
 def refuse_misplaced(definition: Definition, path: Steps, machine: str) -> None:
-    """Raise `ReservedField` if free data contains a known name in the wrong place."""
+    """Raise `ReservedField` if a path uses the name of a known field in the wrong place."""
     found = _place_of(definition, path)
     if found is not None:
         place, instead = found
@@ -128,7 +138,7 @@ def refuse_misplaced(definition: Definition, path: Steps, machine: str) -> None:
 
 
 def _without_dashes(definition: Definition, path: Steps, machine: str) -> str:
-    """Return how to write the field under a name without the leading ``_``."""
+    """Return the command that writes the field under a name without the leading ``_``."""
     plain = tuple(step.lstrip("_") or "x" if isinstance(step, str) else step for step in path)
     try:
         refuse_reserved(definition, plain, machine)
@@ -141,7 +151,10 @@ def _without_dashes(definition: Definition, path: Steps, machine: str) -> str:
 
 
 def _check_shape(definition: Definition, document: dict[str, Any], before: dict[str, Any]) -> None:
-    """Raise an error for values of the wrong shape, except for unchanged imported values."""
+    """Raise an error for new values that do not have the expected structure.
+
+    Unchanged values, for example imported ones, are accepted.
+    """
     known = list_misfits(definition.fields, before, "")
     found = [one for one in list_misfits(definition.fields, document, "") if one not in known]
     if found:
@@ -157,7 +170,7 @@ def _check_shape(definition: Definition, document: dict[str, Any], before: dict[
 
 
 def _check_names(state: Machine, command: p.MachineUpdated) -> None:
-    """Raise an error for a new field whose name is, or nearly is, that of a field elsewhere."""
+    """Raise an error for a new field whose name equals or resembles that of another field."""
     places = [(parse_path(one.path), one.value) for one in command.changes]
     paths = [path for steps, value in places for path in (steps, *list_key_paths(value, steps))]
     near = {path: nearest_name(state.definition.fields, path) for path in paths}
@@ -180,7 +193,7 @@ def _check_names(state: Machine, command: p.MachineUpdated) -> None:
 
 
 def _check_tasks(state: Machine, trial: Machine) -> None:
-    """Raise an error for new tasks without an id, or with the id of another task."""
+    """Raise an error if an update adds tasks without an id, or with an id in use."""
     before, after = _odd_tasks(state), _odd_tasks(trial)
     problems = [one for one in after if after.count(one) > before.count(one)]
     if problems:
@@ -204,10 +217,10 @@ def _odd_tasks(state: Machine) -> list[str]:
 
 
 def check_places(state: Machine, command: Payload) -> None:
-    """Raise an error for values of items named by their position in a list, as ``tasks[0]``.
+    """Raise an error if a command names a list item by its position, such as ``tasks[0]``.
 
-    Another writer may have changed the list in the meantime. A caller that states the expected
-    version is safe, and skips this check.
+    Another writer may have changed the list in the meantime. The caller skips this check if the
+    command states the expected version.
     """
     changes = command.changes if isinstance(command, p.MachineUpdated) else []
     for path in (change.path for change in changes):
@@ -233,7 +246,7 @@ def check_places(state: Machine, command: Payload) -> None:
 
 
 def check_fields(definition: Definition, document: dict[str, Any]) -> None:
-    """Raise an error if an initial state has reserved fields or values of the wrong shape."""
+    """Raise an error if an initial state has reserved fields or wrong values."""
     limits = [parse_path(one.limit_from) for one in definition.loops.values() if one.limit_from]
     for path in list_key_paths(document):
         if path in limits:
@@ -245,7 +258,7 @@ def check_fields(definition: Definition, document: dict[str, Any]) -> None:
 
 
 def check_limit(place: str, value: Any) -> None:
-    """Raise `InvalidInput` if the number is not a valid limit of a loop."""
+    """Raise `InvalidInput` if the value is not a valid limit of a loop."""
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MOST_ROUNDS:
         raise InvalidInput(
             (
@@ -257,9 +270,9 @@ def check_limit(place: str, value: Any) -> None:
 
 
 def decide_record(state: Machine, command: p.MachineRecorded, now: Asked) -> list[Payload]:
-    """Accept an event that the definition names, if its data has the right shape.
+    """Return the event to record, after checking its name, its data and the current phase.
 
-    An event that completes the phase's work requires the output of the phase.
+    If the event completes the work of the phase, the output file of the phase must exist.
     """
     kind = _kind_of(state, command.name)
     problems = list_misfits(kind.data, command.data, "")
@@ -285,7 +298,10 @@ def decide_record(state: Machine, command: p.MachineRecorded, now: Asked) -> lis
 
 
 def _check_output(state: Machine, name: str, files: Mapping[str, FileFact]) -> None:
-    """Raise `GuardFailed` if an output that a transition from the phase requires is missing."""
+    """Raise `GuardFailed` if the output that the phase must produce is missing.
+
+    Only an output that a transition from the phase requires is checked.
+    """
     output = state.definition.phases[state.phase].output
     facts = state.facts(files)
     missing = [
@@ -308,7 +324,10 @@ def _kind_of(state: Machine, name: str) -> EventKind:
 
 
 def no_such(state: Machine, kind: str, key: str, name: str, known: Collection[str]) -> InvalidInput:
-    """Return the error for an unknown name of this kind; ``key`` is its key in the data."""
+    """Return the error that reports an unknown name and lists the known names.
+
+    ``kind`` is the kind of the name, and ``key`` its key in the error's data.
+    """
     there = ", ".join(known) or "none"
     return InvalidInput(
         f"no {kind} {name!r}; {state.definition.id} has: {there}",
@@ -336,7 +355,7 @@ def _check_moment(state: Machine, name: str, kind: EventKind) -> None:
 
 _ANY = "any"
 _ARTIFACTS = ("design", "plan", "pr", "report", "rca", "fixDesign", "sources")
-#: The fields of the published state files, of all types of a protocol.
+#: The fields of the published state files, for each protocol.
 _PUBLISHED: dict[str, dict[str, Any]] = {
     "exarchos": {
         "artifacts": dict.fromkeys(_ARTIFACTS, _ANY),
@@ -357,7 +376,7 @@ _PUBLISHED: dict[str, dict[str, Any]] = {
     "dotagent": {"tasks": [{}]},
     "conductor": {"blockers": _ANY, "business_sync_required": _ANY, "loop_state": {"*": _ANY}},
 }
-#: Common names that any object may use for its own fields.
+#: Common names that may be used in any place.
 _COMMON = frozenset(
     {"id", "name", "title", "type", "status", "version"}
     | {"started_at", "completed_at", "last_updated", "createdAt", "updatedAt"}
@@ -365,15 +384,15 @@ _COMMON = frozenset(
 
 
 def _place_of(definition: Definition, path: Steps) -> tuple[str, str | None] | None:
-    """Return the right place of a known name in free data, and the command to use instead.
+    """Return the correct place of a misplaced name, and the command to use instead.
 
-    The command is None if the name is written at its place. The result is None if a path leads to a
-    place of the definition or of its protocol, or to unknown names.
+    The command is None if an ordinary update can write the field. The result is None if the path
+    belongs to the definition or its protocol, or if it contains no known name.
     """
     known = _list_known_names(definition)
     shapes = (definition.fields, _PUBLISHED[definition.protocol])
     lengths = range(len(path), 0, -1)
-    # The number of parts of the path that lead to a place of the definition or the protocol.
+    # The number of parts at the start of the path that belong to the definition or the protocol.
     led = next(
         (n for n in lengths if any(find_shape_at(s, path[:n]) is not None for s in shapes)), 0
     )
@@ -383,7 +402,7 @@ def _place_of(definition: Definition, path: Steps) -> tuple[str, str | None] | N
 
 
 def _list_known_names(definition: Definition) -> dict[str, tuple[str, str | None]]:
-    """Return each known name with its place, and the command to use for a reserved field."""
+    """Return each known name with its place, and the command for a reserved field."""
     shapes = (_PUBLISHED[definition.protocol], definition.fields)
     fields = {
         name: (place, None) for shape in shapes for name, place in _iterate_named_fields(shape, "")
@@ -396,7 +415,7 @@ def _list_known_names(definition: Definition) -> dict[str, tuple[str, str | None
 
 
 def _iterate_named_fields(shape: Shape, above: str) -> Iterator[tuple[str, str]]:
-    """Yield the names and places of the fields of a shape, without the fields of items."""
+    """Yield the names and places of all fields of a shape, except those in lists."""
     for name, child in shape.items() if isinstance(shape, dict) and "*" not in shape else ():
         place = f"{above}.{name}" if above else name
         yield name, place

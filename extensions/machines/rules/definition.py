@@ -1,4 +1,7 @@
-"""A definition: a phase machine as closed data; the engine runs it, the docs are made from it."""
+"""The definition of a phase machine as data, which the engine runs.
+
+The documentation of the machine types is generated from their definitions.
+"""
 
 from __future__ import annotations
 
@@ -23,13 +26,13 @@ from extensions.machines.rules.guard import (
 from extensions.machines.rules.path import COMMITS, get_value, parse_path
 from lifecycle.words.values import explain_problem, parse_span
 
-#: A final phase of every machine, reachable from every other phase that is not final.
+#: Final phase of every machine. It can be reached from every phase that is not final.
 CANCELLED = "cancelled"
-#: The approval with which a person accepts a user-defined definition.
+#: Name of the approval with which a person accepts a user-defined definition.
 DEFINITION = "definition"
 
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9_.-]{0,63}$")]
-#: A duration: ``90s``, ``30m``, ``12h``, ``7d``, ``2w``.
+#: A duration such as ``90s``, ``30m``, ``12h``, ``7d`` or ``2w``.
 Span = Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]{0,5} ?[smhdw]$")]
 Words = Annotated[str, StringConstraints(min_length=1, max_length=2_000)]
 
@@ -41,7 +44,7 @@ _STANDS = "wfctl machine append {id} TYPE"
 _LIMITS = (
     "the limit is set at the start; wfctl machine limit {id} LOOP N --reason TEXT changes the limit"
 )
-#: The fields that only wfctl writes, by protocol, and the command to use instead.
+#: Protocol → the fields that only wfctl may write, each with the command to use instead.
 _ENGINE: dict[str, dict[str, str]] = {
     "exarchos": {
         "phase": _MOVES,
@@ -65,15 +68,16 @@ _ENGINE: dict[str, dict[str, str]] = {
 }
 
 
-#: Data of a phase that only the engine writes, by protocol; open events do not accept it.
+#: Protocol → data of a phase that only wfctl may write. Events with free data must not contain
+#: these names.
 _OF_VISIT: dict[str, frozenset[str]] = {
     "conductor": frozenset({"status", "started_at", "completed_at", "last_updated", "history"})
 }
 
 
-#: Maximum limit of a loop.
+#: Maximum value for the limit of a loop.
 MOST_ROUNDS = 1_000
-#: Default path of a task's output, by protocol.
+#: Protocol → default path of the output file of a task.
 _OUTPUT_OF_TASK = {"dotagent": "memory/tasks/{id}/output.json"}
 
 
@@ -82,14 +86,16 @@ class _Part(BaseModel):
 
 
 class Phase(_Part):
-    """A phase; ``track`` names the group it belongs to.
+    """A phase of a machine.
 
-    ``person``: a person is expected here. Where one ``decides``, each way out that no loop counts
-    takes an approval of the phase; where one ``advises``, nothing holds the work up; true is as
-    ``advises``, and was written before the two were told apart. ``status`` is the phase's status
-    on entry where it is not the usual one. ``output`` is the file that the phase yields,
-    ``options`` the pattern of the files that a person chooses among. ``due``: minutes, or a
-    time such as ``7d``, after which progress is late; that is told, and leads to nothing.
+    - ``track`` names the group of the phase.
+    - ``person`` states that a person is expected. With ``decides``, each transition from the phase
+      that no loop counts needs an approval. With ``advises`` or true, the work does not wait.
+    - ``status`` is the status at the start of the phase, if it is not the usual one.
+    - ``output`` is the file that the phase must produce.
+    - ``options`` is a pattern for the files from which a person chooses.
+    - ``due`` is the time after which progress is late, in minutes or as a text such as ``7d``. Late
+      progress is only reported.
     """
 
     asks: str = ""
@@ -104,7 +110,7 @@ class Phase(_Part):
 
     @property
     def due_seconds(self) -> int | None:
-        """Return the number of seconds after which progress is late, None if never."""
+        """Return the number of seconds after which progress is late, or None if never."""
         if isinstance(self.due, str):
             found = parse_span(self.due)
             return int(found.total_seconds()) if found is not None else None
@@ -114,9 +120,9 @@ class Phase(_Part):
 class Transition(_Part):
     """A transition from one phase to another.
 
-    ``loop`` counts the transition; ``resets`` names loops whose count restarts after the decision
-    of a person. ``unbounded`` states that the protocol does not limit a cycle through this
-    transition.
+    ``loop`` names the loop that counts the transition. ``resets`` names loops whose counts restart
+    after a person has approved the transition. ``unbounded`` states that the protocol does not
+    limit a cycle with this transition.
     """
 
     source: Annotated[Name, Field(alias="from")]
@@ -128,10 +134,11 @@ class Transition(_Part):
 
 
 class Loop(_Part):
-    """A cycle that can repeat ``limit`` times; the next repetition leads to ``on_limit`` instead.
+    """A cycle of phases that can repeat ``limit`` times.
 
-    ``limit_from`` is a field with another limit for a single machine. ``count_from`` is a field of
-    the published file in which other programs count; an import continues from this count.
+    After that, the next repetition leads to the phase ``on_limit`` instead. ``limit_from`` is a
+    field that can give a single machine another limit. ``count_from`` is a field of the published
+    file in which other programs count; an import continues from this count.
     """
 
     limit: Annotated[int, Field(ge=1, le=MOST_ROUNDS)]
@@ -141,25 +148,26 @@ class Loop(_Part):
 
 
 class Approval(_Part):
-    """The decision of a person in a phase."""
+    """A decision that a person makes in a phase."""
 
     phase: Name
     asks: Words
 
 
 class Statuses(_Part):
-    """The possible statuses of a phase, and the initial one."""
+    """The possible statuses of a phase, and the status at its start."""
 
     initial: str
     values: list[str]
 
 
 class EventKind(_Part):
-    """An event that can be recorded: the shape of its data, and its effect.
+    """A type of event that can be recorded: the structure of its data, and its effect.
 
-    ``status`` is the new status of the phase, if the current one is in ``after``. ``starts`` and
-    ``completes`` state that the event starts or completes the phase's work. The data of an event
-    ``of_phase`` belongs to the current phase. An ``open`` event also accepts other data.
+    ``status`` is the new status of the phase; the event is accepted only if the current status is
+    in ``after``. ``starts`` and ``completes`` state that the event starts or completes the work of
+    the phase. With ``of_phase``, the data is stored with the current phase. With ``open``, other
+    data is also accepted.
     """
 
     says: str
@@ -174,9 +182,10 @@ class EventKind(_Part):
 
 
 class Tasks(_Part):
-    """The place and the statuses of the tasks. ``*_field`` are the names of their fields.
+    """The place and the statuses of a machine's tasks.
 
-    ``beyond`` is the approval that allows a task more than ``most_attempts`` attempts.
+    The attributes that end with ``_field`` contain names of task fields. A task may have
+    ``most_attempts`` attempts. ``beyond`` is the approval that allows more.
     """
 
     path: str = "tasks"
@@ -192,19 +201,19 @@ class Tasks(_Part):
     beyond: Name | None = None
 
     def is_id(self, text: str) -> bool:
-        """Return whether a task can have this id."""
+        """Return whether the text is a valid task id."""
         return re.fullmatch(self.pattern.removeprefix("^").removesuffix("$"), text) is not None
 
 
 class Blocker(_Part):
-    """A problem that blocks the work while its guard is met."""
+    """A problem that blocks the work as long as its condition is met."""
 
     when: Guard
     says: Words
 
 
 class Definition(_Part):
-    """A whole machine."""
+    """The complete definition of a phase machine."""
 
     id: Name
     version: Annotated[int, Field(ge=1)] = 1
@@ -226,13 +235,16 @@ class Definition(_Part):
     files: dict[str, str]
 
     def all_reserved(self) -> dict[str, str]:
-        """Return the fields that only wfctl may write, including those of the protocol."""
+        """Return the fields that only wfctl may write, with the commands to use instead.
+
+        The fields of the protocol are included.
+        """
         limits = {loop.limit_from: _LIMITS for loop in self.loops.values() if loop.limit_from}
         counts = {loop.count_from: _WRITES for loop in self.loops.values() if loop.count_from}
         return {**self.reserved, **limits, **counts, **_ENGINE[self.protocol], **self.reserved}
 
     def data_that_fits(self, kind: EventKind, name: str) -> bool:
-        """Return whether an event may contain data of this name."""
+        """Return whether an event of this type may contain a data field with this name."""
         own = {
             *_OF_VISIT.get(self.protocol, ()),
             *(parse_path(one)[-1] for one in self.all_reserved()),
@@ -240,7 +252,10 @@ class Definition(_Part):
         return name in kind.data or (kind.open and name not in own and not name.startswith("_"))
 
     def outputs_of(self, task: Mapping[str, Any]) -> list[str]:
-        """Return the paths where a task's output may be: the task's own, and the protocol's."""
+        """Return the possible paths of a task's output.
+
+        These are the path that the task names, and the default path of the protocol.
+        """
         named, place = task.get("output"), _OUTPUT_OF_TASK.get(self.protocol)
         published = [place.format(id=task.get("id"))] if place is not None else []
         return [*([str(named)] if named else []), *published]
@@ -250,7 +265,7 @@ class Definition(_Part):
         return [way for way in self.transitions if way.source == phase]
 
     def conditions(self, phase: str) -> list[Guard]:
-        """Return each condition of the guards of the transitions from a phase."""
+        """Return all conditions in the guards of the transitions from a phase."""
         return [part for way in self.ways(phase) for part in iterate_conditions(way.guard)]
 
     def is_final(self, phase: str) -> bool:
@@ -258,11 +273,14 @@ class Definition(_Part):
         return phase == CANCELLED or self.phases[phase].final
 
     def approval_in(self, phase: str) -> str | None:
-        """Return the approval that is given in a phase; None if the phase has no approval."""
+        """Return the approval that can be given in a phase, or None without one."""
         return next((name for name, one in self.approvals.items() if one.phase == phase), None)
 
     def files_looked_at(self, phase: str) -> set[str]:
-        """Return the patterns of the files that guards of a phase read; `COMMITS` for git."""
+        """Return the patterns of the files that the guards of a phase read.
+
+        If a guard requires a new commit, the key `COMMITS` is included.
+        """
         looking = self.conditions(phase)
         of_git = {COMMITS for part in looking if isinstance(part, HasCommit) and part.newer_than}
         return of_git | {part.file for part in looking if isinstance(part, HasFile)}
@@ -276,11 +294,12 @@ class Definition(_Part):
         ]
 
     def fields_at_stake(self, approval: str) -> list[str]:
-        """Return the sorted fields that an approval covers, none if no transition requires it.
+        """Return the sorted fields that an approval covers.
 
-        These are the fields that guards read: of the transitions into the phase, whose values a
-        person sees; of the transitions from the phase; and of the next transitions, which the
-        approval allows.
+        The fields are those that three groups of guards read: of the transitions into the phase,
+        whose values the person has seen; of the transitions from the phase; and of the next
+        transitions, which the approval makes possible. If no transition requires the approval, the
+        list is empty.
         """
         if not self.ways_of(approval):
             return []
@@ -292,14 +311,14 @@ class Definition(_Part):
         return sorted(path for path in looked_at if path is not None)
 
     def files_from_here(self, phase: str) -> set[str]:
-        """Return the patterns for a phase, and for the phases that may come next."""
+        """Return the patterns of the files that matter in a phase and its next phases."""
         ways = self.ways(phase)
         exits = {self.loops[way.loop].on_limit for way in ways if way.loop is not None}
         near = {phase, *(way.to for way in ways), *exits}
         return set().union(*map(self._all_files_of, near))
 
     def _all_files_of(self, phase: str) -> set[str]:
-        """Return the files that guards of a phase read, and its options for a person."""
+        """Return the file patterns that a phase's guards read or a person chooses from."""
         options = self.phases[phase].options if phase in self.phases else None
         return self.files_looked_at(phase) | ({options} if options is not None else set())
 
@@ -308,7 +327,8 @@ class Definition(_Part):
     ) -> dict[str, str]:
         """Return the marks of the files that must be written again during the phase.
 
-        Without ``options``, the options for a person are left out.
+        A mark changes when the file is written. Without ``options``, the files from which a person
+        chooses are left out.
         """
         looking = [one for one in self.conditions(phase) if isinstance(one, HasFile | HasCommit)]
         if all(part.newer_than is None for part in looking):
@@ -318,7 +338,7 @@ class Definition(_Part):
         return {name: mark for fact in known for name, mark in fact.marks.items()}
 
     def with_limits(self, limits: Mapping[str, int]) -> Definition:
-        """Return the definition with other limits of its loops."""
+        """Return a copy of the definition with other limits for its loops."""
         loops = {
             name: loop.model_copy(update={"limit": limits.get(name, loop.limit)})
             for name, loop in self.loops.items()
@@ -326,23 +346,32 @@ class Definition(_Part):
         return self.model_copy(update={"loops": loops})
 
     def limit_of(self, loop: str, document: Mapping[str, Any]) -> int:
-        """Return the maximum number of repetitions of a loop."""
+        """Return the maximum number of repetitions of a loop.
+
+        A field of the machine's state can override the limit in the definition.
+        """
         known = self.loops[loop]
         own = get_value(document, parse_path(known.limit_from)) if known.limit_from else None
         usable = isinstance(own, int) and not isinstance(own, bool) and own >= 1
         return own if usable and own is not None else known.limit
 
     def source(self) -> dict[str, Any]:
-        """Return the definition as its file would contain it, without default values."""
+        """Return the definition as it would be written in a file, without default values."""
         return self.model_dump(mode="json", by_alias=True, exclude_defaults=True)
 
     def dumped(self) -> dict[str, Any]:
-        """Return the definition as data that `soundness.load_definition` reads."""
+        """Return the definition as data with all default values.
+
+        `soundness.load_definition` accepts this data.
+        """
         return self.model_dump(mode="json", by_alias=True)
 
 
 def load_trusted_definition(data: Any, name: str = "given") -> Definition:
-    """Return a definition that was checked before, for example one from the log."""
+    """Return the definition in data that was checked before, for example in the log.
+
+    Raises `InvalidDefinition` if the data does not have the form of a definition.
+    """
     try:
         return Definition.model_validate(data)
     except ValidationError as error:
@@ -351,7 +380,8 @@ def load_trusted_definition(data: Any, name: str = "given") -> Definition:
         ) from error
 
 
-#: A place in a definition, by the names of objects with any keys and of lists → its part.
+#: Place in the data of a definition → its model. ``*`` stands for any key of an object or any
+#: index.
 _PARTS: dict[tuple[object, ...], type[_Part]] = {
     (): Definition,
     ("statuses",): Statuses,
@@ -366,7 +396,7 @@ _PARTS: dict[tuple[object, ...], type[_Part]] = {
 
 
 def _explain_definition_problem(error: ErrorDetails) -> str:
-    """Return the problem as text; for an unknown key, suggest a similar known key."""
+    """Return a validation error as text. For an unknown key, suggest a similar known key."""
     if error["type"] != "extra_forbidden":
         return explain_problem(error)
     *place, key = error["loc"]

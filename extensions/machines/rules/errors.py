@@ -29,14 +29,14 @@ Unmet = dict[str, Any]
 
 
 class MachineError(LifecycleError):
-    """A rule of a machine refused the command."""
+    """A rule of a phase machine refused the command."""
 
     code = "MACHINE_ERROR"
     exit_code = 5
 
 
 class InvalidDefinition(Worded, MachineError):
-    """The definition is not valid."""
+    """The definition of a phase machine is not valid."""
 
     code = "INVALID_DEFINITION"
     exit_code = 1
@@ -67,7 +67,7 @@ class ReservedField(Worded, InvalidInput):
 
 
 class InvalidTransition(MachineError):
-    """The definition has no transition from the current phase to the target."""
+    """The definition has no transition from the current phase to the requested phase."""
 
     code = "INVALID_TRANSITION"
 
@@ -82,7 +82,7 @@ class InvalidTransition(MachineError):
 
 
 class GuardFailed(MachineError):
-    """Conditions of the transition are not met. ``data["unmet"]`` lists them."""
+    """Conditions of the transition are not met. They are listed in ``data["unmet"]``."""
 
     code = "GUARD_FAILED"
 
@@ -110,13 +110,13 @@ class GuardFailed(MachineError):
 
 
 class ApprovalMissing(GuardFailed):
-    """Only the approval of a person is missing."""
+    """The transition only lacks the approval of a person."""
 
     exit_code = 6
 
 
 class CircuitOpen(MachineError):
-    """The machine reached a limit, and only a person may continue."""
+    """The machine reached a limit, so that only a person can let it continue."""
 
     code = "CIRCUIT_OPEN"
     exit_code = 6
@@ -131,9 +131,9 @@ class CircuitOpen(MachineError):
 
 
 class TaskHeld(MachineError):
-    """Another worker has claimed the task.
+    """The task is reserved.
 
-    ``is_own``: the caller owns the claim and must ask to renew it.
+    If ``is_own`` is true, the caller has reserved it and must ask to renew the reservation.
     """
 
     code = "TASK_HELD"
@@ -162,9 +162,9 @@ class TaskHeld(MachineError):
 
 
 class UnsafeResume(MachineError):
-    """The state and the files contradict each other. A person must choose the repair.
+    """The recorded state and the files contradict each other, so a person must choose.
 
-    ``data["findings"]`` lists the contradictions, ``data["choices"]`` the commands to choose from.
+    ``data["findings"]`` lists the contradictions, and ``data["choices"]`` the possible commands.
     """
 
     code = "UNSAFE_RESUME"

@@ -1,4 +1,7 @@
-"""The fold of machines: (state, event) → state. Pure; it never refuses."""
+"""Compute the state of a phase machine from its events.
+
+The functions are pure and never refuse an event. An event that is invalid in its state is ignored.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,7 @@ from lifecycle.fold.evolve import close_drift
 from lifecycle.state.workflow import Drift
 from lifecycle.words.document import restore_key_order
 
-#: Version of the fold. A stored state of another version is not used.
+#: Version of this computation. A stored state of another version is not used.
 REDUCER = 2
 
 E = TypeVar("E", bound=Event)
@@ -47,9 +50,9 @@ Apply = Callable[[Machine, Event], None]
 def evolve(
     state: Machine | None, events: Iterable[Event], accepted: Container[str] = frozenset()
 ) -> Machine | None:
-    """Return the state after ``events``, without changing ``state``.
+    """Return the state after the events, without changing ``state``.
 
-    ``accepted`` holds the hashes of the decisions whose proof of consent was verified.
+    ``accepted`` contains the hashes of the decisions whose proof of consent was verified.
     """
     result = state.draft() if state is not None else None
     for _, folded in iterate_states(result, events, accepted):
@@ -60,7 +63,7 @@ def evolve(
 def iterate_states(
     draft: Machine | None, events: Iterable[E], accepted: Container[str] = frozenset()
 ) -> Iterator[tuple[E, Machine]]:
-    """Yield each event with the state after it; changes ``draft`` in place.
+    """Yield each event with the state after it. ``draft`` is changed in place.
 
     Raises `NoWorkflow` if the first event does not create a machine.
     """
@@ -78,7 +81,7 @@ def iterate_states(
 
 
 def _explain_unfit_event(draft: Machine, event: Event) -> str | None:
-    """Return why an event is invalid in this state, or None."""
+    """Return the reason why an event is invalid in this state, or None if it is valid."""
     data, definition = event.data, draft.definition
     match event.type:
         case "machine.task_changed":
@@ -98,7 +101,7 @@ def _explain_unfit_event(draft: Machine, event: Event) -> str | None:
 
 
 def _no_task(definition: Definition, data: Mapping[str, Any]) -> str | None:
-    """Return why a change does not refer to a valid task, or None."""
+    """Return the reason why a change does not refer to a valid task, or None if it does."""
     tasks, id_, changes = definition.tasks, data["task"], data["changes"]
     if tasks is None:
         return f"machines of the type {definition.id} have no tasks"
@@ -113,7 +116,8 @@ def _apply_event(draft: Machine, event: Event, accepted: Container[str]) -> None
     if event.type in _JUDGED:
         if event.hash not in accepted or event.data.get("phase", draft.phase) != draft.phase:
             return
-        # The approval was accepted, so a person at a terminal saw the new signers.
+        # A person at a terminal gave this approval and saw the list of signers, so the list is no
+        # longer new.
         draft.has_new_signers = False
     if apply is not None:
         apply(draft, event)
@@ -158,7 +162,8 @@ def _create_first_state(event: Event) -> Machine:
         machine.counts = dict(data["counts"])
         machine.findings = list(data["findings"])
         machine.given = [Given(None, one["phase"], one["at"]) for one in data["given"]]
-    # The initial or imported fields are valid for the first phase.
+    # The initial or imported fields are new for the first phase. Without this entry, guards would
+    # require that they are written again.
     machine.visit.written.add(())
     return machine
 
@@ -218,7 +223,8 @@ def _apply_record(draft: Machine, event: Event) -> None:
         same = [one for one in draft.definition.events.values() if one.status == visit.status]
         of_fault = [name for one in same for name in one.required]
         if of_fault and visit.has_begun:
-            # Keep the results of the earlier work, and drop the reasons of its failure.
+            # The work of the phase starts again. Keep the record of the earlier work, but drop the
+            # fields that explain its failure.
             visit.went.append(visit.record())
             visit.data = {key: one for key, one in visit.data.items() if key not in of_fault}
         visit.started_at, visit.completed_at = at, None
@@ -267,7 +273,8 @@ def _apply_checkpoint(draft: Machine, event: Event) -> None:
 def _apply_approval(draft: Machine, event: Event) -> None:
     data, name = event.data, event.data["approval"]
     if name == DEFINITION and draft.definition_agreed is not None:
-        # The definition is approved once, for the lifetime of the machine.
+        # The definition is approved once, for the lifetime of the machine. Ignore any further
+        # approval.
         if draft.definition_agreed:
             return
         draft.definition_agreed = True
@@ -298,7 +305,8 @@ def _apply_cancellation(draft: Machine, event: Event) -> None:
         draft.visit.left_at = draft.cancelled_at = at
         _enter_phase(draft, CANCELLED, at)
         return
-    # The log and the archive keep the old state. Pending manual edits stay pending.
+    # The machine starts again from its first phase. The log and the archive keep its old state, and
+    # pending manual edits stay pending.
     draft.created, draft.handoff = at, None
     kept: tuple[Any, ...] = (
         *(draft.document, draft.counts, draft.limits, draft.events, draft.visits, draft.digests),
@@ -317,11 +325,10 @@ def _drift_detected(draft: Machine, event: Event) -> None:
 
 
 def closed_to(state: Machine, data: Mapping[str, Any]) -> str | None:
-    """Return why a recorded change of phase is ignored, None if it is valid.
+    """Return the reason why a recorded change of phase is ignored, or None if it is valid.
 
     The definition must have this transition, and its approvals must have been given for the current
-    values of the fields. The other conditions of the guard were checked before the event was
-    recorded.
+    values of the fields. The other conditions were checked before the event was recorded.
     """
     to, asked = data.get("to"), data.get("asked")
     if state.is_final:
@@ -341,7 +348,7 @@ def closed_to(state: Machine, data: Mapping[str, Any]) -> str | None:
     return None
 
 
-#: Decisions of persons, which are valid only with an accepted proof.
+#: Decisions of persons. They are ignored unless their proof of consent was accepted.
 _JUDGED: dict[str, Apply] = {
     "machine.approved": _apply_approval,
     "machine.withdrawn": _apply_withdrawal,

@@ -23,12 +23,12 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "object": (dict,),
     "any": (object,),
 }
-#: Types that have another name in JSON Schema.
+#: Names of types that differ in JSON Schema.
 _WORDS = {"text": "string", "flag": "boolean", "list": "array"}
 
 
 def list_shape_faults(shape: Shape, place: str) -> list[str]:
-    """Return the problems of a shape itself."""
+    """Return the problems of a shape (a description of a value's structure)."""
     if isinstance(shape, str):
         known = shape in _TYPES or "|" in shape
         return (
@@ -53,7 +53,10 @@ def list_shape_faults(shape: Shape, place: str) -> list[str]:
 
 
 def find_shape_at(shape: Shape, steps: Steps) -> Shape | None:
-    """Return the shape at a path, None if the shape does not define the path."""
+    """Return the shape (expected structure) of the value at a path, or None.
+
+    None means that the shape does not define the path.
+    """
     for step in steps:
         if shape in ("any", "object", "list"):
             return "any"
@@ -65,7 +68,7 @@ def find_shape_at(shape: Shape, steps: Steps) -> Shape | None:
 
 
 def nearest_name(shape: Shape, steps: Steps) -> str | None:
-    """Return the known field that a path misspells, or None."""
+    """Return the known field name that a path probably misspells, or None."""
     for number, step in enumerate(steps):
         here = find_shape_at(shape, steps[:number])
         if isinstance(here, dict) and isinstance(step, str) and not {step, "*"} & here.keys():
@@ -74,7 +77,7 @@ def nearest_name(shape: Shape, steps: Steps) -> str | None:
 
 
 def find_similar_name(name: str, names: Iterable[str]) -> str | None:
-    """Return the most similar of ``names``, None if none is similar."""
+    """Return the name that is most similar to ``name``, or None if none is similar."""
     from difflib import get_close_matches  # needed by few commands
 
     known = {key.lower(): key for key in names}
@@ -89,7 +92,10 @@ def suggest_name(name: object, names: Iterable[str]) -> str:
 
 
 def list_misfits(shape: Shape, value: Any, place: str) -> list[str]:
-    """Return the problems of a value that does not have a shape; unknown fields are valid."""
+    """Return the problems of a value that does not match a shape.
+
+    Missing values and unknown fields are valid.
+    """
     if value is None:
         return []
     if isinstance(shape, str):
@@ -114,7 +120,7 @@ def list_misfits(shape: Shape, value: Any, place: str) -> list[str]:
 
 
 def schema_of(shape: Shape) -> dict[str, Any]:
-    """Return the JSON Schema (draft 2020-12) of a shape."""
+    """Return the JSON Schema (draft 2020-12) that corresponds to a shape."""
     if shape == "any":
         return {}
     if isinstance(shape, list):
@@ -128,7 +134,7 @@ def schema_of(shape: Shape) -> dict[str, Any]:
 
 
 def wrap_shape(steps: Steps, shape: Shape) -> Any:
-    """Return the shape inside the objects and lists of the given path."""
+    """Return a shape nested in the objects and lists that lead to the given path."""
     for step in reversed(steps):
         shape = [shape] if isinstance(step, int) else {step: shape}
     return shape

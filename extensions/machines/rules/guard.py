@@ -1,7 +1,8 @@
-"""Guards: closed conditions over a machine's state, as data.
+"""Guards of phase machines: conditions on the state of a machine, as data.
 
-A guard is evaluated to the list of what is not met; an empty list opens the way. Files are facts
-that come in from outside: their path with whether there is content, and whether it is JSON.
+A guard is evaluated to a list of unmet conditions. If the list is empty, the transition is allowed.
+Facts about files are passed to the evaluation: the files with content, and the files with valid
+JSON.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ from extensions.machines.rules.path import (
     place_of_commit,
 )
 
-#: The found value of a field that must be written again.
+#: Reported value of a field that was not written since the phase started.
 _OLD = "not written since the phase started"
 _MET = object()
 
 
 class _Condition(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, populate_by_name=True)
-    #: The condition as text, with placeholders for its values.
+    #: Template for the text of the condition, with placeholders for its values.
     says: ClassVar[str] = ""
 
     def __str__(self) -> str:
@@ -43,7 +44,10 @@ class _Condition(BaseModel):
 
 
 class _OfField(_Condition):
-    """A condition about a field; ``newer_than: phase`` requires a write since the phase started."""
+    """A condition about a field.
+
+    With ``newer_than: phase``, the field must have been written since the phase started.
+    """
 
     newer_than: Literal["phase"] | None = Field(default=None, exclude_if=lambda it: it is None)
 
@@ -61,7 +65,7 @@ class _OfField(_Condition):
 
 
 class Present(_OfField):
-    """A field has a value: not null, not blank text, not an empty list or object."""
+    """The field has a value that is not null, blank or empty."""
 
     says = "{0.present} is present{0._since}"
     present: str
@@ -72,7 +76,7 @@ class Present(_OfField):
 
 
 class Equals(_OfField):
-    """A field has this value."""
+    """The field has the given value."""
 
     field: str
     equals: JsonValue
@@ -88,9 +92,9 @@ class Equals(_OfField):
 
 
 class HasCommit(_OfField):
-    """A field contains the id of a commit in the repository of the root.
+    """The field contains the id of a commit that exists in the Git repository.
 
-    ``newer_than: phase`` requires a commit made since the phase started.
+    With ``newer_than: phase``, the commit must have been made since the phase started.
     """
 
     commit: str
@@ -112,7 +116,7 @@ class HasCommit(_OfField):
 
 
 class Counter(_Condition):
-    """The machine took this loop the given number of times."""
+    """The machine has repeated a loop (a cycle of phases) the given number of times."""
 
     counter: str
     at_least: Annotated[int, Field(ge=0)] = 0
@@ -129,10 +133,10 @@ class Counter(_Condition):
 
 
 class Every(_OfField):
-    """Every item of a list or object has one of these statuses, and there is at least one item.
+    """Every item of a list or object has one of the given statuses.
 
-    ``including`` names items (keys of an object) that must exist. ``newer_than`` also requires each
-    status to be new.
+    There must be at least one item. ``including`` names object keys that must exist. With
+    ``newer_than: phase``, each status must have been written since the phase started.
     """
 
     every: str
@@ -157,9 +161,10 @@ class Every(_OfField):
 
 
 class Some(_OfField):
-    """At least one item of a list or object has one of these statuses.
+    """At least one item of a list or object has one of the given statuses.
 
-    ``newer_than`` looks at those items alone whose status is new.
+    With ``newer_than: phase``, only statuses that were written since the phase started are
+    considered.
     """
 
     some: str
@@ -175,7 +180,7 @@ class Some(_OfField):
 
 
 class Recorded(_Condition):
-    """An event of this name was recorded."""
+    """An event with the given name was recorded."""
 
     says = "the event {0.recorded} was recorded"
     recorded: str
@@ -185,7 +190,7 @@ class Recorded(_Condition):
 
 
 class Approved(_Condition):
-    """A person gave this approval since the machine entered its phase."""
+    """A person has given the approval since the machine entered its phase."""
 
     says = "a person approved: {0.approved}"
     approved: str
@@ -196,10 +201,10 @@ class Approved(_Condition):
 
 
 class HasFile(_Condition):
-    """A file of the root has content; ``*`` stands for any name.
+    """A file has content. In its name, ``*`` stands for any text.
 
-    ``form``: ``json`` also requires valid JSON. ``newer_than``: ``phase`` ignores files that have
-    not changed since the machine entered the phase.
+    With ``form: json``, the file must contain valid JSON. With ``newer_than: phase``, the file must
+    have changed since the machine entered the phase.
     """
 
     file: str
@@ -224,7 +229,7 @@ class HasFile(_Condition):
 
 
 class StatusIs(_Condition):
-    """The phase has this status."""
+    """The current phase has the given status."""
 
     says = "the phase is {0.phase_status}"
     phase_status: str
@@ -234,7 +239,7 @@ class StatusIs(_Condition):
 
 
 class LimitOf(_Condition):
-    """The machine entered the current phase because this loop reached its limit."""
+    """The machine entered the current phase because a loop reached its limit."""
 
     says = "the loop {0.limit_of} reached its limit"
     limit_of: str
@@ -305,11 +310,12 @@ for _nested in (All, AnyOf, Not):
 
 
 class FileFact(NamedTuple):
-    """The files found for a path or pattern: those with content, and those with JSON.
+    """Facts about the files that match a path or pattern.
 
-    For a commit: its id if it exists, and if it was made since the phase started. ``marks``: file →
-    mark of its content, which changes with every write. ``silence`` is the reason if the facts
-    could not be collected.
+    ``found`` lists the files with content, and ``valid`` those that contain JSON. For a commit,
+    ``found`` contains its id if it exists, and ``valid`` if it was made since the phase started.
+    ``marks`` maps each file to a mark that changes with every write. ``silence`` is the reason if
+    the facts could not be collected.
     """
 
     found: tuple[str, ...] = ()
@@ -318,11 +324,14 @@ class FileFact(NamedTuple):
     silence: str = ""
 
     def digest(self, file: str) -> str:
-        """Return the SHA-256 of a found file, in hex."""
+        """Return the SHA-256 of a file, or an empty string for an unknown file."""
         return self.marks.get(file, "").partition("@")[0]
 
     def since(self, earlier: Mapping[str, str]) -> FileFact:
-        """Return the files that are new or rewritten compared with the marks in ``earlier``."""
+        """Return the facts about only those files that are new or were written again.
+
+        ``earlier`` maps files to their earlier marks.
+        """
 
         def is_new(file: str) -> bool:
             return file not in earlier or self.marks.get(file) != earlier[file]
@@ -333,10 +342,10 @@ class FileFact(NamedTuple):
 
 
 def is_permitted_path(path: str) -> bool:
-    """Return whether a path or pattern stays in the root and outside wfctl's own files."""
+    """Return whether a path or pattern is inside the folder, but not below ``.wfctl``."""
     steps = path.split("/")
     plain = all(step not in ("", ".", "..") and "\0" not in step for step in steps)
-    # A pattern may contain `**` only as a complete part.
+    # A pattern may contain `**` only as a complete part of the path.
     return plain and steps[0] != ".wfctl" and all("**" not in s or s == "**" for s in steps)
 
 
@@ -350,24 +359,25 @@ class Facts(NamedTuple):
     approvals: frozenset[str]
     status: str | None
     files: Mapping[str, FileFact]
-    #: File → its mark when the phase was entered.
+    #: File → its mark when the machine entered the phase.
     earlier: Mapping[str, str] = MappingProxyType({})
-    #: The paths that were written since the phase was entered; ``()`` stands for all.
+    #: Paths of the fields that were written since the machine entered the phase. ``()`` stands for
+    #: all fields.
     written: Collection[Steps] = ((),)
-    #: Outdated approvals → the reason.
+    #: Approval that is no longer valid → the reason.
     outdated: Mapping[str, str] = MappingProxyType({})
-    #: The loop whose limit led into the phase.
+    #: The loop whose limit led to the current phase, if any.
     diverted_by: str | None = None
 
     def value(self, path: str) -> Any:
-        """Return a field's value, or its default."""
+        """Return the value of a field, or its default value."""
         steps = parse_path(path)
         found = get_value(self.document, steps)
         return get_value(self.defaults, steps) if found is None else found
 
 
 def list_unmet(guard: Guard | None, facts: Facts) -> list[Unmet]:
-    """Return every condition that is not met, with the expected and the actual value."""
+    """Return every unmet condition of a guard, with the value that was found."""
     match guard:
         case None:
             return []
@@ -387,12 +397,12 @@ def list_unmet(guard: Guard | None, facts: Facts) -> list[Unmet]:
 
 
 def is_empty(value: Any) -> bool:
-    """Return whether a value is null, blank or empty."""
+    """Return whether a value is null, a blank string, or an empty list or object."""
     return value is None or value in ([], {}) or (isinstance(value, str) and not value.strip())
 
 
 def text_of(guard: Guard | None) -> str:
-    """Return a guard as text for people."""
+    """Return the conditions of a guard as text for people."""
     return "nothing" if guard is None else str(guard)
 
 
@@ -401,7 +411,7 @@ def _in_brackets(guard: Guard) -> str:
 
 
 def lets_through(guard: Guard | None, approvals: Collection[str]) -> bool:
-    """Return whether a guard could be met with these approvals, ignoring other conditions."""
+    """Return whether the approvals suffice for a guard, ignoring other conditions."""
     match guard:
         case Approved(approved=name):
             return name in approvals
@@ -413,7 +423,7 @@ def lets_through(guard: Guard | None, approvals: Collection[str]) -> bool:
 
 
 def iterate_conditions(guard: Guard | None) -> Iterator[Guard]:
-    """Yield a guard's conditions, including nested ones."""
+    """Yield all single conditions of a guard, including nested ones."""
     match guard:
         case All(all=inner) | AnyOf(any=inner):
             for part in inner:
@@ -425,7 +435,7 @@ def iterate_conditions(guard: Guard | None) -> Iterator[Guard]:
 
 
 def path_of(condition: Guard) -> str | None:
-    """Return the field that a condition reads, or None."""
+    """Return the path of the field that a condition reads, or None if it reads no field."""
     match condition:
         case Present(present=path) | Equals(field=path) | HasCommit(commit=path):
             return path

@@ -1,4 +1,4 @@
-"""The state of one phase machine, computed from its events."""
+"""The state of a phase machine, as computed from its events."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ Document = dict[str, Any]
 
 @dataclass(slots=True)
 class Visit:
-    """A stay in a phase. Times are UTC; ``data`` is the recorded data of the phase."""
+    """The period from entering a phase to leaving it. Times are in UTC.
+
+    ``data`` contains the data that was recorded for the phase.
+    """
 
     phase: str
     entered_at: str
@@ -36,37 +39,42 @@ class Visit:
     updated_at: str | None = None
     left_at: str | None = None
     data: Document = field(default_factory=dict)
-    #: File that a guard of the phase reads → its mark when the phase was entered.
+    #: File that a guard of the phase reads → its mark when the machine entered the phase. A changed
+    #: mark shows that the file was written since.
     earlier: dict[str, str] = field(default_factory=dict)
-    #: The paths of the fields that were written in this stay; ``()`` stands for all of them.
+    #: Paths of the fields that were written since the machine entered the phase. ``()`` stands for
+    #: all fields.
     written: set[Steps] = field(default_factory=set)
-    #: Earlier stays in the phase, before its work started again: status, times, data.
+    #: Records of earlier work in the same phase: status, times and data.
     went: list[Document] = field(default_factory=list)
 
     @property
     def has_begun(self) -> bool:
-        """Return whether an event was recorded for the phase during this stay."""
+        """Return whether an event was recorded for the phase since it was entered."""
         return self.started_at is not None or bool(self.data)
 
     @property
     def ended_at(self) -> str | None:
-        """Return when the work ended, successfully or not; None while it continues."""
+        """Return the time when the work of the phase ended, or None while it continues.
+
+        The work may have ended successfully or not.
+        """
         is_over = self.status in ("FAILED", "BLOCKED", "failed")
         return self.completed_at or (self.updated_at if is_over else None)
 
     def draft(self) -> Visit:
-        """Return a copy that a fold may change without touching this one."""
+        """Return a copy that can be changed without affecting this object."""
         return replace(self, written=set(self.written), went=list(self.went))
 
     def record(self) -> Document:
-        """Return this stay as data, to be kept when the work starts again."""
+        """Return a record of the work in this phase, to be kept when it starts again."""
         times = {"started_at": self.started_at or self.entered_at, "completed_at": self.ended_at}
         return {"status": self.status, **times, **self.data}
 
 
 @dataclass(slots=True)
 class Move:
-    """A change of phase, with ``loop``, ``count`` and ``limit`` if a loop counted it."""
+    """A change of phase. If a loop counted it, the loop, its count and its limit are set."""
 
     source: str
     to: str
@@ -79,13 +87,13 @@ class Move:
 
     @property
     def is_diverted(self) -> bool:
-        """Return whether a loop limit led to another phase than the requested one."""
+        """Return whether the limit of a loop led to another phase than the requested one."""
         return self.asked is not None
 
 
 @dataclass(slots=True)
 class Given:
-    """An approval by a person, with the chosen file."""
+    """An approval by a person, with the file that the person chose, if any."""
 
     approval: str | None
     phase: str
@@ -95,23 +103,29 @@ class Given:
 
 
 class Bound(NamedTuple):
-    """The fields and files that an approval covers; None if its event did not record them."""
+    """The fields and files that an approval covers.
 
-    #: Path → SHA-256 in hex.
+    A value is None if an older version of wfctl recorded the approval without it.
+    """
+
+    #: Path of a file → its SHA-256 in hexadecimal form.
     files: dict[str, str] | None = None
-    #: Field → its value; fields without a value are left out.
+    #: Field → its value. Fields without a value are left out.
     fields: Document | None = None
 
 
 class Caller(NamedTuple):
-    """The author of a command, as kind:name, and the handle of the caller's claim."""
+    """The author of a command, as ``kind:name``.
+
+    ``claim`` is the code that identifies the author's reservation of a task, or None.
+    """
 
     name: str = ""
     claim: str | None = None
 
 
 class Asked(NamedTuple):
-    """The context of a command: its time (UTC, ISO 8601), the file facts, and the caller."""
+    """The context of a command: time (UTC, ISO 8601), facts about files, and author."""
 
     at: str
     files: Mapping[str, FileFact]
@@ -120,10 +134,10 @@ class Asked(NamedTuple):
 
 @dataclass(slots=True)
 class Lease:
-    """The owner of a claimed task, as kind:name, and the expiry time (UTC).
+    """The reservation of a task: its owner, as ``kind:name``, and its expiry time in UTC.
 
-    The ``handle`` identifies the owner, because many sessions share a name. A claim without a
-    handle belongs to the name.
+    The code ``handle`` identifies the owner, because many sessions can have the same name. A
+    reservation without this code belongs to everyone with the owner's name.
     """
 
     by: str
@@ -131,18 +145,21 @@ class Lease:
     handle: str | None = None
 
     def is_live(self, at: str) -> bool:
-        """Return whether the lease has not expired at the given time."""
+        """Return whether the reservation has not expired at the given time."""
         return at < self.until
 
     def is_against(self, caller: Caller, at: str) -> bool:
-        """Return whether the lease keeps the caller from the task: live, and of another owner."""
+        """Return whether the reservation prevents the caller from changing the task.
+
+        This is the case if it has another owner and has not expired.
+        """
         own = self.by == caller.name if self.handle is None else self.handle == caller.claim
         return not own and self.is_live(at)
 
 
 @dataclass(slots=True)
 class Handoff:
-    """The summary and the next steps of a checkpoint, for the next session."""
+    """The summary and the next steps that one session left for the next session."""
 
     summary: str
     next: list[str]
@@ -152,7 +169,7 @@ class Handoff:
 
 @dataclass(slots=True)
 class Machine:
-    """A machine as of version ``head`` of its stream."""
+    """The state of a phase machine at the version ``head`` of its event stream."""
 
     id: str
     definition: Definition
@@ -163,43 +180,44 @@ class Machine:
     document: Document = field(default_factory=dict)
     head: int = 0
     counts: dict[str, int] = field(default_factory=dict)
-    #: Loop → the limit that a person set.
+    #: Loop → the limit that a person set, which overrides the definition.
     limits: dict[str, int] = field(default_factory=dict)
     events: dict[str, int] = field(default_factory=dict)
     visits: dict[str, Visit] = field(default_factory=dict)
     moves: list[Move] = field(default_factory=list)
     given: list[Given] = field(default_factory=list)
-    #: Approvals that are valid in the current stay.
+    #: Approvals that were given since the machine entered the current phase.
     approvals: list[str] = field(default_factory=list)
-    #: Approval of the current stay → the fields and files it covers.
+    #: Approval given in the current phase → the fields and files that it covers.
     bound: dict[str, Bound] = field(default_factory=dict)
-    #: Recorded events of the definition, except those of phases: name, at, data.
+    #: Recorded events that do not belong to a phase: name, time and data.
     notes: list[Document] = field(default_factory=list)
     handoff: Handoff | None = None
     cancelled_at: str | None = None
     consent: str = "terminal"
     signers: list[str] = field(default_factory=list)
-    #: Whether nobody at a terminal has accepted the signers yet.
+    #: Whether the list of signers still needs the acceptance of a person at a terminal.
     has_new_signers: bool = False
-    #: Whether a person accepted a user-defined definition; None if not needed.
+    #: Whether a person accepted a user-defined definition. None if no acceptance is needed.
     definition_agreed: bool | None = None
     drifts: list[Drift] = field(default_factory=list)
-    #: Decided manual edits: ``file``, ``how`` (adopted or reverted), ``by``, ``policy``.
+    #: Manual edits that were decided: ``file``, ``how`` (adopted or reverted), ``by`` and
+    #: ``policy``.
     edits: list[Document] = field(default_factory=list)
-    #: Files that artifacts name → their SHA-256 when they were recorded.
+    #: Files that the fields name → their SHA-256 when the fields were recorded.
     digests: dict[str, str] = field(default_factory=dict)
     findings: list[Document] = field(default_factory=list)
-    #: Task → its outputs that existed when the task started: file → mark.
+    #: Task → its output files that existed before the task started, with their marks.
     task_earlier: dict[str, dict[str, str]] = field(default_factory=dict)
-    #: Task → its last lease, until the lease is released or the task is done.
+    #: Task → its last reservation, until the reservation is released or the task is done.
     leases: dict[str, Lease] = field(default_factory=dict)
-    #: Ignored events, whose data does not fit their type: ``version``, ``type`` and ``why``.
+    #: Events that were ignored because they were invalid: ``version``, ``type`` and ``why``.
     set_aside: list[Document] = field(default_factory=list)
 
     def draft(self) -> Machine:
-        """Return a copy that a fold may change without touching this one.
+        """Return a copy that can be changed without affecting this object.
 
-        What a fold replaces and never changes in place is shared.
+        Values that are only replaced as a whole are shared between both objects.
         """
         held = {one.name: getattr(self, one.name) for one in fields(self)}
         changed = {name: copy(one) for name, one in held.items() if isinstance(one, dict | list)}
@@ -213,12 +231,12 @@ class Machine:
 
     @property
     def visit(self) -> Visit:
-        """The current stay."""
+        """The visit of the current phase."""
         return self.visits[self.phase]
 
     @property
     def last_move(self) -> Move | None:
-        """The change that led to the current phase, None in the initial phase."""
+        """The change of phase that led to the current phase, or None in the first phase."""
         return self.moves[-1] if self.moves else None
 
     @property
@@ -229,7 +247,11 @@ class Machine:
 
     @property
     def working_phase(self) -> str:
-        """The phase of the current work; for a cancelled or blocked machine, the previous phase."""
+        """The phase of the current work.
+
+        If the machine is cancelled or a loop reached its limit, this is the last working phase
+        before.
+        """
         phases = self.definition.phases
         exits = {loop.on_limit for loop in self.definition.loops.values()}
         places = (self.phase, *(move.source for move in reversed(self.moves)))
@@ -237,7 +259,11 @@ class Machine:
 
     @property
     def ways(self) -> list[Transition]:
-        """The transitions from the phase; each one needs a pending approval of the definition."""
+        """The transitions from the current phase.
+
+        If a user-defined definition still waits for its approval, each transition requires this
+        approval.
+        """
         ways = self.definition.ways(self.phase)
         if self.definition_agreed is not False:
             return ways
@@ -248,19 +274,22 @@ class Machine:
         ]
 
     def limit_of(self, loop: str) -> int:
-        """Return the limit of a loop: the last one that a person set, or the initial one."""
+        """Return the limit of a loop.
+
+        This is the limit that a person set, or else the limit in the definition.
+        """
         return self.limits.get(loop) or self.definition.limit_of(loop, self.document)
 
     @property
     def known_approvals(self) -> dict[str, Approval]:
-        """All approvals of the machine: those of its phases, and that of its definition."""
+        """All approvals that can be given, including that of a user-defined definition."""
         if self.definition_agreed is None:
             return self.definition.approvals
         asks = f"May {self.id} use its own definition {self.definition.id}?"
         return {DEFINITION: Approval(phase=self.phase, asks=asks), **self.definition.approvals}
 
     def facts(self, files: Mapping[str, FileFact]) -> Facts:
-        """Return the facts that guards read."""
+        """Return the facts that the guards of the machine can read."""
         return Facts(
             document=self.document,
             defaults=self.definition.defaults,
@@ -280,7 +309,7 @@ class Machine:
         )
 
     def stands(self, approval: str, files: Mapping[str, FileFact]) -> bool:
-        """Return whether an approval is valid for the current fields and files."""
+        """Return whether an approval was given and fits the current fields and files."""
         if approval == DEFINITION and self.definition_agreed is not None:
             return self.definition_agreed
         return (
@@ -290,9 +319,10 @@ class Machine:
     def _explain_outdated_approval(
         self, approval: str, files: Mapping[str, FileFact]
     ) -> str | None:
-        """Return why an approval is outdated, or None.
+        """Return the reason why an approval is outdated, or None if it is still valid.
 
-        A file that was created later is accepted if it equals the chosen one.
+        A file that did not exist when the approval was given is accepted if its content equals that
+        of the chosen file.
         """
         if others := self.fields_departed(approval):
             return f"the approval names other values: {', '.join(others)}"
@@ -309,22 +339,25 @@ class Machine:
         return None if same and not gone else "the approval names other files"
 
     def fields_departed(self, approval: str) -> list[str]:
-        """Return the fields that changed since an approval was given."""
+        """Return the fields whose values changed since an approval was given."""
         then, now = self.bound.get(approval, Bound()).fields, self.values_at_stake(approval)
         if then is None:
             return []
-        # Compare as JSON, because 1 == True in Python.
+        # Compare the values as JSON, because 1 == True in Python.
         told = [{k: json.dumps(v, sort_keys=True) for k, v in one.items()} for one in (then, now)]
         return sorted(path for path in {*then, *now} if told[0].get(path) != told[1].get(path))
 
     def values_at_stake(self, approval: str) -> Document:
-        """Return the fields that an approval covers with their values, without empty fields."""
+        """Return the fields that an approval covers, with their values.
+
+        Fields without a value are left out.
+        """
         paths = self.definition.fields_at_stake(approval)
         known = {path: get_value(self.document, parse_path(path)) for path in paths}
         return {path: value for path, value in known.items() if value is not None}
 
     def named_commits(self) -> set[str]:
-        """Return the ids of the commits that the transitions from the phase require."""
+        """Return the commit ids in the fields that the guards of the current phase read."""
         guards = [part for way in self.ways for part in iterate_conditions(way.guard)]
         asked = [
             get_value(self.document, parse_path(g.commit))
@@ -334,17 +367,21 @@ class Machine:
         return {id_ for id_ in asked if isinstance(id_, str)}
 
     def named_files(self) -> set[str]:
-        """Return each string in the fields that approvals of the phase cover; it may be a path."""
+        """Return every string in the fields that approvals of the current phase cover.
+
+        Any of these strings may be the path of a file.
+        """
         here = [name for name, one in self.definition.approvals.items() if one.phase == self.phase]
         return {text for name in here for text in iterate_strings(self.values_at_stake(name))}
 
     def files_at_stake(
         self, approval: str, chosen: str | None, files: Mapping[str, FileFact]
     ) -> dict[str, str]:
-        """Return the files that an approval in the current phase covers: path → SHA-256 in hex.
+        """Return the files that an approval in the current phase covers.
 
-        These are the files that the transitions from the phase require, the files named in the
-        covered fields, and the chosen file.
+        The result maps paths to SHA-256 digests. It contains the files that the transitions from
+        the phase require, the files that the covered fields name, and the file that the person
+        chose.
         """
         patterns = self.definition.files_looked_at(self.phase)
         patterns |= set(map(escape, iterate_strings(self.values_at_stake(approval))))
@@ -358,16 +395,16 @@ class Machine:
 
     @property
     def tasks(self) -> list[Document]:
-        """The tasks that are objects."""
+        """The tasks in the state, without entries that are not objects."""
         kept = self.definition.tasks
         return tasks_in(self.document, kept) if kept is not None else []
 
     def task(self, id_: str) -> Document | None:
-        """Return a task; None for an unknown id."""
+        """Return the task with the given id, or None if it does not exist."""
         return next((task for task in self.tasks if task.get("id") == id_), None)
 
     def steps_to(self, task: Document) -> Steps:
-        """Return the path of a task that the state holds."""
+        """Return the path of a task in the state of this machine."""
         path = self.definition.tasks.path if self.definition.tasks is not None else ""
         return (path, next(n for n, one in enumerate(self.document[path]) if one is task))
 
@@ -380,13 +417,13 @@ def _json_copy(value: Any) -> Any:
 
 
 def tasks_in(document: Mapping[str, Any], kept: Tasks) -> list[Document]:
-    """Return the tasks of a document that are objects."""
+    """Return the tasks in a document, without entries that are not objects."""
     found = document.get(kept.path)
     return [task for task in found if isinstance(task, dict)] if isinstance(found, list) else []
 
 
 def iterate_strings(value: Any) -> Iterator[str]:
-    """Yield every string in a value."""
+    """Yield every string in a JSON value, including nested ones."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict | list):

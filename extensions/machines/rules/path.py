@@ -1,7 +1,7 @@
-"""Dot paths into a document: ``artifacts.design``, ``tasks[0].status``.
+"""Read and write values at dot paths such as ``artifacts.design`` or ``tasks[0].status``.
 
-Brackets contain a number, or ``+`` for a new last item. Source: the phase-machine protocols. This
-module also lists the items at a path, with their statuses, and whether they were written.
+The syntax comes from the phase-machine protocols. Brackets contain an index, or ``+`` for a new
+last item. This module also lists the items of a list or object with their statuses.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from extensions.machines.rules.errors import InvalidInput
 Steps = tuple[str | int, ...]
 """A path in parts: text for a field, a number (from 0) for an item of a list."""
 
-#: Index that appends an item, whatever the length of the list.
+#: Index that stands for a new last item of a list of any length.
 PAST_THE_END = -1
 
 _SEGMENT = re.compile(r"([^.\[\]\s]+)((?:\[(?:0|[1-9][0-9]{0,8}|\+)\])*)")
 _KINDS = {dict: "an object", list: "a list", str: "text", bool: "true or false"}
-#: Maximum depth: deeper values can be recorded, but not copied and printed.
+#: Maximum depth of a path. Deeper values could be recorded, but not copied and printed.
 MOST_PARTS = 64
 
 
 def parse_path(text: str) -> Steps:
-    """Return the parts of a path. Raise `InvalidInput` if the path is not valid."""
+    """Return the parts of a dot path. Raise `InvalidInput` if the path is not valid."""
     steps: list[str | int] = []
     for segment in text.split("."):
         found = _SEGMENT.fullmatch(segment)
@@ -47,7 +47,7 @@ def parse_path(text: str) -> Steps:
 
 
 def parse_writable_path(text: str) -> Steps:
-    """Return the parts of a path to write to. Raise `InvalidInput` if it is too deep."""
+    """Return the parts of a dot path for writing. Raise `InvalidInput` if it is too deep."""
     steps = parse_path(text)
     if len(steps) > MOST_PARTS:
         raise InvalidInput(
@@ -62,7 +62,7 @@ def parse_writable_path(text: str) -> Steps:
 
 
 def format_path(steps: Steps) -> str:
-    """Return a path as text."""
+    """Return the parts of a path as a dot path."""
     text = ""
     for step in steps:
         if isinstance(step, int):
@@ -73,7 +73,7 @@ def format_path(steps: Steps) -> str:
 
 
 def get_value(document: Any, steps: Steps) -> Any:
-    """Return the value at a path, None if the path does not exist."""
+    """Return the value at a path of a document, or None if the path does not exist."""
     for step in steps:
         if isinstance(step, int):
             holds = isinstance(document, list) and 0 <= step < len(document)
@@ -86,9 +86,9 @@ def get_value(document: Any, steps: Steps) -> Any:
 def set_value(document: dict[str, Any], steps: Steps, value: Any) -> None:
     """Write ``value`` at a path of ``document``, in place.
 
-    Creates missing objects on the path. Objects are merged recursively, other values are replaced,
-    and the position after the last item of a list appends. Raises `InvalidInput` if a value on the
-    path has another type.
+    Missing objects on the path are created. An object is merged recursively into an existing
+    object; any other value replaces the existing one. The position after the last item of a list
+    appends an item. Raises `InvalidInput` if a value on the path has the wrong type.
     """
     here: Any = document
     for number, (step, following) in enumerate(pairwise(steps), 1):
@@ -98,7 +98,7 @@ def set_value(document: dict[str, Any], steps: Steps, value: Any) -> None:
 
 
 def take_away(document: dict[str, Any], steps: Steps) -> None:
-    """Remove the field at a path of ``document``, in place; a missing field is ignored."""
+    """Remove the field at a path of ``document``, in place. A missing field is ignored."""
     holder, last = get_value(document, steps[:-1]), steps[-1]
     if isinstance(holder, dict):
         holder.pop(last, None)
@@ -146,14 +146,14 @@ def _set_item(here: Any, step: str | int, value: Any) -> None:
 
 
 def merge_deep(old: Any, new: Any) -> Any:
-    """Return ``new`` merged into ``old``: objects recursively, other values replaced."""
+    """Return ``new`` merged into ``old``. Objects are merged recursively, others replaced."""
     if not isinstance(old, dict) or not isinstance(new, dict):
         return deepcopy(new)
     return {**old, **{key: merge_deep(old.get(key), value) for key, value in new.items()}}
 
 
 def list_key_paths(value: Any, steps: Steps = ()) -> list[Steps]:
-    """Return the path of every object key below ``value``."""
+    """Return the path of every object key in a value, including nested ones."""
     found: list[Steps] = []
     if isinstance(value, dict):
         for key, child in value.items():
@@ -165,7 +165,11 @@ def list_key_paths(value: Any, steps: Steps = ()) -> list[Steps]:
 
 
 class ListItem(NamedTuple):
-    """An item of a list (by ``id`` or index) or of an object; ``is_new``: its status is new."""
+    """An item of a list or object: its name and its status.
+
+    The name is the ``id``, index or key of the item. ``is_new`` is true if the status was written
+    recently.
+    """
 
     name: str
     status: Any
@@ -173,9 +177,10 @@ class ListItem(NamedTuple):
 
 
 def items_of(value: Any, path: str, written: Collection[Steps]) -> list[ListItem]:
-    """Return the items of the list or object at a path; an item is new if its status was written.
+    """Return the items of a list or object at a path.
 
-    Items of a list may have the same id; each item is listed.
+    ``written`` are the paths that were written recently; an item is new if its status is among
+    them. Items with the same id are all returned.
     """
     at = parse_path(path)
     return [
@@ -190,7 +195,10 @@ def list_item_statuses(value: Any) -> list[tuple[str, Any]]:
 
 
 def _iterate_items(value: Any) -> Iterator[tuple[Steps, str, Any]]:
-    """Yield each item of a list or object: the steps to its status, its name, its status."""
+    """Yield the path of the status, the name and the status of each item.
+
+    The value may be a list or an object; other values have no items.
+    """
     named: Iterable[tuple[str | int, str, Any]] = ()
     if isinstance(value, dict):
         named = ((key, key, item) for key, item in value.items())
@@ -208,17 +216,20 @@ def _get_item_name(item: Any, index: int) -> str:
 
 
 def is_touched(written: Collection[Steps], steps: Steps) -> bool:
-    """Return whether a written path leads to a field, a part of it, or its parent."""
+    """Return whether a field, a part of it, or one of its parents was written."""
     return any(all(a == b for a, b in zip(path, steps, strict=False)) for path in written)
 
 
 def is_covered(written: Collection[Steps], steps: Steps) -> bool:
-    """Return whether a written path leads to a field or to one of its parents."""
+    """Return whether a field or one of its parents was written as a whole."""
     return any(steps[:length] in written for length in range(len(steps) + 1))
 
 
 def iterate_written_paths(steps: Steps, value: Any) -> Iterator[Steps]:
-    """Yield the paths that writing a value changes; objects are merged."""
+    """Yield the paths that change when a value is written at a path.
+
+    An object is merged, so only the paths of its values change.
+    """
     if not isinstance(value, dict):
         yield steps
         return
@@ -227,7 +238,7 @@ def iterate_written_paths(steps: Steps, value: Any) -> Iterator[Steps]:
 
 
 def resolve_appended_items(document: Any, steps: Steps) -> Steps:
-    """Return a path just written, with the actual index of each appended item."""
+    """Return a path that was just written, with the actual index of each appended item."""
     found: Steps = ()
     for step in steps:
         at = len(get_value(document, found)) - 1 if step == PAST_THE_END else step
@@ -235,26 +246,27 @@ def resolve_appended_items(document: Any, steps: Steps) -> Steps:
     return found
 
 
-#: Key of the commits at the tips of the branches; events can store the names of their marks.
+#: Key under which the newest commits of all branches are kept among the file facts. It is never
+#: stored in events, which only contain the marks of these commits.
 COMMITS = "\0commits"
 _TIP = "commit "
 
 
 def marks_of_tips(ids: Iterable[str]) -> dict[str, str]:
-    """Return the marks of the commits at the tips of the branches."""
+    """Return marks for the given commits, which are the newest commits of the branches."""
     return dict.fromkeys((_TIP + id_ for id_ in ids), "there")
 
 
 def tips_in(earlier: Mapping[str, str]) -> list[str]:
-    """Return the commits among earlier marks."""
+    """Return the ids of the commits among earlier marks."""
     return [name.removeprefix(_TIP) for name in earlier if name.startswith(_TIP)]
 
 
 def marks_before(marks: Mapping[str, str], start: Any) -> dict[str, str]:
-    """Return the marks of files that were last written before ``start``, an ISO time.
+    """Return the marks of the files that were last written before ``start``, an ISO time.
 
-    Returns all marks if ``start`` is not a time. Marks without a time, such as those of commits,
-    are included.
+    If ``start`` is not a time, all marks are returned. Marks without a time, such as those of
+    commits, are always included.
     """
     try:
         began = datetime.fromisoformat(start).timestamp()
@@ -269,5 +281,8 @@ def marks_before(marks: Mapping[str, str], start: Any) -> dict[str, str]:
 
 
 def place_of_commit(id_: str) -> str:
-    """Return the key of a commit among the file facts; no file has such a name."""
+    """Return the key of a commit among the facts about files.
+
+    No file can have such a name.
+    """
     return f"\0commit {id_}"

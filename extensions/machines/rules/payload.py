@@ -1,7 +1,7 @@
-"""The data of the events of phase machines.
+"""Data models for the events of phase machines.
 
-A command is the payload of the event that it requests. The rules fill in the fields marked "Decided
-by the rules".
+A command is the payload of the event that it requests. The rules fill in the fields that are marked
+"Decided by the rules".
 """
 
 from __future__ import annotations
@@ -25,19 +25,21 @@ class MachineCreated(Payload):
 
     machine: MachineId
     definition: Document
-    #: Key order of the definition, whose phases have an order. Decided by the rules.
+    #: Order of the keys in the definition, because the order of the phases has a meaning. Decided
+    #: by the rules.
     definition_layout: Layout = Field(default_factory=dict)
     document: Document = Field(default_factory=dict)
     #: JSON pointer of an object in ``document`` → its keys in their original order.
     layout: Layout = Field(default_factory=dict)
     consent: Consent = "terminal"
     signers: list[str] = Field(default_factory=list)
-    #: Whether a person at a terminal must still accept the signers.
+    #: Whether a person at a terminal must still accept the list of signers.
     proposed: bool = False
-    #: Whether the definition is not shipped with wfctl.
+    #: Whether the definition is user-defined, that is, not included in wfctl.
     own: bool = False
     root: Document = Field(default_factory=dict)
-    #: File that a guard of the first phase reads → its mark at that time. Decided by the rules.
+    #: File that a guard of the first phase reads → its mark when the phase started. Decided by the
+    #: rules.
     earlier: dict[str, str] = Field(default_factory=dict)
 
 
@@ -46,35 +48,37 @@ class MachineImported(Payload):
 
     machine: MachineId
     definition: Document
-    #: Key order of the definition, whose phases have an order. Decided by the rules.
+    #: Order of the keys in the definition, because the order of the phases has a meaning. Decided
+    #: by the rules.
     definition_layout: Layout = Field(default_factory=dict)
     phase: str
     status: str | None = None
     document: Document = Field(default_factory=dict)
     layout: Layout = Field(default_factory=dict)
-    #: Loop → the number of times that it was taken.
+    #: Loop → the number of its repetitions.
     counts: dict[str, Whole] = Field(default_factory=dict)
-    #: One object for each entered phase: phase, status, times, agent, data.
+    #: An object for each phase that was entered: phase, status, times, agent and data.
     visits: list[Document] = Field(default_factory=list)
-    #: Approvals that the files mention: ``{"phase": …, "at": …}``.
+    #: Approvals that the imported files mention: ``{"phase": …, "at": …}``.
     given: list[Document] = Field(default_factory=list)
     findings: list[Document] = Field(default_factory=list)
     created: str | None = None
     consent: Consent = "terminal"
     signers: list[str] = Field(default_factory=list)
-    #: Whether a person at a terminal must still accept the signers.
+    #: Whether a person at a terminal must still accept the list of signers.
     proposed: bool = False
-    #: Whether the definition is not shipped with wfctl.
+    #: Whether the definition is user-defined, that is, not included in wfctl.
     own: bool = False
     root: Document = Field(default_factory=dict)
-    #: File that a guard of the phase reads → its mark at that time. Decided by the rules.
+    #: File that a guard of the phase reads → its mark at the time of the import. Decided by the
+    #: rules.
     earlier: dict[str, str] = Field(default_factory=dict)
-    #: Running task → its output that exists already: file → mark.
+    #: Running task → its output files that already existed, with their marks.
     task_earlier: dict[str, dict[str, str]] = Field(default_factory=dict)
 
     @property
     def entered_at(self) -> str | None:
-        """Return when the phase was entered according to the files, None if unknown."""
+        """Return the time at which the phase was entered, or None if it is unknown."""
         times = [one["entered_at"] for one in self.visits if one["phase"] == self.phase]
         return str(times[-1]) if times else None
 
@@ -87,7 +91,10 @@ class Change(PayloadPart):
 
 
 def change_of(path: str, value: Any) -> Change:
-    """Return a change. Raise `InvalidInput` for a value that is too deep or not JSON."""
+    """Return a change of the field at a path.
+
+    Raises `InvalidInput` if the value is too deep or is not JSON.
+    """
     try:
         return Change(path=path, value=value)
     except ValidationError as error:
@@ -103,9 +110,9 @@ class MachineUpdated(Payload):
     changes: list[Change]
     #: JSON pointer of an object in ``changes`` → its keys in their original order.
     layout: Layout = Field(default_factory=dict)
-    #: Files of the root that the new values name → their SHA-256 in hex at that time.
+    #: Files that the new values name → their SHA-256 at that time.
     digests: dict[str, str] = Field(default_factory=dict)
-    #: Dot paths of removed fields.
+    #: Dot paths of the fields that were removed.
     removed: list[str] = Field(default_factory=list)
 
 
@@ -115,16 +122,17 @@ class MachineTransitioned(Payload):
     to: str | None = None  # None selects the open transition.
     reason: Text | None = None
     left: str | None = None  # Decided by the rules: the phase before.
-    #: Decided by the rules: the requested target, if a limit led elsewhere.
+    #: The requested phase, if the limit of a loop led to another phase. Decided by the rules.
     asked: str | None = None
     loop: str | None = None  # Decided by the rules.
     count: Whole | None = None  # Decided by the rules: the number of times that the loop was taken.
     limit: Whole | None = None  # Decided by the rules.
-    #: Decided by the rules: loops whose count restarts.
+    #: Loops whose counts restart. Decided by the rules.
     resets: list[str] = Field(default_factory=list)
-    #: Pattern → the files with content that the guard found. Decided by the rules.
+    #: Pattern → the matching files with content. Decided by the rules.
     files: dict[str, list[str]] = Field(default_factory=dict)
-    #: File that a guard of the new phase reads → its mark at that time. Decided by the rules.
+    #: File that a guard of the new phase reads → its mark when the phase started. Decided by the
+    #: rules.
     earlier: dict[str, str] = Field(default_factory=dict)
 
 
@@ -142,7 +150,7 @@ class MachineTaskChanged(Payload):
     task: Text
     changes: Document  # The rules add the resulting times and attempts.
     reason: Text | None = None
-    #: Output that existed when the task started → its mark.
+    #: Output file that existed when the task started → its mark.
     earlier: dict[str, str] = Field(default_factory=dict)
 
 
@@ -150,11 +158,12 @@ class MachineTaskClaimed(Payload):
     """An agent reserved a task for a limited time. Nobody else can change the task."""
 
     task: Text
-    #: Duration of the claim, at most 30 days.
+    #: Duration of the reservation in seconds, at most 30 days.
     seconds: Annotated[int, Field(ge=1, le=2_592_000)] = 1_800
     renew: bool = False  # Decided by the rules: whether the caller renews a claim.
     by: str | None = None  # Decided by the rules: the caller, as kind:name.
-    #: Decided by the rules: anyone who presents this handle owns the claim.
+    #: Code that identifies the owner: anyone who presents it may change the task. Decided by the
+    #: rules.
     handle: str | None = None
     until: str | None = None  # Decided by the rules: the end of the claim in UTC.
     before: str | None = None  # Decided by the rules: the owner of the expired claim.
@@ -185,10 +194,11 @@ class MachineApproved(Payload):
     phase: str | None = None  # Decided by the rules.
     approved_by: str = "user"
     proof: Document = Field(default_factory=dict)
-    #: The files that the person saw, with their SHA-256 in hex: files that the transitions
-    #: require, files that ``fields`` name, and the chosen file. Older versions recorded None.
+    #: Path → SHA-256 of each file that the person saw. These are the files that the transitions
+    #: require, the files that ``fields`` name, and the chosen file. None in events of older
+    #: versions.
     files: dict[str, str] | None = None
-    #: The fields that the approval covers, with their values. Older versions recorded None.
+    #: The fields that the approval covers, with their values. None in events of older versions.
     fields: Document | None = None
 
 
@@ -217,7 +227,8 @@ class MachineCancelled(Payload):
 
     reason: Text | None = None
     left: str | None = None  # Decided by the rules: the phase before.
-    #: Whether the machine starts again under the same name, without its earlier state.
+    #: Whether the machine starts again from its first phase, without its earlier state.
     anew: bool = False
-    #: As in `MachineCreated`, if the machine starts again. Decided by the rules.
+    #: If the machine starts again: file that a guard of the first phase reads → its mark. Decided
+    #: by the rules.
     earlier: dict[str, str] = Field(default_factory=dict)

@@ -1,7 +1,7 @@
-"""Check a definition when it is loaded.
+"""Check the definition of a phase machine when it is loaded.
 
-The check refuses phases that cannot be reached or left, guards on missing parts of the machine, and
-loops without an exit.
+A definition is refused if a phase cannot be reached or left, if a guard names a missing part of the
+machine, or if a cycle has no exit.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from extensions.machines.rules.field_shapes import (
 from extensions.machines.rules.path import parse_path
 from lifecycle.state.conditions import downstream, find_cycle
 
-#: The files that each protocol writes.
+#: Protocol → keys of the files that wfctl writes for it.
 _ROLES = {
     "exarchos": ("state",),
     "dotagent": ("phase", "execution", "archive"),
@@ -42,9 +42,9 @@ _ROLES = {
 
 
 def load_definition(data: Any, name: str = "given") -> Definition:
-    """Return the definition in ``data`` (decoded JSON, YAML or TOML), after checking it.
+    """Check a definition and return it. ``data`` is decoded JSON, YAML or TOML.
 
-    Raises `InvalidDefinition` with every problem that was found.
+    Raises `InvalidDefinition` with every problem.
     """
     definition = load_trusted_definition(data, name)
     found = list_problems(definition)
@@ -54,7 +54,10 @@ def load_definition(data: Any, name: str = "given") -> Definition:
 
 
 def list_problems(definition: Definition) -> list[str]:
-    """Return every problem of a definition."""
+    """Return every problem of a machine's definition.
+
+    An empty list means that the definition is valid.
+    """
     shapes = list_shape_faults(definition.fields, "fields")
     for name, kind in definition.events.items():
         shapes += list_shape_faults(kind.data, f"events.{name}.data")
@@ -81,7 +84,10 @@ def list_problems(definition: Definition) -> list[str]:
 def _list_unknown_names(
     definition: Definition, place: str, kind: str, *names: str | None
 ) -> Iterator[str]:
-    """Yield a problem for each of the names that does not exist, with the known names."""
+    """Yield a problem for each name that the definition does not define.
+
+    ``kind`` is the kind of the names, for example phase or loop. The problem lists the known names.
+    """
     statuses = definition.statuses.values if definition.statuses is not None else []
     known = statuses if kind == "status" else list(getattr(definition, f"{kind}s"))
     for name in names:
@@ -190,7 +196,7 @@ def _check_patterns(definition: Definition) -> Iterator[str]:
 
 
 def list_misplaced_files(definition: Definition) -> Iterator[str]:
-    """Yield a problem for each file outside the permitted folders, and for missing roles."""
+    """Yield a problem for each file that is misplaced, missing or unknown."""
     for role in _ROLES[definition.protocol]:
         if role not in definition.files:
             yield f"files.{role}: missing; the protocol {definition.protocol} writes this file"
@@ -211,7 +217,7 @@ def list_misplaced_files(definition: Definition) -> Iterator[str]:
 
 
 def _named_files(definition: Definition) -> Iterator[str]:
-    """Yield a problem for each file that nobody writes, and for each unknown placeholder."""
+    """Yield a problem for each unknown file, and for each unknown placeholder in a path."""
     roles = _ROLES[definition.protocol]
     for role, path in definition.files.items():
         if role not in roles:
@@ -233,7 +239,8 @@ def _iterate_guards(definition: Definition) -> Iterator[tuple[str, g.Guard | Non
     yield from ((f"blockers[{n}]", one.when) for n, one in enumerate(definition.blockers))
 
 
-#: Condition → its field that names a part of the definition, and the kind of that part.
+#: Type of a condition → its field with the name of another part of the definition, and the kind of
+#: that part.
 _NAMING: dict[type[BaseModel], tuple[str, str]] = {
     g.Counter: ("counter", "loop"),
     g.LimitOf: ("limit_of", "loop"),
@@ -283,7 +290,7 @@ def _paths_of_fields(definition: Definition) -> Iterator[str]:
 
 
 def _find_source_phases(definition: Definition, ways: Iterable[Transition]) -> dict[str, list[str]]:
-    """Return, for each phase, the phases with a transition to it."""
+    """Return, for each phase, the phases from which a transition leads to it."""
     found: dict[str, list[str]] = {phase: [] for phase in definition.phases}
     for way in ways:
         found[way.to].append(way.source)
@@ -308,7 +315,10 @@ def _check_reachability(definition: Definition) -> Iterator[str]:
 
 
 def _check_loops(definition: Definition) -> Iterator[str]:
-    """Yield a problem for each cycle without a counter, a person or an exit."""
+    """Yield a problem for each cycle that could repeat forever without a person.
+
+    A cycle needs a counted transition, an approval, or an exit after its limit.
+    """
     unattended = [way for way in definition.transitions if not _is_held(way.guard)]
     onward: dict[str, list[str]] = {phase: [] for phase in definition.phases}
     for way in unattended:
@@ -336,14 +346,14 @@ def _check_loops(definition: Definition) -> Iterator[str]:
 
 
 def _is_held(guard: g.Guard | None) -> bool:
-    """Return whether the guard requires the approval of a person."""
+    """Return whether a guard requires the approval of a person."""
     if isinstance(guard, g.All):
         return any(map(_is_held, guard.all))
     return isinstance(guard, g.Approved)
 
 
 def _never_met(definition: Definition, condition: g.Guard) -> Iterator[str]:
-    """Yield why a condition can never be met, with a correction."""
+    """Yield the reason why a condition can never be met, with a suggested correction."""
     match condition:
         case g.Equals(field=path, equals=value):
             shape = _shape_at(definition, path)
@@ -369,7 +379,10 @@ def _never_met(definition: Definition, condition: g.Guard) -> Iterator[str]:
 
 
 def _shape_at(definition: Definition, path: str) -> Shape:
-    """Return the shape of a field; ``any`` for an unknown one, which is reported elsewhere."""
+    """Return the expected structure of a field.
+
+    For an unknown field, the result is ``any``, because another check reports the field.
+    """
     try:
         shape = find_shape_at(definition.fields, parse_path(path))
     except InvalidInput:

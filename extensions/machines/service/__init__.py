@@ -1,1 +1,1 @@
-"""Phase machines: their log, their commands, their files."""
+"""Read and change phase machines: their logs, their commands and their files."""

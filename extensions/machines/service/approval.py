@@ -1,4 +1,4 @@
-"""Approvals of machines: the question for a person, and the recording of the answer."""
+"""Ask a person for an approval of a phase machine, and record the answer."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from service.errors import VersionConflict
 from service.writing.decision import approver_in, check_expected_version, take_decision
 from service.writing.stream_writer import WriteOptions
 
-#: Maximum number of characters of a value in a question.
+#: Maximum number of characters of a value that is shown in the question to a person.
 _LONG = 400
 
 Asked = MachineApproved | MachineWithdrawn
@@ -38,7 +38,10 @@ Asked = MachineApproved | MachineWithdrawn
 
 @dataclass(frozen=True, slots=True)
 class ApprovalQuestion:
-    """What a person is asked: an approval, perhaps a choice, and the head they were read at."""
+    """A question to a person about an approval of a machine.
+
+    ``head`` is the hash of the newest event when the question was prepared.
+    """
 
     state: Machine
     approval: str
@@ -46,33 +49,33 @@ class ApprovalQuestion:
     head: str
     #: The files and fields that the approval covers, with their current values.
     bound: Bound
-    #: Whether the approval is withdrawn.
+    #: Whether the person is asked to withdraw the approval.
     withdraws: bool = False
 
     @property
     def subject(self) -> str:
-        """The name of the approval."""
+        """The id of the machine and the name of the approval."""
         return f"{self.state.id} {self.approval}"
 
     @property
     def signers(self) -> list[str]:
-        """The people who can approve with a signature."""
+        """The people who can give approvals with a signature."""
         return self.state.signers
 
     @property
     def statement(self) -> bytes:
-        """The statement to sign, as canonical JSON."""
+        """The statement that is signed, as canonical JSON."""
         if self.withdraws:
             return withdrawal_of(self.state, self.approval, self.head)
         return statement_of(self.state, self.approval, self.choice, self.head, self.bound)
 
     def check_same(self, now: ApprovalQuestion) -> None:
-        """See Question."""
+        """Raise `NeedsConsent` if the phase, files or fields changed since the question."""
         if (now.state.phase, now.bound) != (self.state.phase, self.bound):
             raise self.outdated_error()
 
     def build_command(self, proof: dict[str, Any]) -> Asked:
-        """See Question."""
+        """Return the command that records the answer with its proof of consent."""
         known: dict[str, Any] = {"phase": self.state.phase, "approved_by": approver_in(proof)}
         if not self.withdraws:
             known |= self.bound._asdict()
@@ -80,13 +83,13 @@ class ApprovalQuestion:
         return command.model_copy(update={**known, "proof": proof})
 
     def objection(self, given: Planned) -> str | None:
-        """See Question."""
+        """Return the reason why the recorded answer would be ignored, or None."""
         return explain_invalid_approval(
             self.state, build_request(self.approval, None, self.withdraws).type, given
         )
 
     def outdated_error(self) -> NeedsConsent:
-        """See Question."""
+        """Return the error that reports that the machine changed during the decision."""
         return NeedsConsent(
             (
                 f"the machine changed while you decided on {self.subject}, so nothing was "
@@ -98,11 +101,12 @@ class ApprovalQuestion:
 
     @property
     def text(self) -> str:
-        """The question as text for people."""
+        """The question as text for a person."""
         state, move = self.state, self.state.last_move
         lines = [f"{state.id} ({state.definition.title}), in {state.phase}"]
         if move is not None and move.is_diverted:
-            # Show the limit that led to this phase, because its question is still open.
+            # Show the limit of the loop that led to this phase, because it is the reason for the
+            # question.
             used = f"the loop {move.loop} reached its limit ({move.count} of {move.limit})"
             lines.append(
                 f"{used}: without the limit, {move.source} would change to {move.asked} again"
@@ -116,7 +120,7 @@ class ApprovalQuestion:
         return "\n".join(map(spell_unseen, lines))
 
     def _describe_subject(self) -> list[str]:
-        """Return the lines that name the approved values and files, and the next phases."""
+        """Return lines that list the approved values and files, and the next phases."""
         ways = [way.to for way in self.state.definition.ways_of(self.approval)]
         agreed = definition_of(self.state) if self.approval == DEFINITION else {}
         text = json.dumps(agreed["definition"], indent=2, ensure_ascii=False) if agreed else ""
@@ -141,7 +145,7 @@ class ApprovalQuestion:
 
 
 def _format_value(value: Any) -> str:
-    """Return a value as JSON; a long value is cut and followed by its digest."""
+    """Return a value as JSON. If the JSON is long, it is cut and followed by its digest."""
     text = canonical_json(value).decode()
     more = f"… ({len(text)} characters of JSON, SHA-256 {sha256_hex(text.encode())})"
     return text if len(text) <= _LONG else text[:_LONG] + more
@@ -150,7 +154,10 @@ def _format_value(value: Any) -> str:
 def question_of(
     service: MachineService, approval: str, choice: str | None, *, withdraws: bool = False
 ) -> ApprovalQuestion:
-    """Return the question for a person. Raise if the approval or the choice does not exist."""
+    """Return the question about an approval for a person.
+
+    Raises an error if the approval or the choice does not exist, or cannot be given now.
+    """
     state = service.state()
     (check_withdrawal if withdraws else check_approval)(state, approval)
     events = service.log.store.read(service.log.stream, after=state.head - 1, upto=state.head)
@@ -166,7 +173,10 @@ def question_of(
 
 
 def _choose_file(service: MachineService, state: Machine, choice: str | None) -> str | None:
-    """Return the file that a person chose among the options of the current phase."""
+    """Return the file that a person chose, or None if the phase has no such files.
+
+    Raises `InvalidInput` if the choice is missing or is not exactly one of the files.
+    """
     pattern = None if state.is_final else state.definition.phases[state.phase].options
     facts = find_files(service.root.path, [pattern]) if pattern else {}
     options = [file for fact in facts.values() for file in fact.since(state.visit.earlier).found]
@@ -199,10 +209,11 @@ def record_approval(
     *,
     withdraws: bool = False,
 ) -> MachineOutcome | None:
-    """Record an approval or its withdrawal; return None if the person did not agree.
+    """Ask a person for an approval or its withdrawal, and record the answer.
 
-    ``consenter_for`` returns how a person agrees under a policy. Raises `NeedsConsent` if nobody
-    can be asked or the proof would be invalid, and records that refusal.
+    Returns None if the person did not agree. ``consenter_for`` returns, for a consent policy, the
+    way in which a person gives consent. Raises `NeedsConsent` if nobody can be asked, or if the
+    proof of consent would be invalid. Such a refusal is recorded.
     """
     command = build_request(approval, choice, withdraws)
     options = replace(options, content={"approve": command.model_dump(mode="json")})
@@ -228,7 +239,7 @@ def record_approval(
 def _stands_as_asked(
     service: MachineService, state: Machine, approval: str, withdraws: bool
 ) -> bool:
-    """Return whether the requested approval or withdrawal is already in force."""
+    """Return whether the requested approval or withdrawal is in force already."""
     if withdraws:
         return approval not in state.approvals
     return state.stands(approval, service.evidence(state))

@@ -1,4 +1,7 @@
-"""Complete a command with data that the rules cannot read: digests, marks, and the agent."""
+"""Add data to a command that the rules of machines cannot collect themselves.
+
+The data are digests and marks of files, and the name of the agent.
+"""
 
 from __future__ import annotations
 
@@ -26,17 +29,18 @@ from extensions.machines.service.guard_facts import outputs_of
 from lifecycle.payload.base import Payload
 from service.root.atomic_files import OutsideRoot, content_within
 
-#: The shipped definitions, in the order in which they are shown.
+#: Names of the built-in definitions, in the order in which they are listed.
 SHIPPED = ("feature", "debug", "refactor", "oneshot", "discovery", "dotagent", "conductor")
 
 
-#: The settings file of a repository of conductor tracks, and the field with a track's own limit.
+#: The configuration file of a repository for conductor tracks, and the field with the limit of a
+#: single track.
 _CONFIG, _LIMIT = "conductor/config.json", "loop_state.max_fix_cycles"
 
 
 @cache  # The definition never changes, and a long-lived process needs it several times.
 def load_shipped_definition(name: str) -> Definition:
-    """Return a definition included in wfctl. Raise `InvalidInput` for an unknown name."""
+    """Return a built-in definition. Raise `InvalidInput` for an unknown name."""
     from service.documents.strict_yaml import load as decoded
 
     if name not in SHIPPED:
@@ -54,7 +58,10 @@ def load_shipped_definition(name: str) -> Definition:
 
 
 def is_own(data: Mapping[str, Any]) -> bool:
-    """Return whether a definition is not included in wfctl, ignoring the limits of its loops."""
+    """Return whether a definition is user-defined.
+
+    A built-in definition with other limits for its loops does not count as user-defined.
+    """
     if data.get("id") not in SHIPPED:
         return True
     known, there = load_trusted_definition(data), load_shipped_definition(str(data["id"]))
@@ -63,7 +70,11 @@ def is_own(data: Mapping[str, Any]) -> bool:
 
 
 def apply_repository_limit(definition: Definition, root: Path) -> Definition:
-    """Return the definition with the loop limit from the repository's configuration."""
+    """Return the definition with the loop limit that the repository's configuration sets.
+
+    The definition is returned unchanged if it is not a conductor track, or if no valid limit is
+    set.
+    """
     if definition.protocol != "conductor":
         return definition
     try:
@@ -78,9 +89,10 @@ def apply_repository_limit(definition: Definition, root: Path) -> Definition:
 
 
 def from_file(source: str) -> Definition:
-    """Return the definition in a JSON, YAML or TOML file (``-`` is standard input).
+    """Return the definition in a JSON, YAML or TOML file, or on standard input (``-``).
 
-    Raises `NotFound`, `UnreadablePlan`, `InvalidDefinition`.
+    Raises `NotFound` if the file does not exist, `UnreadablePlan` if it cannot be decoded, and
+    `InvalidDefinition` if its content is not valid.
     """
     from lifecycle.errors import InvalidPlan
     from service.documents.plan_file import read_plan
@@ -92,7 +104,11 @@ def from_file(source: str) -> Definition:
 
 
 def complete_command(root: Path, agent: str, command: Payload, state: Machine | None) -> Payload:
-    """Return the command with digests and marks; ``agent`` starts phases without an agent."""
+    """Return the command with digests, marks of files, and the name of the agent.
+
+    ``agent`` is the name of the caller. It is used when the command starts a phase without an
+    agent.
+    """
     if isinstance(command, MachineUpdated):
         found = guard_facts.compute_digests(root, command)
         return command.model_copy(update={"digests": found}) if found else command
@@ -111,7 +127,7 @@ def complete_command(root: Path, agent: str, command: Payload, state: Machine | 
 def _with_earlier_output(
     root: Path, command: MachineTaskChanged, state: Machine
 ) -> MachineTaskChanged:
-    """Return the command with the marks of outputs that existed before the task started."""
+    """Return the command with marks of output files that are older than the task's start."""
     tasks = state.definition.tasks
     if tasks is None or command.changes.get("status") != tasks.running:
         return command
@@ -121,9 +137,10 @@ def _with_earlier_output(
 
 
 def _outputs_there(root: Path, command: MachineImported) -> dict[str, dict[str, str]]:
-    """Return the outputs that are older than the start of their task, for each task at work.
+    """Return the outputs of running tasks that are older than the start of their task.
 
-    A task without a time of its own started with its phase.
+    The result maps each task to its files and their marks. A task without a start time is assumed
+    to have started with its phase.
     """
     known = load_trusted_definition(command.definition, command.machine)
     if known.tasks is None:
@@ -139,7 +156,10 @@ def _outputs_there(root: Path, command: MachineImported) -> dict[str, dict[str, 
 
 
 def _with_agent(command: MachineRecorded, state: Machine, agent: str) -> MachineRecorded:
-    """Return the command with its agent: the caller starts a phase that names no agent."""
+    """Return the command with the name of its agent.
+
+    If the event starts a phase that has no agent of its own, this is the name of the caller.
+    """
     kind = state.definition.events.get(command.name)
     if kind is None or not kind.starts or state.is_final or "agent" in command.data:
         return command

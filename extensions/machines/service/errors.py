@@ -12,7 +12,7 @@ from service.errors import ServiceError
 
 
 class UnimportableMachine(ServiceError):
-    """The file is not JSON, or not a state of a known protocol."""
+    """A file that is not JSON, or does not contain the state of a known protocol."""
 
     code = "unimportable_state"
 

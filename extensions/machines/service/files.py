@@ -1,7 +1,7 @@
-"""Keep the files of a machine up to date with its log.
+"""Keep the state files of a machine up to date with its log.
 
-The files are written atomically after the commit, under the locks of the root and of the protocol.
-Changes of other programs are kept or adopted before a file is written.
+Files are written atomically after the events are committed, under the locks of the folder and of
+the protocol. Before a file is written, changes of other programs are recorded, or a copy is kept.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from service.root.atomic_files import (
 from service.root.root import Root, Synced, digest, read_sync
 from service.writing.stream_writer import StreamWriter
 
-#: Maximum number of archives of wfctl to keep.
+#: Maximum number of archived copies to keep among those that wfctl created.
 KEPT = 5
 
 
@@ -51,7 +51,10 @@ def _note_path(notes: Path, folder: Path) -> Path:
 
 
 def _read_archive_note(notes: Path, folder: Path) -> dict[str, str]:
-    """Return the files that wfctl put into an archive, with their SHA-256 in hex."""
+    """Return the files that wfctl wrote into an archive folder, with their SHA-256.
+
+    The result is empty if wfctl did not create the archive.
+    """
     try:
         found = json.loads(content_of(_note_path(notes, folder)) or b"{}")
     except ValueError:
@@ -60,7 +63,7 @@ def _read_archive_note(notes: Path, folder: Path) -> dict[str, str]:
 
 
 def _take_away(notes: Path, folder: Path) -> None:
-    """Remove the unchanged files that wfctl wrote; keep new and changed files of others."""
+    """Remove an archive folder of wfctl, except files that others added or changed."""
     for name, sha256 in _read_archive_note(notes, folder).items():
         path = folder / Path(name).name
         content = content_of(path)
@@ -72,13 +75,14 @@ def _take_away(notes: Path, folder: Path) -> None:
 
 
 def _archive_name(state: Machine, at: str) -> str:
-    """Return the name of an archive, for example ``ID_20260331T100000Z``."""
+    """Return the name of an archive folder, for example ``ID_20260331T100000Z``."""
     stamp = "".join(letter for letter in at[:19] if letter.isalnum())
     return f"{state.id}_{stamp}Z"
 
 
 NAME = ".metadata.lock"
-#: Seconds between two attempts, and age in seconds of an abandoned lock.
+#: Seconds between two attempts to take the lock, and seconds after which a lock is considered
+#: abandoned.
 RETRY = 0.1
 STALE = 30.0
 
@@ -88,9 +92,10 @@ Broken = Callable[[float], None]
 
 @contextmanager
 def metadata_lock(folder: Path, broken: Broken, timeout: float = 60.0) -> Iterator[None]:
-    """Hold the lock of a track's folder. Raise `LockHeld` after ``timeout`` seconds.
+    """Hold the lock of a conductor track's folder during the `with` block.
 
-    Raises `LockLost` at the end if another program removed the lock in the meantime.
+    Raises `LockHeld` if the lock is not free within ``timeout`` seconds. Raises `LockLost` at the
+    end if another program removed the lock in the meantime.
     """
     lock = folder / NAME
     _take_lock(lock, broken, timeout)
@@ -99,7 +104,8 @@ def metadata_lock(folder: Path, broken: Broken, timeout: float = 60.0) -> Iterat
     try:
         yield
     finally:
-        # Another program may hold the lock now.
+        # Remove the lock only if it is still the one taken above. Another program may have replaced
+        # it.
         with suppress(FileNotFoundError):
             if _read_lock_mark(lock) == ours:
                 lock.rmdir()
@@ -112,7 +118,7 @@ def metadata_lock(folder: Path, broken: Broken, timeout: float = 60.0) -> Iterat
 
 
 def _read_lock_mark(lock: Path) -> Mark | None:
-    """Return a mark that identifies the holder of the lock, None without a lock."""
+    """Return a mark that identifies the current lock, or None if there is no lock."""
     try:
         return mark_of(lock.stat())
     except FileNotFoundError:
@@ -140,7 +146,10 @@ def _take_lock(lock: Path, broken: Broken, timeout: float) -> None:
 
 
 def _break_if_dead(lock: Path, broken: Broken) -> None:
-    """Remove a lock that is too old to be in use; only one process can remove it."""
+    """Remove the lock if it is abandoned, and report its age.
+
+    The lock is renamed first, so that only one process can remove it.
+    """
     try:
         age = time.time() - lock.stat().st_mtime
         if age < STALE:
@@ -157,7 +166,7 @@ _ROUNDS = 100
 
 
 class MachineFiles:
-    """The files of one machine in one root."""
+    """The state files of one machine, which wfctl keeps up to date with its log."""
 
     def __init__(
         self, root: Root, log: MachineLog, writer: StreamWriter, clock: Clock = system_clock
@@ -169,7 +178,10 @@ class MachineFiles:
         self.sync_file = self.look.sync_file
 
     def take_in(self) -> int:
-        """Record the changes of others to the files; return the number of events recorded."""
+        """Record the changes of other programs to the files, and update the files.
+
+        Returns the number of recorded events. If no file has changed, nothing is done.
+        """
         for path, left in read_sync(self.sync_file).files.items():
             found = content_within(self.root.path, path)
             if found is None or digest(found) != left.sha256:
@@ -177,9 +189,10 @@ class MachineFiles:
         return 0
 
     def bring_up_to_date(self) -> int:
-        """Write the current state to the files; return the number of foreign changes recorded.
+        """Record changes of other programs, then write the current state to the files.
 
-        Raises `FilesBehind` if the disk fails; the log is complete then.
+        Returns the number of events recorded for these changes. Raises `FilesBehind` if the files
+        cannot be written; the log is complete in this case.
         """
         try:
             with hold_lock(self.root.lock):
@@ -215,7 +228,10 @@ class MachineFiles:
 
     @contextmanager
     def _own_lock(self, state: Machine, broken: list[Payload]) -> Iterator[None]:
-        """Hold the lock of the protocol, if it has one; add the report of a broken lock."""
+        """Hold the lock that the protocol of the machine defines, if there is one.
+
+        If an abandoned lock had to be broken, an event about it is added to ``broken``.
+        """
         for path in render_files(state):
             self.root.below(path).parent.mkdir(parents=True, exist_ok=True)
         if state.definition.protocol != "conductor":
@@ -230,7 +246,7 @@ class MachineFiles:
             yield
 
     def _record_news(self, news: News, broken: list[Payload]) -> int:
-        """Record the changes of others; return the number of events recorded."""
+        """Record the changes of other programs. Return the number of recorded events."""
         head = news.head
         for path, taken in news.taken.items():
             self._writer.record_of_file(path, tuple(taken), head)
@@ -238,7 +254,8 @@ class MachineFiles:
         facts = [*broken, *(one.drift(self.root, news.state) for one in news.left)]
         for one in news.left:
             if one.found is not None:
-                # Keep unreadable foreign versions in the protocol's archive as well.
+                # Keep a foreign version that cannot be adopted in the archive of the protocol too,
+                # where the user expects it.
                 self._keep_in_archive(
                     news.state, news.state.updated, {Path(one.path).name: one.found}
                 )
@@ -248,7 +265,7 @@ class MachineFiles:
         return head - news.head + len(facts)
 
     def _write_files(self, state: Machine, contents: Mapping[str, bytes | None]) -> bool:
-        """Write the outdated files; return False if others wrote since the last check."""
+        """Write the outdated files. Return False if a file was changed in the meantime."""
         sync = read_sync(self.sync_file)
         for path, content in render_files(state).items():
             found = contents[path]
@@ -270,25 +287,33 @@ class MachineFiles:
         return True
 
     def archive_place(self, state: Machine, at: str) -> str | None:
-        """Return the archive folder for a time, relative to the root, None without an archive."""
+        """Return the relative path of the archive folder for a time, or None.
+
+        None means that the protocol has no archive.
+        """
         place = list_file_paths(state).get("archive")
         return f"{place}/{_archive_name(state, at)}" if place is not None else None
 
     def archive_as_it_is(self, state: Machine, at: str) -> None:
-        """Copy the files as the log has them to the archive, if the protocol has one."""
+        """Copy the files, as the log describes them, to the archive of the protocol.
+
+        Nothing happens if the protocol has no archive.
+        """
         files = {Path(path).name: content for path, content in render_files(state).items()}
         self._keep_in_archive(state, at, files)
 
     def _keep_in_archive(self, state: Machine, at: str, files: Mapping[str, bytes]) -> None:
-        """Copy files to ``{id}_{at}/`` in the protocol's archive; ``at`` is UTC, the log's form.
+        """Copy files to the folder ``{id}_{at}/`` in the archive of the protocol.
 
-        Existing copies stay unchanged; only the last five archives of wfctl are kept.
+        ``at`` is a UTC time in the log's form. Existing copies are not overwritten. Only the last
+        five archive folders of wfctl are kept.
         """
         place = list_file_paths(state).get("archive")
         if place is None:
             return
         folder = self.root.below(place)
-        # A note next to the machines records which archives wfctl created.
+        # Record in a separate file which archive folders wfctl created, because only these may be
+        # removed later.
         target, notes = (
             folder / _archive_name(state, at),
             machine_folder(self.root).parent / "archives",
@@ -306,13 +331,17 @@ class MachineFiles:
         ours = [
             path for path in folder.iterdir() if path.is_dir() and _read_archive_note(notes, path)
         ]
-        # Sort by age, not by name, because people can type the time in the name.
+        # Sort the archive folders by the time of their creation, because the time in a name may
+        # have been typed by a person.
         ours.sort(key=lambda path: (_note_path(notes, path).stat().st_mtime_ns, path.name))
         for old in ours[:-KEPT]:
             _take_away(notes, old)
 
     def _before_the_end(self, state: Machine) -> Machine:
-        """Return a cancelled machine in its state before the cancellation."""
+        """Return the state of a cancelled machine before its cancellation.
+
+        The state of any other machine is returned unchanged.
+        """
         if state.cancelled_at is None:
             return state
         events = self.log.store.read(self.log.stream)
@@ -321,7 +350,10 @@ class MachineFiles:
         return before if before is not None else state
 
     def rebuild(self) -> list[str]:
-        """Write every file again, after keeping changes of others. Return the changed paths."""
+        """Write all files again and return the paths of changed files.
+
+        Changes of other programs are recorded or kept first.
+        """
         expected = render_files(self.log.current())
         before = {path: content_within(self.root.path, path) for path in expected}
         self.bring_up_to_date()

@@ -1,4 +1,4 @@
-"""Find changes of others to a machine's files, and the changes that the rules forbid."""
+"""Find changes of other programs to a machine's files, and decide which can be adopted."""
 
 from __future__ import annotations
 
@@ -41,14 +41,17 @@ from service.reading.machine_streams import machine_folder
 from service.root.atomic_files import Clock, content_within, system_clock, utc_text
 from service.root.root import Root, Synced, digest, read_sync
 
-#: Maximum number of characters of a rule in a drift.
+#: Maximum number of characters of a rule in the record of a manual edit.
 _SAID = 300
 
 
 def _interpret_change(
     root: Path, state: Machine, file: str, base: Document, found: Document, now: str
 ) -> Walk:
-    """Return the replay of the change from ``base`` to ``found``; ``now`` is UTC."""
+    """Replay the change of a file from ``base`` to ``found`` as events of the machine.
+
+    The result contains the events, and the changes that the rules forbid. ``now`` is a UTC time.
+    """
     role = next(role for role, path in list_file_paths(state).items() if path == file)
     walk = Walk(root, state, file, base, found, now, build_documents(state)[role], state.updated)
     changed = [leaf for one in find_differences(base, found) for leaf in _split_leaves(one)]
@@ -64,25 +67,31 @@ def _interpret_change(
 
 
 def _path_of(one: FieldDifference) -> Path_:
-    """Return the path of a changed field in its file, as far as it consists of objects."""
+    """Return the path of a changed field. It ends before the first list."""
     return ("stages",) if one.stage is not None else one.path
 
 
 def _list_refusals(walk: Walk, one: FieldDifference) -> list[LifecycleError]:
-    """Return why rules refused a change of the field, of a child, or of a parent."""
+    """Return the errors with which rules refused a change of a field.
+
+    Errors about its parts or its parent objects are included.
+    """
     path = _path_of(one)
     return [why for at, why in walk.refused.items() if at[: len(path)] == path[: len(at)]]
 
 
 def _split_leaves(one: FieldDifference) -> list[FieldDifference]:
-    """Return an added or removed object as its fields; ignore a change of key order."""
+    """Return the fields of an added or removed object as separate differences.
+
+    A change of only the order of keys results in an empty list.
+    """
     if one.kind == "order":
         return []
     return list(split_difference(one, lambda part: not (part.new or part.old)))
 
 
 def _is_adopted(one: FieldDifference, after: Document, walk: Walk) -> bool:
-    """Return whether the file will still contain this change after the next write."""
+    """Return whether a change by another program will survive the next write of the file."""
     path = _path_of(one)
     now = get_value(after, path)
     is_there = standing_at(after, path) is not ABSENT
@@ -122,7 +131,10 @@ def _same_in_checkpoint(one: FieldDifference, step: str, name: str, now: Any, wa
 
 
 def _same_tasks(after: Document, walk: Walk) -> bool:
-    """Return whether each written task is now recorded, apart from derived times."""
+    """Return whether each task in the file is now recorded with the same values.
+
+    Times that are derived from events may differ.
+    """
     written = walk.found.get(import_changes.TASKS)
     if not isinstance(written, list) or len(import_changes.list_tasks(walk.found)) != len(written):
         return False
@@ -162,12 +174,12 @@ def _explain_refusal(walk: Walk, one: FieldDifference) -> str:
 
 
 def kept_name(state: Machine, path: str) -> str:
-    """Return the name under which a foreign version of a file is kept."""
+    """Return the file name under which a copy of a foreign version is kept."""
     return f"{state.id}.{path.rpartition('/')[2]}"
 
 
 def decode_object(found: bytes | None) -> Document | None:
-    """Return a JSON object, None for other content."""
+    """Return the JSON object in a file's content, or None if it is not a JSON object."""
     try:
         value = json.loads(found or b"")
     except (ValueError, RecursionError):
@@ -182,7 +194,7 @@ def list_unadopted(known: Walk) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True, slots=True)
 class LeftForeign:
-    """A foreign version of a file that was not adopted, or only in part."""
+    """A version of a file by another program that could not be adopted completely."""
 
     path: str
     found: bytes | None
@@ -190,7 +202,10 @@ class LeftForeign:
     known: Walk | None
 
     def drift(self, root: Root, state: Machine) -> DriftDetected:
-        """Keep the foreign version of the file, and return its unadopted changes with the rules."""
+        """Keep a copy of the foreign version, and return the event that reports it.
+
+        The event lists the changes that were not adopted, with the rules that forbid them.
+        """
 
         def listed(found: bytes) -> list[dict[str, Any]] | None:
             if decode_object(found) is None:
@@ -203,9 +218,11 @@ class LeftForeign:
 
 @dataclass(slots=True)
 class News:
-    """The changes of others to the files: by file, the events that they mean, and leftovers.
+    """The changes of other programs to a machine's files.
 
-    ``state`` is the machine as the next write would find it; the log has version ``head``.
+    ``taken`` maps files to the events that their changes mean. ``left`` contains the versions that
+    could not be adopted completely. ``state`` is the state after these events. ``head`` is the
+    current version of the log.
     """
 
     state: Machine
@@ -215,7 +232,7 @@ class News:
 
 
 class FilesLook:
-    """Looks at the files of one machine in one root."""
+    """Reads the files of a machine, and finds changes of other programs."""
 
     def __init__(self, root: Root, log: MachineLog, clock: Clock = system_clock) -> None:
         self.root = root
@@ -224,15 +241,15 @@ class FilesLook:
         self.sync_file = machine_folder(root) / f"{log.machine}.json"
 
     def contents(self, state: Machine) -> dict[str, bytes | None]:
-        """Return what each of the files holds now."""
+        """Return the current content of each file, or None for a missing file."""
         return {path: content_within(self.root.path, path) for path in render_files(state)}
 
     def news(
         self, contents: dict[str, bytes | None], taken: Container[bytes | None] = frozenset()
     ) -> News:
-        """Return what to record of the files before they are written.
+        """Return the changes of other programs to record before files are written.
 
-        ``taken`` are versions of files that were taken over already.
+        ``taken`` contains versions of files that were recorded already.
         """
         sync = read_sync(self.sync_file)
         newest, shown = self._collect_shown_versions(
@@ -241,7 +258,7 @@ class FilesLook:
         state = newest or self.log.current()
         news = News(state, state.head)
         now = utc_text(self._clock())
-        # Process the file of tasks first, because a phase may require its tasks.
+        # Process the file with tasks first, because the change of a phase may require its tasks.
         for path, found in reversed(contents.items()):
             left, expected = sync.files.get(path), render_files(news.state)[path]
             if found in taken or _is_ours(shown.get(path, ()), left, expected, found):
@@ -257,17 +274,21 @@ class FilesLook:
     def _interpret_file(
         self, state: Machine, path: str, left: Synced | None, found: bytes | None, now: str
     ) -> Walk | None:
-        """Return the replay of a foreign change of a file, None if the file cannot be read."""
+        """Replay the change of a file by another program as events of the machine.
+
+        Returns None if the file contains no JSON object or is only the start of the expected
+        content.
+        """
         document, base = decode_object(found), decode_object(self._find_base(state, path, left))
         if document is None or base is None or render_files(state)[path].startswith(found or b""):
             return None
         return _interpret_change(self.root.path, state, path, base, document, now)
 
     def _find_base(self, state: Machine, path: str, left: Synced | None) -> bytes:
-        """Return the file as wfctl last wrote it, or as the import found it."""
+        """Return the content of a file that wfctl last wrote or imported."""
         if left is None:
             return render_files(state)[path]
-        # If the log was cut since then, its last version is the best known base.
+        # If the log was shortened since then, its last version is the best known base.
         then = self.log.state(min(left.version, state.head)) if left.version else None
         shown = render_files(then).get(path, b"") if then is not None else b""
         if digest(shown) == left.sha256:
@@ -276,13 +297,17 @@ class FilesLook:
         return kept or shown or render_files(state)[path]
 
     def foreseen(self) -> News:
-        """Return the changes that the next write would make, without recording anything."""
+        """Return the changes of other programs that the next write would record.
+
+        Nothing is recorded or written. The returned state is the state after the next write.
+        """
         state = self.log.current()
         if not is_writer(self.root, self.log.store, state):
             return News(state, state.head)
         news = self.news(self.contents(state))
         if news.taken:
-            # Callers state the version of the log as the expected version.
+            # Keep the current version in this state, because callers pass it as the expected
+            # version of the log.
             news.state = news.state.draft()
             news.state.head = state.head
         else:
@@ -292,10 +317,10 @@ class FilesLook:
     def _collect_shown_versions(
         self, after: int
     ) -> tuple[Machine | None, dict[str, set[str | None]]]:
-        """Return the newest state after a version, and the digests that each file may have had
-        since.
+        """Return the newest state, and the digests of each file since version ``after``.
 
-        The digests are of written and of foreign versions; None stands for a missing file.
+        They include foreign versions that were recorded. None stands for a missing file. Returns
+        None as the state if the log has no newer event.
         """
         newest: Machine | None = None
         head = self.log.store.head(self.log.stream)
@@ -311,7 +336,10 @@ class FilesLook:
         return newest, shown
 
     def waiting(self, state: Machine, file: str | None, version: int | None) -> Drift:
-        """Return the requested manual edit, by default the newest. Raise `NotFound` without one."""
+        """Return a manual edit that waits for a decision, by default the newest.
+
+        Raises `NotFound` if no such change exists.
+        """
         for drift in reversed(state.drifts):
             if file in (None, drift.file) and version in (None, drift.version):
                 return drift
@@ -323,11 +351,13 @@ class FilesLook:
         )
 
     def adoption(self, state: Machine, drift: Drift, only: Sequence[str] = ()) -> list[Payload]:
-        """Return the commands that adopt a manual edit, through the same rules as any command.
+        """Return the commands that adopt a manual edit.
 
-        If ``only`` names some fields, the other fields stay pending. Raises `InvalidInput` for an
-        unedited field, and the error of the rules for a change that requires an event of the
-        protocol.
+        They are subject to the same rules as any other command.
+
+        If ``only`` names fields, the other edited fields stay undecided. Raises `InvalidInput` if
+        one of these fields was not edited. Raises the error of a rule if a change requires an event
+        of the protocol.
         """
         role = next(role for role, path in list_file_paths(state).items() if path == drift.file)
         found = decode_object(content_within(self.root.path, drift.kept_as))
@@ -346,7 +376,7 @@ class FilesLook:
             leaf
             for one in find_differences(base, found)
             for leaf in _split_leaves(one)
-            # A field that was adopted before is no longer an edit.
+            # Skip fields that were adopted before, because they are no longer edits.
             if get_value(current, _path_of(leaf)) != get_value(found, _path_of(leaf))
         ]
         named = {_format_field_name(role, _path_of(one)): one for one in edits}
@@ -370,7 +400,10 @@ def _is_ours(
 
 
 def is_as_imported(state: Machine, left: Synced | None, found: bytes | None) -> bool:
-    """Return whether a file is as imported and nothing was recorded since; such a file stays."""
+    """Return whether a file is unchanged since its import, and nothing was recorded since.
+
+    Such a file is not overwritten.
+    """
     is_source = left is not None and left.version == 0 and state.head == 1
     return is_source and found is not None and left is not None and digest(found) == left.sha256
 
@@ -378,7 +411,7 @@ def is_as_imported(state: Machine, left: Synced | None, found: bytes | None) -> 
 def list_undecided(
     state: Machine, file: str, found: Iterable[dict[str, Any]]
 ) -> list[dict[str, Any]]:
-    """Return the differences of a recorded edit that were not adopted since."""
+    """Return the differences of a manual edit that have not been adopted since."""
     role = next((role for role, path in list_file_paths(state).items() if path == file), None)
     if role is None:
         return list(found)
@@ -387,7 +420,11 @@ def list_undecided(
 
 
 def _select_fields(edits: list[str], only: Sequence[str]) -> list[str]:
-    """Return the edited fields that are at or below one of ``only``; all if that is empty."""
+    """Return the edited fields that ``only`` names, including fields below them.
+
+    All edited fields are returned if ``only`` is empty. Raises `InvalidInput` if a name was not
+    edited.
+    """
     wanted: set[str] = set()
     for name in only:
         below = {path for path in edits if path == name or path.startswith(f"{name}.")}
@@ -402,7 +439,10 @@ def _select_fields(edits: list[str], only: Sequence[str]) -> list[str]:
 
 
 def _build_updates(role: str, known: Walk, found: Document) -> list[Payload]:
-    """Return one update for changes without an event. Raise the error of a refused change."""
+    """Return an update with the changes that correspond to no event of the protocol.
+
+    Raises the error of the rule if a change was refused.
+    """
     changes: dict[str, Any] = {}
     removed: list[str] = []
     for one, _ in known.left:

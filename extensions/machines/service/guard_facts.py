@@ -1,4 +1,4 @@
-"""Collect the facts that guards need: files with content, and commits."""
+"""Collect facts for guards (conditions of transitions): files with content, and commits."""
 
 from __future__ import annotations
 
@@ -23,14 +23,15 @@ from service.root.folder_entries import is_file
 from service.root.git import run_git
 from service.root.root import digest
 
-#: Maximum length of a path.
+#: Maximum number of characters of a text that can be the path of a file.
 _LONGEST = 400
 
 
 def collect_evidence(root: Path, state: Machine) -> dict[str, FileFact]:
-    """Return the facts about the files that the rules of this and the next phases read.
+    """Return the facts about the files and commits that the rules of a machine need.
 
-    These are the patterns of guards, the files in fields that an approval covers, and commits.
+    They cover the patterns of the guards in the current and the next phases, the files in fields
+    that an approval covers, and the required commits.
     """
     if state.is_final:
         return {}
@@ -43,7 +44,10 @@ def collect_evidence(root: Path, state: Machine) -> dict[str, FileFact]:
 
 
 def _find_commit(root: Path, state: Machine, id_: str) -> FileFact:
-    """Return whether a commit exists, and whether it was made during the current stay."""
+    """Return the facts about a commit.
+
+    They state whether it exists, and whether it was made since the machine entered its phase.
+    """
     whole = _commit_of(root, id_)
     if whole is None:
         return FileFact(silence=_explain_git_silence(root))
@@ -52,12 +56,15 @@ def _find_commit(root: Path, state: Machine, id_: str) -> FileFact:
 
 
 def find_files(root: Path, patterns: Iterable[str]) -> dict[str, FileFact]:
-    """Return the facts for each pattern, without reading files outside the root."""
+    """Return the facts about the files that match each pattern.
+
+    Files outside the folder are not read.
+    """
     return {pattern: _find_file_fact(root, pattern) for pattern in patterns}
 
 
 def output_at(root: Path, named: Any) -> FileFact:
-    """Return the facts about a file that a field names, with a relative or absolute path."""
+    """Return the facts about the file that a field names with a relative or absolute path."""
     own = escape(os.path.normpath(str(named or "").removeprefix(f"{root}/")))
     return find_files(root, [own])[own]
 
@@ -65,7 +72,11 @@ def output_at(root: Path, named: Any) -> FileFact:
 def outputs_of(
     root: Path, definition: Definition, task: Mapping[str, Any], earlier: Mapping[str, str]
 ) -> FileFact:
-    """Return the outputs of a task that are new since ``earlier``, and all current marks."""
+    """Return the facts about a task's output files.
+
+    Only files that are new or changed since the marks in ``earlier`` are listed as found. The marks
+    of all output files are included.
+    """
     facts = [output_at(root, place) for place in definition.outputs_of(task)]
     new = next((one for fact in facts if (one := fact.since(earlier)).found), FileFact())
     return new._replace(marks={file: mark for fact in facts for file, mark in fact.marks.items()})
@@ -73,7 +84,7 @@ def outputs_of(
 
 def _find_file_fact(root: Path, pattern: str) -> FileFact:
     if pattern == COMMITS:
-        # The commits that all branches, tags and worktrees lead to.
+        # The commits to which all branches, tags and worktrees point.
         tips = (_run_git(root, "rev-list", "--no-walk", "--all") or "").split()
         return FileFact(marks=marks_of_tips(sorted(tips)))
     if not is_permitted_path(pattern):
@@ -81,7 +92,7 @@ def _find_file_fact(root: Path, pattern: str) -> FileFact:
     found: dict[str, str] = {}
     valid: list[str] = []
     for path in filter(is_file, sorted(root.glob(pattern))):
-        # Read one file at a time, because all files together may not fit in memory.
+        # Read one file at a time, because all files together might not fit in memory.
         content = _read_content(path)
         if content is None or content.strip():
             name = str(path.relative_to(root))
@@ -91,7 +102,7 @@ def _find_file_fact(root: Path, pattern: str) -> FileFact:
 
 
 def _read_content(path: Path) -> bytes | None:
-    """Return the content of a file, None if the file is too large for memory."""
+    """Return the content of a file, or None if the file is too large."""
     try:
         return read_regular(path)
     except TooLarge:
@@ -99,7 +110,11 @@ def _read_content(path: Path) -> bytes | None:
 
 
 def _mark_of(path: Path, content: bytes | None) -> str:
-    """Return the mark of a file: its SHA-256 or size, and its modification time (ns)."""
+    """Return the mark of a file, which changes when the file is written.
+
+    It consists of the SHA-256 and the modification time. For a file that is too large to read, it
+    contains the size instead of the SHA-256.
+    """
     found = path.stat()
     what = f"{found.st_size} bytes" if content is None else digest(content)
     return f"{what}@{found.st_mtime_ns}"
@@ -114,9 +129,10 @@ def _is_json(content: bytes | None) -> bool:
 
 
 def status_of_output(root: Path, fact: FileFact, statuses: list[str]) -> str | None:
-    """Return the status in a task's output, ``pre_complete`` if it has none.
+    """Return the status that a task's output file states.
 
-    Returns None if the output is missing, or is an incomplete JSON object or list.
+    The status is ``pre_complete`` if the file states no valid status. The result is None if the
+    file is missing, or if it starts like JSON but is incomplete.
     """
     if not fact.found:
         return None
@@ -132,16 +148,19 @@ _ARTIFACTS = "artifacts"
 
 
 def compute_digests(root: Path, command: MachineUpdated) -> dict[str, str]:
-    """Return the SHA-256 of each file in the root that new artifacts name."""
+    """Return the SHA-256 of each file that the changed artifacts of a command name.
+
+    Files that do not exist in the folder are left out.
+    """
     new = (one.value for one in command.changes if one.path.split(".")[0] == _ARTIFACTS)
     found = {name: _find_file(root, name) for value in new for name in iterate_strings(value)}
     return {name: digest(read_regular(path)) for name, path in found.items() if path is not None}
 
 
 def drift_of(root: Path, machine: Machine) -> list[dict[str, Any]]:
-    """Return the artifacts, branches and worktrees that differ from the state.
+    """Return the artifacts, branches and worktrees that differ from the recorded state.
 
-    An artifact differs if its file is missing or changed since it was recorded.
+    An artifact differs if its file is missing or has changed since it was recorded.
     """
     found: list[dict[str, Any]] = []
     artifacts = machine.document.get(_ARTIFACTS)
@@ -158,7 +177,7 @@ def drift_of(root: Path, machine: Machine) -> list[dict[str, Any]]:
 
 
 def _is_path(text: str) -> bool:
-    """Return whether a string is probably a path: it has a suffix and no spaces."""
+    """Return whether a text looks like a path: it has a suffix and no spaces."""
     is_word = 0 < len(text) <= _LONGEST and not any(letter.isspace() for letter in text)
     return is_word and "://" not in text and bool(Path(text).suffix)
 
@@ -172,28 +191,28 @@ def _find_file(root: Path, text: str) -> Path | None:
 
 def _has_changed(path: Path, known: str | None) -> bool:
     content = _read_content(path) if known is not None else b""
-    # A file too large to read was never recorded, so it differs.
+    # A file that is too large to read could not have been recorded, so it must have changed.
     return known is not None and (content is None or digest(content) != known)
 
 
-# Git: the branches and worktrees of the repository that holds the root.
+# The following functions read the branches and worktrees of the Git repository.
 
-#: Statuses of finished worktrees, which may be missing.
+#: Statuses of finished worktrees. Such worktrees may be missing.
 _DONE = frozenset({"merged", "removed"})
-#: A commit id, abbreviated or complete.
+#: A full or abbreviated commit id.
 _ID_OF_COMMIT = re.compile("[0-9a-fA-F]{7,64}")
 _EPOCH = "1970-01-01T00:00:00.000000Z"
 
 
 class _Repository(NamedTuple):
-    """A repository: its branches, and its worktrees (path → branch)."""
+    """The branches of a Git repository, and the branch of each of its worktrees."""
 
     branches: frozenset[str]
     worktrees: dict[str, str | None]
 
 
 def _repository_of(folder: Path) -> _Repository | None:
-    """Return the git repository of a folder, None without a repository or git."""
+    """Return the Git repository of a folder, or None if there is no repository or no git."""
     if _run_git(folder, "rev-parse", "--show-toplevel") is None:
         return None
     branches = _run_git(folder, "for-each-ref", "--format=%(refname:short)", "refs/heads") or ""
@@ -208,7 +227,7 @@ def _repository_of(folder: Path) -> _Repository | None:
         elif word == "branch":
             found[path] = rest.removeprefix("refs/heads/")
         elif word == "prunable":
-            # Git still lists the worktree, but its folder is missing.
+            # Leave out the worktree: Git still lists it, but its folder is missing.
             found.pop(path, None)
     return _Repository(frozenset(branches.split()), found)
 
@@ -219,7 +238,7 @@ def _run_git(folder: Path, *arguments: str, text: str = "") -> str | None:
 
 
 def _explain_git_silence(folder: Path) -> str:
-    """Return why git cannot read the repository of a folder, or an empty string."""
+    """Return the reason why git cannot read the repository, or an empty string if it can."""
     done = run_git(folder, "rev-parse", "--git-dir")
     if done is None:
         return "git is not installed"
@@ -228,7 +247,10 @@ def _explain_git_silence(folder: Path) -> str:
 
 
 def _commit_of(folder: Path, id_: str) -> str | None:
-    """Return the full id of a commit in a folder's repository; branch names are not accepted."""
+    """Return the full id of a commit, or None if the repository does not have it.
+
+    Names of branches are not accepted.
+    """
     if _ID_OF_COMMIT.fullmatch(id_) is None:
         return None
     whole = (
@@ -238,19 +260,22 @@ def _commit_of(folder: Path, id_: str) -> str | None:
 
 
 def _is_made_since(folder: Path, commit: str, began: str, tips: list[str]) -> bool:
-    """Return whether a commit is not older than ``began`` and not reachable from ``tips``."""
+    """Return whether a commit was made after ``began`` and is not reachable from ``tips``.
+
+    ``tips`` are the newest commits of the branches at that time.
+    """
     asked = "\n".join([commit, *(f"^{tip}" for tip in tips)])
     words = ("--max-count=1", "--ignore-missing", "--format=%ct", "--stdin")
     found = (_run_git(folder, "rev-list", *words, text=asked) or "").split()
     if not found:
         return False
     before = seconds_since(began, _EPOCH)
-    # Git stores times in whole seconds.
+    # Compare with the end of the second, because Git stores times in whole seconds.
     return before is None or int(found[-1]) + 1 > -before
 
 
 def _drift_of_git(root: Path, machine: Machine) -> list[dict[str, Any]]:
-    """Return the worktrees and task branches of the state that git does not have."""
+    """Return the worktrees and task branches that the state names but git does not have."""
     worktrees = _select_objects(machine.document.get("worktrees"))
     branches = {
         str(task.get("id")): str(task["branch"]) for task in machine.tasks if task.get("branch")
@@ -284,8 +309,8 @@ def _drift_of_git(root: Path, machine: Machine) -> list[dict[str, Any]]:
 def left_behind(root: Path, machine: Machine) -> dict[str, Any]:
     """Return the branches, worktrees and pull request that remain after a cancellation.
 
-    ``branches`` and ``worktrees`` are those that the state names and git has; ``pull_request`` is
-    as it was recorded.
+    ``branches`` and ``worktrees`` are those that the state names and git still has.
+    ``pull_request`` is the recorded address; its status is not checked.
     """
     repository = _repository_of(root) or _Repository(frozenset(), {})
     worktrees = _select_objects(machine.document.get("worktrees")).values()

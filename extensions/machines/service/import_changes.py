@@ -1,6 +1,6 @@
-"""Convert changes that the protocols' own programs wrote to the files into events.
+"""Convert changes of other programs to a machine's files into events of the machine.
 
-A machine follows the file of another program as far as the rules allow.
+A change is adopted as far as the rules of the machine allow.
 """
 
 from __future__ import annotations
@@ -40,10 +40,11 @@ Path_ = tuple[str, ...]
 
 @dataclass(slots=True)
 class Walk:
-    """A machine while it follows a file: its state, recorded commands, and refused changes.
+    """The replay of a change of a file by another program.
 
-    ``base`` is the file as wfctl last wrote it, ``found`` as it is now; ``now`` is UTC in the log's
-    form.
+    The state of the machine is advanced by commands that correspond to the change. ``base`` is the
+    document that wfctl last wrote, and ``found`` the current document. ``now`` is a UTC time in the
+    log's form.
     """
 
     root: Path
@@ -52,9 +53,9 @@ class Walk:
     base: Document
     found: Document
     now: str
-    #: The file as the log has it now.
+    #: The document that wfctl would write now.
     present: Document = field(default_factory=dict)
-    #: Time of the log's last event; earlier times in the file are ignored.
+    #: Time of the newest event in the log. Earlier times in the file are ignored.
     since: str = ""
     taken: list[tuple[Payload, str]] = field(default_factory=list)
     refused: dict[Path_, LifecycleError] = field(default_factory=dict)
@@ -64,7 +65,10 @@ class Walk:
     left: list[tuple[FieldDifference, str]] = field(default_factory=list)
 
     def changed(self, *path: str) -> bool:
-        """Return whether others changed the value at a path, and the log does not contain it."""
+        """Return whether another program made a change that the log does not contain.
+
+        ``path`` leads to the changed value in the file.
+        """
         value = get_value(self.found, path)
         return not (
             is_same_json(get_value(self.base, path), value)
@@ -72,14 +76,14 @@ class Walk:
         )
 
     def object(self, *path: str) -> Document:
-        """Return the object that the file has at a path, or an empty one."""
+        """Return the object at a path of the file, or an empty object for a missing path."""
         value = get_value(self.found, path)
         return value if isinstance(value, dict) else {}
 
     def tries(self, command: Payload, path: Path_, at: str | None = None) -> bool:
-        """Run a command as if it had been requested. Return False if the rules refuse it.
+        """Run a command as if it were requested. Return False if the rules refuse it.
 
-        ``at`` is the time that the file states, or None.
+        ``at`` is the time that the file states for the change, or None.
         """
         state, moment = self.state, at or self.now
         try:
@@ -93,20 +97,23 @@ class Walk:
         return True
 
     def _with_older(self, payload: Payload, began: str) -> Payload:
-        """Return the payload without marks of files written after ``began``, which are new."""
+        """Return the event without the marks of files that were written after ``began``.
+
+        Such files are new in the phase or task, so they need not be written again.
+        """
         earlier = getattr(payload, "earlier", None)
         if not earlier:
             return payload
         return payload.model_copy(update={"earlier": marks_before(earlier, began)})
 
     def facts(self, payloads: list[Payload], at: str | None = None) -> None:
-        """Record facts regardless of the rules."""
+        """Record events without checking the rules."""
         if payloads:
             self.state = compute_state_after(self.state, payloads, at or self.now)
             self.taken += [(payload, at or self.now) for payload in payloads]
 
     def fields(self, changes: dict[Path_, Any]) -> None:
-        """Record fields of other programs."""
+        """Record values of fields that belong to other programs."""
         listed = [
             Change(path=".".join(path), value=value)
             for path, value in changes.items()
@@ -117,14 +124,17 @@ class Walk:
             self.facts([MachineUpdated(changes=listed, layout=layout)])
 
     def refuses(self, path: Path_, target: Any, why: str) -> None:
-        """Record why a change is not adopted: its target, and the current value."""
+        """Record the reason why a change of a phase or status is not adopted."""
         named = f"{target!s:.60}"
         self.refused[path] = InvalidTransition(
             self.state.phase, named, why, list_targets(self.state)
         )
 
     def route(self, wanted: Any, path: Path_) -> list[str] | None:
-        """Return the events that lead the phase to a status, None if the rules allow none."""
+        """Return the names of the events that lead the phase to the wanted status.
+
+        Returns None, and records a refusal, if no events lead there.
+        """
         kinds = {n: k for n, k in self.state.definition.events.items() if k.of_phase and k.status}
         seen: set[Any] = {self.state.status}
         open_: deque[tuple[Any, list[str]]] = deque([(self.state.status, [])])
@@ -140,9 +150,12 @@ class Walk:
         return None
 
     def time(self, said: Any) -> str | None:
-        """Return a time in the file if it is between the last time of the log and now.
+        """Return a time from the file, or None if it is not plausible.
 
-        Files have whole seconds.
+        A plausible time is between the newest event and now.
+
+        Files contain only whole seconds, so the result may be moved to the time of the newest
+        event.
         """
         moment = log_time(said)
         if moment is None or moment > self.now or moment[:19] < self.since[:19]:
@@ -151,17 +164,20 @@ class Walk:
 
 
 def is_same_json(one: Any, other: Any) -> bool:
-    """Return whether two values have the same JSON text; 1, 1.0 and true differ."""
+    """Return whether two values have the same JSON text, so that 1, 1.0 and true differ."""
     return one is other or json.dumps(one) == json.dumps(other)
 
 
 def is_field(key: str) -> bool:
-    """Return whether a key can be part of a dot path."""
+    """Return whether a key can be a part of a dot path."""
     return bool(key) and not any(letter in key for letter in ".[] \t\n")
 
 
 def _is_recordable(value: Any) -> bool:
-    """Return whether the log can store a value: valid text, number range and depth."""
+    """Return whether an event can store a value.
+
+    Invalid text, huge numbers and deep nesting cannot be stored.
+    """
     try:
         change = Change(path="theirs", value=value).model_dump(mode="json")
         canonical_json({"data": {"changes": [change]}})
@@ -171,7 +187,7 @@ def _is_recordable(value: Any) -> bool:
 
 
 def log_time(said: Any) -> str | None:
-    """Return a time with a UTC offset in the log's form, or None."""
+    """Return a time in the log's form, or None if it is invalid or has no UTC offset."""
     try:
         moment = datetime.fromisoformat(said) if isinstance(said, str) else None
         if moment is None or moment.tzinfo is None:
@@ -181,16 +197,16 @@ def log_time(said: Any) -> str | None:
         return None
 
 
-# The ``metadata.json`` of a track, as its agents write it: started, continued and passed steps.
+# The following functions adopt changes in the ``metadata.json`` of a conductor track.
 
 OWN, CHECKPOINTS = shown.OWN, "checkpoints"
-#: Fields of a checkpoint that follow from the events.
+#: Fields of a checkpoint that wfctl derives from events.
 OF_VISIT = frozenset({"status", "started_at", "completed_at", "last_updated", "history"})
-#: Other names that the protocol's own programs use for a step.
+#: Other names that the programs of the protocol use for a step → its name in the definition.
 ALIASES = {"PARALLEL_EXECUTE": "EXECUTE"}
-#: Status names of newer versions of the programs that write these files.
+#: Names of statuses in newer versions of other programs → name in the definition.
 STATUS_ALIASES = {"PASSED_WITH_WARNINGS": "PASSED"}
-#: Parts of the loop that the engine writes; all other parts belong to other programs.
+#: Parts of the loop object that wfctl writes. All other parts belong to other programs.
 _ENGINE = (
     *("current_step", "step_status", "step_started_at"),
     *("fix_cycle_count", "max_fix_cycles", CHECKPOINTS),
@@ -199,12 +215,12 @@ _ENGINE = (
 
 
 def resolve_alias(step: Any) -> Any:
-    """Return the step that an alias stands for."""
+    """Return the name of a step in the definition for a name that the file uses."""
     return ALIASES.get(step, step) if isinstance(step, str) else step
 
 
 def _take_in_track(walk: Walk) -> None:
-    """Move the machine to the position that the track's file states."""
+    """Advance the machine to the step and status that the file of the track states."""
     _fields_of_others(walk)
     target = resolve_alias(walk.object(OWN).get("current_step"))
     for _ in walk.state.definition.phases:
@@ -222,7 +238,7 @@ def _take_in_track(walk: Walk) -> None:
 
 
 def _checkpoint_path(walk: Walk, step: str) -> Path_:
-    """Return the path of a step's checkpoint, under the alias that the file uses."""
+    """Return the path of a step's checkpoint, with the step's name in the file."""
     listed = walk.object(OWN, CHECKPOINTS)
     others = [name for name, meant in ALIASES.items() if meant == step and name in listed]
     is_theirs = bool(others) and not walk.changed(OWN, CHECKPOINTS, step)
@@ -243,7 +259,7 @@ def _fields_of_others(walk: Walk) -> None:
 
 
 def remove_recorded(value: Any, held: list[Document]) -> Any:
-    """Return the blockers without those that the log itself contains."""
+    """Return a list of blockers without those that wfctl derives from the log."""
     return [one for one in value if one not in held] if isinstance(value, list) else value
 
 
@@ -274,7 +290,7 @@ def _is_later(walk: Walk, path: Path_) -> bool:
 
 
 def _find_wanted_status(walk: Walk, step: str) -> tuple[Any, Path_]:
-    """Return the status that the file gives the step, and the path of that field."""
+    """Return the status that the file states for a step, and the path of this field."""
     own, whole = (*_checkpoint_path(walk, step), "status"), (OWN, "step_status")
     is_here = resolve_alias(walk.object(OWN).get("current_step")) == step
     fields: list[Path_] = [own, whole] if is_here else [own]
@@ -288,7 +304,7 @@ def _find_wanted_status(walk: Walk, step: str) -> tuple[Any, Path_]:
 
 
 def _collect_new_data(walk: Walk, step: str) -> Document:
-    """Return the new data of the step's checkpoint that the log can store."""
+    """Return the new data in the checkpoint of a step that an event can store."""
     visit, at = walk.state.visits.get(step), _checkpoint_path(walk, step)
     known = visit.data if visit is not None else {}
     return {
@@ -309,7 +325,10 @@ def _add_required_notes(walk: Walk, name: str, data: Document) -> Document:
 
 
 def _goes_on(walk: Walk, target: Any) -> bool:
-    """Follow the file to its step, or through the only open transition."""
+    """Advance the machine to the step in the file, or along the only possible transition.
+
+    Returns whether the machine changed its phase.
+    """
     state = walk.state
     path = (OWN, "current_step")
     ways = [way.to for way in state.definition.ways(state.phase)] if not state.is_final else []
@@ -327,7 +346,10 @@ def _goes_on(walk: Walk, target: Any) -> bool:
 
 
 def _select_foreign_fields(walk: Walk, step: str, checkpoint: Document) -> Document:
-    """Return the checkpoint fields of other programs; all fields if the step is not reached."""
+    """Return the fields of a checkpoint that belong to other programs.
+
+    If the machine has not reached the step, these are all fields.
+    """
     new = {k: v for k, v in checkpoint.items() if walk.changed(OWN, CHECKPOINTS, step, k)}
     if step not in walk.state.definition.phases:
         return new
@@ -341,12 +363,13 @@ def _select_foreign_fields(walk: Walk, step: str, checkpoint: Document) -> Docum
     return {**left, "status": "NOT_STARTED"} if is_open else left
 
 
-# Phased development: ``execution.json`` and ``phase.json``.
+# The following functions adopt changes in ``execution.json`` and ``phase.json`` of phased
+# development.
 
 TASKS = "tasks"
-#: Fields of a task that follow from its status.
+#: Fields of a task that wfctl derives from changes of its status.
 _OF_TASK = frozenset({"started_at", "completed_at", "attempts"})
-#: Fields of ``phase.json`` that the engine writes.
+#: Fields of ``phase.json`` that only wfctl writes.
 _DOTAGENT_ENGINE = (
     *("workflow_id", "started_at", "last_updated", "current_phase", "phase_status"),
     *("completed_phases", "user_checkpoints", "interruption_safe", "cancelled_at", TASKS),
@@ -354,7 +377,7 @@ _DOTAGENT_ENGINE = (
 
 
 def _take_in_tasks(walk: Walk) -> None:
-    """Record the changed tasks of ``execution.json`` one by one, and foreign fields."""
+    """Record each changed task in ``execution.json``, and fields of other programs."""
     others = [key for key in walk.found if key != TASKS and walk.changed(key)]
     walk.fields({("execution", key): walk.found[key] for key in others})
     before = {str(task.get("id")): task for task in list_tasks(walk.base)}
@@ -366,7 +389,7 @@ def _take_in_tasks(walk: Walk) -> None:
 
 
 def list_tasks(document: Document) -> list[Document]:
-    """Return the tasks of a document that are objects."""
+    """Return the tasks in a document, without entries that are not objects."""
     found = document.get(TASKS)
     return [task for task in found if isinstance(task, dict)] if isinstance(found, list) else []
 
@@ -407,7 +430,7 @@ def _lack_of_output(walk: Walk, id_: str, task: Document) -> str | None:
 
 
 def _take_in_phase(walk: Walk) -> None:
-    """Record what ``phase.json`` states: the start and end of the phase, and the next one."""
+    """Record the progress that ``phase.json`` states: start, end and next phase."""
     walk.fields(
         {(k,): v for k, v in walk.found.items() if k not in _DOTAGENT_ENGINE and walk.changed(k)}
     )
@@ -422,7 +445,7 @@ def _take_in_phase(walk: Walk) -> None:
 
 
 def _take_in_status(walk: Walk, wanted: Any, path: Path_) -> bool:
-    """Lead the phase to a status. Return False if the rules allow no path there."""
+    """Advance the phase to a status. Return False if the rules do not allow this."""
     is_said = walk.changed("phase_status") or walk.changed("current_phase")
     if not is_said or wanted == walk.state.status:
         return True
@@ -437,7 +460,10 @@ def _take_in_status(walk: Walk, wanted: Any, path: Path_) -> bool:
 
 
 def _goes_to_next(walk: Walk, target: Any) -> bool:
-    """Change to the next phase if it is open and no person decides about it."""
+    """Change to the next phase if the rules of the machine allow this.
+
+    Returns whether the phase changed.
+    """
     order, here, path = list(walk.state.definition.phases), walk.state.phase, ("current_phase",)
     if target not in order or here not in order or order.index(target) < order.index(here):
         walk.refuses(path, target, "no transition leads to this phase")
@@ -454,7 +480,8 @@ def _completed_at(walk: Walk) -> str | None:
     return None
 
 
-#: The function that adopts each kind of file; for other files, only fields are reported.
+#: Key of a file → the function that adopts changes of this file. In other files, changes are only
+#: reported.
 TAKE_IN: dict[str, Callable[[Walk], None]] = {
     "metadata": _take_in_track,
     "execution": _take_in_tasks,

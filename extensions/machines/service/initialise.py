@@ -1,4 +1,4 @@
-"""Find or create the root of a machine."""
+"""Find or create the folder for a new machine."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ from service.writing.initialise import prepare_folder, root_at, write_configurat
 
 
 def root_for(start: Path, url: str | None, journal: str | None) -> tuple[Root, bool]:
-    """Return the nearest root, or a new one at ``start``, and whether the root exists."""
+    """Return the nearest wfctl folder above ``start``, and whether it exists.
+
+    If no workflow folder exists, a folder to be created at ``start`` is returned.
+    """
     try:
         return open_root(start, url, journal)[0], True
     except NoRoot:
@@ -29,21 +32,27 @@ def root_for(start: Path, url: str | None, journal: str | None) -> tuple[Root, b
 
 
 def root_at_place(start: Path, url: str | None, journal: str | None) -> tuple[Root, bool]:
-    """Return the root at ``start`` and whether it exists, without searching the parent folders."""
+    """Return the wfctl folder at ``start`` itself, and whether it exists.
+
+    Parent folders are not searched.
+    """
     here = root_at(start, url, journal)
     is_there = here.folder.is_dir()
     return (open_root(start, url, journal)[0] if is_there else here), is_there
 
 
 def make_root(root: Root) -> None:
-    """Create the folder and the configuration of a root without a staged workflow."""
+    """Create the configuration of a folder that contains machines but no workflow."""
     prepare_folder(root)
     if not root.config_file.exists():
         write_configuration(root, None)
 
 
 def pin_if_signed(service: MachineService, outcome: MachineOutcome) -> MachineOutcome:
-    """Pin the first event of a new machine whose consent is by signature."""
+    """Pin the first event of a new machine if its approvals need signatures.
+
+    A pin is a record outside the folder. It reveals a replacement of the log.
+    """
     if outcome.events and outcome.state.consent == "signature":
         service.log.approvals.pin(outcome.state)
     return outcome
@@ -52,10 +61,10 @@ def pin_if_signed(service: MachineService, outcome: MachineOutcome) -> MachineOu
 def make_way(
     service: MachineService, new: Machine, sources: Mapping[Path, bytes], dry_run: bool
 ) -> None:
-    """Make sure that no other machine uses the new machine's files, and remove old files.
+    """Ensure that a new machine's files are free, and remove those of ended machines.
 
-    ``sources`` are the files of an import; they are kept as read. Raises `StateAlreadyExists` if
-    another machine uses the files, or somebody keeps them by hand.
+    ``sources`` are the files of an import; they are recorded but not changed. Raises
+    `StateAlreadyExists` if an active machine uses the files, or if wfctl did not write them.
     """
     ended = False
     for rival in find_rivals(service.root, service.log.store, new):
@@ -76,7 +85,7 @@ def make_way(
         target = service.root.below(path)
         if target.resolve() in taken:
             if not dry_run:
-                # Remember the file as the source of the machine.
+                # Record the imported file as the origin of the machine, and keep a copy of it.
                 found = taken[target.resolve()]
                 keep_foreign_version(service.root, kept_name(new, path), found)
                 sync_file = service.files.sync_file
@@ -94,7 +103,7 @@ def make_way(
 
 
 def _take_away(service: MachineService, ended: Machine) -> None:
-    """Remove the files of an ended machine; its archive has copies."""
+    """Remove the state files of an ended machine. Copies of them are in its archive."""
     log = MachineLog(service.log.store, ended.id, service.root.path)
     former = MachineService(service.root, log, service.actor)
     former.files.bring_up_to_date()

@@ -1,4 +1,4 @@
-"""Inspect the files of a machine without locks and without writing."""
+"""Compare the files of a machine with its log, without locks and without writing."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from service.root.root import Root, digest, read_sync_when_caught_up
 
 
 def list_differences(root: Root, log: MachineLog, state: Machine) -> list[Difference]:
-    """Return the files that differ from the log, even while others write to them.
+    """Return the files of a machine that differ from its log.
 
-    A file may match ``state`` or any later state of the log.
+    A file may match ``state`` or any later state, because others may write at the same time.
     """
     if not is_writer(root, log.store, state):
         return []
@@ -43,7 +43,8 @@ def list_differences(root: Root, log: MachineLog, state: Machine) -> list[Differ
         if content is not None and left is not None and left.sha256 == digest(content):
             kind = "behind"
         found.append(Difference(path, kind, expected, content))
-    # Meanwhile, a new machine may have started to write the same files.
+    # Check again that the machine still owns these files, because another machine may have started
+    # in the meantime.
     return found if found and is_writer(root, log.store, state) else []
 
 
@@ -67,7 +68,8 @@ def list_warnings(root: Root, log: MachineLog, state: Machine) -> list[str]:
     ]
     marks = [str(one.to_item()) for one in find_marks(root, log.store, log.stream)]
     edits = map(str, decided_edits(state.edits))
-    # Report ignored approvals that the log itself does not mark as ignored.
+    # Report invalid approvals here unless the log itself marks them as ignored, which is reported
+    # elsewhere.
     known = {one["version"] for one in state.set_aside}
     refused = {v: why for v, why in log.ineffective().items() if v not in known}
     weak = [f"version {v} is ignored: {why}" for v, why in refused.items()]
@@ -78,10 +80,10 @@ def list_warnings(root: Root, log: MachineLog, state: Machine) -> list[str]:
 
 
 def find_blame(log: MachineLog, name: str, at: At = None) -> list[Blame]:
-    """Return the newest change of a field, or of each field of a group.
+    """Return the newest change of a field, or of each field below a path.
 
-    A task is named by its id: ``tasks.T-1.status``. Raises `NotFound` for what never was, and
-    `StateNotFound`.
+    A task is named by its id, for example ``tasks.T-1.status``. Raises `NotFound` if the field
+    never existed, and `StateNotFound` if the machine does not exist.
     """
     known = build_tree(log.current(at))
     path = document_diff.path_of(known, name)
@@ -93,7 +95,7 @@ def find_blame(log: MachineLog, name: str, at: At = None) -> list[Blame]:
 
 
 def build_tree(state: Machine) -> dict[str, Any]:
-    """Return a machine's state as one document, with tasks by their ids."""
+    """Return the state of a machine as one document, with its tasks by their ids."""
     whole: dict[str, Any] = {}
     for document in build_documents(state).values():
         whole |= document

@@ -1,4 +1,4 @@
-"""The log of one machine: its stream, folded."""
+"""The event log of a machine, and the rules that decide which approvals are valid."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ APPROVED = "machine.approved"
 WITHDRAWN = "machine.withdrawn"
 LIMITED = "machine.limited"
 TRANSITIONED = "machine.transitioned"
-#: The current form of signed statements. Form 2 has no fields, and form 1 has no files either.
-#: Statements in an older form stay valid.
+#: Current version of the signed statements. Statements of version 2 contain no fields, and those of
+#: version 1 contain no files either. All of them stay valid.
 FORM = 3
 _SECOND = 2
 
@@ -52,9 +52,10 @@ def statement_of(
     head: str,
     bound: Bound,
 ) -> bytes:
-    """Return the statement to sign: canonical JSON of everything that the proof covers.
+    """Return the statement that a person signs for an approval, as canonical JSON.
 
-    ``bound`` is what the approval covers: no fields in the second form, no files in the first.
+    ``bound`` contains the files and fields that the approval covers. Older versions of statements
+    have no fields, or neither fields nor files.
     """
     known: dict[str, Any] = {}
     if bound.files is not None:
@@ -66,7 +67,7 @@ def statement_of(
 
 
 def withdrawal_of(state: Machine, approval: str, head: str) -> bytes:
-    """Return the statement to sign when an approval is withdrawn."""
+    """Return the statement that a person signs to withdraw an approval, as canonical JSON."""
     return canonical_json(
         {**_build_statement(state, approval, head), "form": FORM, "withdraws": True}
     )
@@ -85,10 +86,10 @@ def _build_statement(state: Machine, approval: str, head: str) -> dict[str, Any]
 
 
 def definition_of(state: Machine) -> dict[str, Any]:
-    """Return the text of a user-defined definition to accept, and who may approve later.
+    """Return a user-defined definition to be accepted, and the permitted signers.
 
-    Returns nothing if the definition needs no acceptance, because older approvals may have this
-    name.
+    The result is empty if the definition needs no acceptance. Older machines may have an ordinary
+    approval of the same name.
     """
     if state.definition_agreed is None:
         return {}
@@ -97,7 +98,7 @@ def definition_of(state: Machine) -> dict[str, Any]:
 
 
 def explain_invalid_approval(state: Machine, type_: str, given: RecordedApproval) -> str | None:
-    """Return why an approval or its withdrawal is ignored in ``state``, or None."""
+    """Return the reason why an approval or withdrawal is ignored, or None if it is valid."""
     if type_ == LIMITED:
         return consent_weaknesses.explain_invalid_decision(state, type_, given)
     name, proof = given.data.get("approval"), given.data.get("proof")
@@ -125,7 +126,7 @@ def _explain_unbound_proof(
 
 
 class MachineRules:
-    """The rules that give the events of a machine their meaning."""
+    """The rules with which the generic event log computes the state of a machine."""
 
     name = "machine"
     reducer = REDUCER
@@ -137,13 +138,16 @@ class MachineRules:
     draft = staticmethod(Machine.draft)
 
     def objection(self, state: Machine, event: RecordedEvent, at: str) -> str | None:
-        """See Rules; a change of phase through a closed transition is ignored too."""
+        """Return the reason why an event is ignored, or None if it is valid.
+
+        Approvals without a valid proof are ignored, and so are impossible changes of phase.
+        """
         if event.type == TRANSITIONED:
             return closed_to(state, event.data)
         return explain_invalid_approval(state, event.type, build_planned_approval(event, at))
 
     def to_bytes(self, state: Machine) -> bytes:
-        """Return a state as JSON, to be kept and used again; key order is kept."""
+        """Return a state as JSON to be stored. The order of keys is preserved."""
         return orjson.dumps(state, default=_convert_to_json)
 
     def from_bytes(self, content: bytes) -> Machine:
@@ -161,7 +165,7 @@ class MachineRules:
         return Machine(**data)
 
     def absent(self, log: StreamLog[Machine], at: At) -> StateNotFound | NotFound:
-        """See Rules."""
+        """Return the error for a machine that does not exist now or at a moment."""
         machine = log.stream.removeprefix(MACHINE)
         if at is None or log.store.head(log.stream) is None:
             return StateNotFound(machine, list(list_machines_in_store(log.store)))
@@ -181,7 +185,7 @@ def _convert_to_json(value: Any) -> Any:
 
 
 class MachineLog(StreamLog[Machine]):
-    """A stream of a store, read as a machine; ``root`` is the folder of the machine."""
+    """The event stream of one machine. ``root`` is the folder of the machine."""
 
     def __init__(self, store: EventStore, machine: str, root: Path) -> None:
         super().__init__(MachineRules(), store, MACHINE + machine, root)
@@ -189,9 +193,9 @@ class MachineLog(StreamLog[Machine]):
 
 
 def find_rivals(root: Root, store: EventStore, machine: Machine) -> Iterator[Machine]:
-    """Yield the other machines of the root that write the same files, oldest first.
+    """Yield the other machines in the folder that write the same files, oldest first.
 
-    A protocol that names its files without an id has room for one machine at a time.
+    This happens if a protocol has fixed file names. Only one machine at a time can then be active.
     """
     shared = {path for path in machine.definition.files.values() if "{id}" not in path}
     if not shared:
@@ -209,7 +213,7 @@ def find_rivals(root: Root, store: EventStore, machine: Machine) -> Iterator[Mac
 
 
 def is_writer(root: Root, store: EventStore, machine: Machine) -> bool:
-    """Return whether the machine is the newest of those that write its files."""
+    """Return whether the machine is the newest one that writes its files."""
     own = find_first_event(store, machine.id)
     others = (find_first_event(store, rival.id) for rival in find_rivals(root, store, machine))
     return own is None or not any(one.position > own.position for one in others if one is not None)

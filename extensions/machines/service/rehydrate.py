@@ -1,4 +1,7 @@
-"""Resume a machine: its actual state by log, disk and git, and the next step."""
+"""Resume a machine after a lost session.
+
+The functions compare the log with files and git, repair the state, and find the next step.
+"""
 
 from __future__ import annotations
 
@@ -31,12 +34,13 @@ from service.root.atomic_files import content_within, utc_text
 from service.root.root import Root
 from service.writing.stream_writer import WriteOptions
 
-#: Maximum number of rounds; each round performs the steps that the previous one allowed.
+#: Maximum number of rounds. In each round, the repairs of the previous round may allow further
+#: steps.
 _ROUNDS = 20
 
 
 def drift_of(root: Root, log: MachineLog, state: Machine) -> list[dict[str, Any]]:
-    """Return the files, artifacts, branches and worktrees that differ from the state."""
+    """Return files, artifacts, branches and worktrees that differ from the recorded state."""
     files = [
         {"kind": f"file_{one.kind}", "file": one.file} for one in list_differences(root, log, state)
     ]
@@ -47,10 +51,11 @@ def drift_of(root: Root, log: MachineLog, state: Machine) -> list[dict[str, Any]
 def start_fresh(
     service: MachineService, options: WriteOptions, say: Callable[[str], None]
 ) -> tuple[MachineOutcome, str | None]:
-    """Archive a machine and start it again; ``say`` is called before any change.
+    """Archive the files of a machine, and start the machine again from its first phase.
 
-    Without an archive in its protocol, the machine is cancelled. Returns the archive folder
-    relative to the root, if there is one.
+    If its protocol has no archive, the machine is cancelled instead. ``say`` is called with a
+    message before the first change. Returns the result, and the relative path of the archive folder
+    or None.
     """
     at = utc_text(service.clock())
     state = service.files.look.foreseen().state
@@ -68,19 +73,21 @@ def start_fresh(
     return service.handle(command, options=replace(options, occurred_at=at)), where
 
 
-# A conductor track continues after its last task; ``plan.md`` is compared with the log.
+# The following functions resume a conductor track after its last task. They compare ``plan.md``
+# with the log.
 
 
-# Phased development is validated first, and then continues as far as the outputs allow.
+# The following functions resume phased development. The state is validated first; then the work
+# continues as far as the output files allow.
 
 _WEEK = 7 * 86_400
-#: Findings that stop the resumption until a person decides.
+#: Findings after which only a person can decide to continue.
 _UNSAFE = frozenset({"output_missing", "phase_order", "interruption_unsafe"})
 
 
 @dataclass(slots=True)
 class Resumption:
-    """The plan to resume a workflow: messages, findings, commands to record, next actions."""
+    """The plan to resume a machine: messages, findings, commands and next actions."""
 
     resumed: bool
     messages: list[str] = field(default_factory=list)
@@ -89,19 +96,20 @@ class Resumption:
     todo: list[str] = field(default_factory=list)
 
     def say(self, check: str, message: str) -> None:
-        """Add what a check found."""
+        """Add a finding of a check."""
         self.findings.append({"check": check, "message": message})
 
 
 def resume_phases(
     service: MachineService, options: WriteOptions, *, go_on: bool = False
 ) -> tuple[Resumption, list[MachineOutcome]]:
-    """Resume phased development: validate, repair, and continue as far as the outputs allow.
+    """Resume a machine for phased development, and return the plan and the results.
 
-    Repairs are recorded, except in a dry run. Raises `UnsafeResume` if the state contradicts the
-    files, unless a person chose to ``go_on``.
+    The state is validated and repaired, and the machine advances as far as its output files allow.
+    Nothing is recorded in a dry run. Raises `UnsafeResume` if the state contradicts the files,
+    unless ``go_on`` states that a person chose to continue.
     """
-    # Adopt the changes of executors first, so that nothing is repaired unnecessarily.
+    # Consider the changes of other programs first, so that their completed work is not repaired.
     state = service.files.look.foreseen().state
     on_disk = content_within(service.root.path, list_file_paths(state)["phase"])
     first = _build_resumption(service, state, on_disk)
@@ -125,13 +133,13 @@ def resume_phases(
 
 
 def _build_resumption(service: MachineService, state: Machine, on_disk: bytes | None) -> Resumption:
-    """Return how to resume; ``on_disk`` is ``phase.json``."""
+    """Return the plan to resume a machine. ``on_disk`` is the content of ``phase.json``."""
     root, now, files = service.root.path, utc_text(service.clock()), service.evidence(state)
     if state.is_final:
         return Resumption(False, [f"{state.id} has ended: {state.phase}"])
     if not state.moves and state.visit.started_at is None and not state.tasks:
         return Resumption(False, [f"{state.id} has not started: nothing can be resumed"])
-    # For a newly imported machine, the file states the time of the last activity.
+    # After an import, only the file states the time of the last activity.
     last = (state.visit.updated_at if state.head == 1 else None) or state.updated
     completed = [one["phase"] for one in phase_document(state)["completed_phases"]]
     messages = [
@@ -183,7 +191,11 @@ def _validate_state(
 
 
 def _mend_tasks(root: Path, state: Machine, now: str, found: Resumption) -> None:
-    """Set the status of running tasks without a worker, according to their outputs."""
+    """Add commands that correct the status of running tasks whose worker is gone.
+
+    The new status follows from the output file of the task. A task with a valid reservation is not
+    changed.
+    """
     known = state.definition.tasks
     for task in state.tasks:
         if known is None or task.get("status") != known.running:
@@ -263,7 +275,7 @@ def _lack_of(state: Machine, files: Mapping[str, FileFact], output: str) -> str 
 def _format_approval_request(
     root: Path, state: Machine, approval: str, output: str | None, options: str | None
 ) -> str:
-    """Return the instruction to ask a person again, or to repeat the missing work."""
+    """Return the instruction to ask a person for an approval, or to repeat missing work."""
     ask = f"`wfctl machine approve {state.id} {approval}`"
     seen = find_files(root, [one for one in (output, options) if one is not None])
     lack = _lack_of(state, seen, output) if output is not None else None

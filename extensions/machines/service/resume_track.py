@@ -17,9 +17,10 @@ from service.root.root import Root
 def track_resumption(
     root: Root, state: Machine, resume_from: str | None, now: str
 ) -> dict[str, Any]:
-    """Return where a conductor track continues: step, task, and contradictions.
+    """Return the point at which a conductor track continues: its step and its next task.
 
-    Raises `InvalidInput` if the plan has no task ``resume_from``.
+    The result also lists contradictions between the plan and the log. Raises `InvalidInput` if the
+    plan does not contain the task ``resume_from``.
     """
     folder = PurePath(list_file_paths(state)["metadata"]).parent
     tasks = read_tasks(root.path / folder / "plan.md")
@@ -51,7 +52,7 @@ def track_resumption(
 def _choose_start_task(
     tasks: list[PlannedTask], last: str | None, resume_from: str | None
 ) -> tuple[str | None, str]:
-    """Return the task to start with, and the reason."""
+    """Return the task with which to continue, or None, and the reason for this choice."""
     open_ = [task.id for task in tasks if not task.done]
     wanted = resume_from if resume_from is not None else last
     if wanted is None:

@@ -1,4 +1,7 @@
-"""The write path of machines: load, fold, decide, append, retry on conflict, write the files."""
+"""Change a machine: run commands, append their events, and update its files.
+
+If another writer appends at the same time, the commands are decided again on the new state.
+"""
 
 from __future__ import annotations
 
@@ -44,13 +47,13 @@ from service.writing.stream_writer import (
     record_outside_changes,
 )
 
-#: Types of the first event of a machine's stream.
+#: Event types with which the event stream of a machine can start.
 _BEGIN = ("machine.created", "machine.imported")
 
 
 @dataclass(frozen=True, slots=True)
 class MachineOutcome:
-    """The result of a write or dry run: recorded events, planned events, new state."""
+    """The result of a write or dry run: recorded events, planned events, and new state."""
 
     events: tuple[RecordedEvent, ...]
     planned: tuple[Payload, ...]
@@ -59,7 +62,7 @@ class MachineOutcome:
 
 
 class MachineService:
-    """The only writer of one machine."""
+    """The only component that changes a machine."""
 
     def __init__(
         self,
@@ -78,11 +81,14 @@ class MachineService:
         self.files = MachineFiles(root, log, self.writer, clock)
 
     def state(self) -> Machine:
-        """Return the current state. Raise `StateNotFound` if the machine does not exist."""
+        """Return the current state of the machine.
+
+        Raises `StateNotFound` if the machine does not exist.
+        """
         return self.log.current()
 
     def evidence(self, state: Machine | None) -> dict[str, FileFact]:
-        """Return the facts about the files that the rules read."""
+        """Return the facts about files that the rules need in the given state."""
         return collect_evidence(self.root.path, state) if state is not None else {}
 
     def _evidence_for(self, state: Machine | None, command: Payload) -> dict[str, FileFact]:
@@ -96,9 +102,10 @@ class MachineService:
         return find_files(self.root.path, definition.files_from_here(phase))
 
     def settle_place(self, how: RootIs | None) -> None:
-        """Check that the root was not moved, or record ``how`` it got here.
+        """Check that the folder was not moved or copied, or record that it was.
 
-        Raises `RootElsewhere` if ``how`` is missing.
+        ``how`` states whether it was moved or copied. Raises `RootElsewhere` if the place has
+        changed and ``how`` is None.
         """
         self._known_identity = (
             settle_identity(self.root, self._known_identity, how) or self._known_identity
@@ -110,13 +117,14 @@ class MachineService:
         return known_identity(self.root, lambda: find_first_event(log.store, log.machine))
 
     def handle(self, *commands: Payload, options: WriteOptions = PLAIN) -> MachineOutcome:
-        """Run all commands or none, and update the files.
+        """Run all commands or none of them, and update the files of the machine.
 
-        Raises what the rules raise (and records the refusal), `VersionConflict`,
-        `CommandConflict`, `FilesBehind`, `RootElsewhere`, `AnotherLog`.
+        Raises the error of the rule that refuses a command, and records this refusal. Other errors
+        are `VersionConflict`, `CommandConflict`, `FilesBehind`, `RootElsewhere` and `AnotherLog`.
         """
         if not (options.dry_run or any(command.type in _BEGIN for command in commands)):
-            # The rules report an id of another root as taken.
+            # Skip these checks for a new machine. If its id is in use in another folder, the rules
+            # report it.
             require_same_place(self.root, self._known_identity)
             self.log.approvals.require_not_swapped()
         first = self.first_answer(options, *commands)
@@ -130,8 +138,8 @@ class MachineService:
         except (MachineError, NeedsConsent) as refusal:
             if not options.dry_run:
                 self.writer.record_refusal(commands, refusal)
-                # An ended machine may have been killed at its end, and no later write repairs its
-                # files.
+                # Update the files even after a refusal. If wfctl was killed when the machine ended,
+                # no later write would repair the files.
                 with suppress(FilesBehind):
                     self.files.bring_up_to_date()
             state = self.log.state()
@@ -143,9 +151,9 @@ class MachineService:
             raise VersionConflict(self.log.machine, error) from error
 
     def first_answer(self, options: WriteOptions, *commands: Payload) -> MachineOutcome | None:
-        """Return the outcome of an earlier command with this id and content, or None.
+        """Return the result of an earlier command with the same id and content, or None.
 
-        Raises `CommandConflict` if the id was used for something else.
+        Raises `CommandConflict` if the id was used for another command.
         """
         first = self.writer.first_answer(commands, options)
         if first is None:
@@ -175,7 +183,7 @@ class MachineService:
     def _plan_events(
         self, before: Machine | None, commands: Sequence[Payload], at: str
     ) -> tuple[tuple[Payload, ...], Machine]:
-        """Return the events of all commands in order, and the state after them."""
+        """Return the events that the commands cause, and the state after them."""
         state = before
         planned: list[Payload] = []
         for command in commands:
@@ -202,6 +210,6 @@ class MachineService:
         try:
             self.log.keep_fold(state)
         except EventStoreError as error:
-            # The command is recorded, so the error must not look like a failed command.
+            # The command is already recorded, so this error must not look like a failed command.
             raise FilesBehind(state.head, error) from error
         return MachineOutcome(appended.events, due.planned, state, appended.repeated)

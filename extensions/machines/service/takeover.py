@@ -1,4 +1,7 @@
-"""Import machines of other programs: read their files, and convert them to an event."""
+"""Import machines from the files of other programs.
+
+The files are read, checked, and converted to the first event of a machine.
+"""
 
 from __future__ import annotations
 
@@ -38,18 +41,18 @@ from projections.words.text import seconds_since
 from service.errors import NotFound
 from wording import FirstReasons
 
-#: The kinds of findings, the most severe first.
+#: Kinds of import findings, the most severe first.
 WEIGHT = (
     *("track_id", "mapped", "not_whole", "missing", "impossible_time", "unexpected_value"),
     *("unknown_phase", "unknown_step", "unknown_field"),
 )
-#: Maximum number of places named for one kind.
+#: Maximum number of places to list for one kind of finding.
 _NAMED = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Sayings:
-    """The choices of a person for an import: translated names, and the current phase."""
+    """The choices of a person for an import: translations of names, and the current phase."""
 
     meant: Mapping[str, str] = field(default_factory=dict)
     at: str | None = None
@@ -59,7 +62,7 @@ class Sayings:
 
 @dataclass(slots=True)
 class Takeover:
-    """A machine read from its files, with the ``findings`` of the import."""
+    """A machine that was read from files, with the ``findings`` of the import."""
 
     id: str
     definition: Definition
@@ -72,22 +75,22 @@ class Takeover:
     given: list[Document] = field(default_factory=list)
     created: str | None = None
     findings: list[Document] = field(default_factory=list)
-    #: Unknown names: place, found name, most similar known name.
+    #: Unknown names in the files, each with its place and the most similar known name.
     unknown: list[Document] = field(default_factory=list)
-    #: Statements of the files that cannot both be true, each as a sentence.
+    #: Statements in the files that contradict each other, each as a sentence.
     contradictions: list[str] = field(default_factory=list)
 
     def contradict(self, sentence: str) -> None:
-        """Report that the files contradict each other, unless ``--at`` gives the phase."""
+        """Record a contradiction between the files, unless ``--at`` states the phase."""
         if self.said.at is None:
             self.contradictions.append(sentence)
 
     def say(self, kind: str, place: str, found: Any, message: str) -> None:
-        """Add a finding about something that the protocol does not define."""
+        """Add a finding about something in the files that the protocol does not define."""
         self.findings.append({"kind": kind, "place": place, "found": found, "message": message})
 
     def see_fields(self, expected: set[str]) -> None:
-        """Report the fields that the protocol does not name, and values of another shape."""
+        """Add findings for fields that the protocol does not define, and for wrong values."""
         for key in self.document:
             if key not in self.definition.fields and key not in expected:
                 self.say("unknown_field", key, None, "unknown field; kept")
@@ -96,10 +99,10 @@ class Takeover:
             self.say("unexpected_value", place, None, f"{what}; kept")
 
     def name(self, place: str, found: Any, known: Sequence[str], usual: str) -> str:
-        """Return the meant name of the definition, or ``usual`` if none is given.
+        """Return the name in the definition for a name in the file.
 
-        A name translated with ``--map`` is used and reported. An unknown name is recorded, and then
-        the import is refused.
+        The result is ``usual`` if the file contains no name. A translation by ``--map`` is applied
+        and reported. An unknown name is recorded, so that the import is refused later.
         """
         if isinstance(found, str) and found in known:
             return found
@@ -113,7 +116,7 @@ class Takeover:
         return usual
 
     def place(self, where: str, found: Any, aliases: Mapping[str, str]) -> None:
-        """Set the phase of the machine from ``--at``, or from the file."""
+        """Set the phase of the machine from the option ``--at``, or else from the file."""
         known = [name for name in self.definition.phases if name != "BLOCKED"]
         if self.said.at is not None:
             if self.said.at not in known:
@@ -129,7 +132,7 @@ class Takeover:
             self.phase = alias or self.name(where, found, known, self.phase)
 
     def status_at(self, place: str, status: Any) -> str:
-        """Return the named status, the initial status if none is named."""
+        """Return the status that the file states, or the initial status if it states none."""
         known = self.definition.statuses
         initial = known.initial if known is not None else "pending"
         if status is None:
@@ -143,7 +146,10 @@ class Takeover:
         return self.name(place, status, named, initial)
 
     def time(self, place: str, value: Any) -> str | None:
-        """Return a time as it was written; add a finding for an invalid or future time."""
+        """Return a time as it was written, or None if it is missing or not a string.
+
+        An invalid or future time is added to the findings.
+        """
         if value is not None and not isinstance(value, str):
             self.say("impossible_time", place, value, "expected a time as text")
             return None
@@ -154,7 +160,7 @@ class Takeover:
         return str(value) if value is not None else None
 
     def continue_counts(self) -> None:
-        """Continue each loop from the count in the files, and report counts that are not valid."""
+        """Set the count of each loop from the files, and add findings for invalid counts."""
         own = self.document.get("_loops")
         counted = own if isinstance(own, dict) else {}
         for name, loop in self.definition.loops.items():
@@ -172,14 +178,14 @@ class Takeover:
                 self.counts[name] = count
 
     def in_order(self, place: str, first: str | None, then: str | None) -> None:
-        """Report an end time that is before its start time."""
+        """Add a finding if an end time is before its start time."""
         before, after = log_time(first), log_time(then)
         if before is not None and after is not None and after < before:
             self.say("impossible_time", place, then, f"the end is before the start, {first}")
 
 
 def _find_nearest_name(found: Any, known: Sequence[str]) -> str | None:
-    """Return the known name most similar to the found one, or None."""
+    """Return the known name that is most similar to a name in the file, or None."""
     folded = {name.replace("_", "").lower(): name for name in known}
     wanted = str(found).replace("_", "").replace("-", "").lower()
     close = get_close_matches(wanted, folded, n=1, cutoff=0.5)
@@ -188,7 +194,7 @@ def _find_nearest_name(found: Any, known: Sequence[str]) -> str | None:
 
 
 def require_known(takeovers: Sequence[Takeover]) -> None:
-    """Raise `InvalidInput` that lists every unknown name and the most similar known name."""
+    """Raise `InvalidInput` with every unknown name and its most similar known name."""
     listed = [{"machine": one.id, **what} for one in takeovers for what in one.unknown]
     if not listed:
         return
@@ -210,7 +216,7 @@ def require_known(takeovers: Sequence[Takeover]) -> None:
 
 
 def require_agreement(takeovers: Sequence[Takeover]) -> None:
-    """Raise `InvalidInput` that lists every contradiction in the files of a machine."""
+    """Raise `InvalidInput` with every contradiction between the files of a machine."""
     listed = [{"machine": one.id, "why": why} for one in takeovers for why in one.contradictions]
     if not listed:
         return
@@ -226,9 +232,10 @@ def require_agreement(takeovers: Sequence[Takeover]) -> None:
 
 
 def group_findings(findings: Sequence[Document]) -> list[Document]:
-    """Return findings by kind, the most severe first, with count, places and a message.
+    """Return the findings grouped by kind, the most severe kind first.
 
-    Every one is in the ``machine.imported`` event.
+    Each group has a count, some places and a message. All single findings are recorded in the event
+    ``machine.imported``.
     """
     kinds = dict.fromkeys((*WEIGHT, *(one["kind"] for one in findings)))
     found = [[one for one in findings if one["kind"] == kind] for kind in kinds]
@@ -258,14 +265,14 @@ def _build_visit(phase: str, entered: str, status: str | None, **more: Any) -> D
     return {"phase": phase, "entered_at": entered, "status": status, **known, "data": {}, **more}
 
 
-# A conductor track.
+# The following functions read a conductor track.
 
 _START = "PLAN"
-#: Names that the protocol's own programs use for a step.
+#: Other names that the programs of the protocol use for a step → its name in the definition.
 _ALIASES = {**ALIASES, "NOT_STARTED": _START}
 _TIMES = ("started_at", "completed_at", "last_updated")
 _REQUIRED = ("status", "started_at", "agent", "last_updated")
-#: Fields that the protocol's own programs write next to the loop.
+#: Fields that the programs of the protocol write in addition to the loop.
 _KNOWN = (
     *("version", "track_id", "name", "type", "status", "blockers", OWN, "created_at"),
     *("updated_at", "superpower_enhanced", "enrich", "business_sync_required"),
@@ -274,7 +281,7 @@ _KNOWN = (
 
 
 def _import_track(path: Path, source: Document, _: Document, said: Sayings) -> Takeover:
-    """Return the machine of a conductor track; the folder names the track."""
+    """Return the machine of a conductor track. The folder of the file gives its id."""
     folder, named = path.resolve().parent.name, source.get("track_id")
     id_ = folder if is_track(path) else str(named or folder)
     known = apply_repository_limit(
@@ -311,15 +318,15 @@ def _import_track(path: Path, source: Document, _: Document, said: Sayings) -> T
     return found
 
 
-#: Statuses of a track that has ended, and of a track without any work.
+#: Statuses of a track that has ended, and of a track whose work has not started.
 _OVER = frozenset({"complete", "completed", "done", "archived"})
 _NEW = frozenset({"new", "pending", "planned", "not_started"})
-#: Steps that, once passed, only lack the final transition.
+#: Steps after which only the final transition is missing.
 _LAST_STEPS = frozenset({"EVALUATE_EXECUTION", "BUSINESS_SYNC"})
 
 
 def _compare_status(found: Takeover, source: Document, loop: Document) -> None:
-    """Report if the status of a track or checkpoint contradicts its loop."""
+    """Record a contradiction if the status of a track or checkpoint does not fit its loop."""
     stands = f"{OWN} is at {found.phase} / {found.status}"
     is_at_end = found.phase in _LAST_STEPS and found.status == "PASSED"
     is_final = found.definition.is_final(found.phase)
@@ -334,7 +341,10 @@ def _status_of(source: Document) -> str:
 
 
 def _infer_step(found: Takeover, source: Document, path: Path) -> None:
-    """Set the step of a track without a loop from its plan, as the published migration does."""
+    """Set the step of a track without a loop, based on the tasks in its plan.
+
+    The published migration of the protocol uses the same rule.
+    """
     tasks, status = read_tasks(path.parent / "plan.md"), _status_of(source)
     done, is_begun = sum(task.done for task in tasks), any(task.is_begun for task in tasks)
     plan = f"plan.md has {done} of {len(tasks)} tasks done" if tasks else "plan.md is missing"
@@ -379,7 +389,7 @@ def _import_steps(found: Takeover, loop: Document) -> None:
 
 
 def _under_known_names(found: Takeover, checkpoints: Document) -> Document:
-    """Return the checkpoints under the known name of each step, whatever alias is used."""
+    """Return the checkpoints by the name of their step in the definition."""
     known = dict(checkpoints)
     for alias, step in ALIASES.items():
         if alias not in known or step not in found.definition.phases:
@@ -410,7 +420,7 @@ def _import_step(
     found.visits.append(_build_visit(step, entered, status, **times, data=data))
 
 
-# Phased development (dotagent): two files.
+# The following functions read the two files of phased development (dotagent).
 
 _OWN = (
     *("workflow_id", "started_at", "last_updated", "current_phase", "phase_status"),
@@ -484,15 +494,15 @@ def _list_objects(found: Takeover, source: Document, key: str) -> list[Document]
     return [item for item in items if isinstance(item, dict)]
 
 
-# A feature, a bug and the like (exarchos): one file.
+# The following functions read the single file of a feature, bug fix or similar work (exarchos).
 
 _TYPES = ("feature", "debug", "refactor", "oneshot", "discovery")
 _EXARCHOS_OWN = ("version", "featureId", "workflowType", "createdAt", "updatedAt", "phase")
 
 
-#: Phase of a newer feature → phase with the same work. A feature in `merge-pending` waits
-#: for the merge of one task's branch and then returns to `delegate`.
-#: `mergeOrchestrator` keeps the status of the merge.
+#: Phase of a newer program version → phase of the definition with the same work. A feature in
+#: `merge-pending` waits until the branch of one task is merged, and then returns to `delegate`. The
+#: field `mergeOrchestrator` keeps the status of the merge.
 _NEWER_PHASES = {"merge-pending": "delegate"}
 
 
@@ -523,8 +533,9 @@ _STATE = ".state.json"
 
 
 def files_of(path: Path) -> list[Path]:
-    """Return the files to import: the given file with its siblings, or the files of a folder.
+    """Return the files to import from a path.
 
+    These are the given file with the related files next to it, or the known files of a folder.
     Raises `NotFound` if the path does not exist.
     """
     if path.is_dir():
@@ -545,7 +556,7 @@ def files_of(path: Path) -> list[Path]:
 
 
 def root_of(path: Path) -> Path:
-    """Return the folder that would be the root, from the places of the protocol's files."""
+    """Return the folder to which the protocol's file paths are relative."""
     path = path.resolve()
     places = {_PHASE: ("memory", "state"), _METADATA: ("conductor", "tracks", path.parent.name)}
     folders = places.get(path.name, ())
@@ -555,33 +566,37 @@ def root_of(path: Path) -> Path:
 
 
 def contents_of(paths: Sequence[Path], *, locked: bool) -> dict[Path, bytes]:
-    """Return the content of the files; ``locked``: read them under the protocol's lock."""
+    """Return the content of the files.
+
+    With ``locked``, the files are read under the lock of the protocol.
+    """
     has_lock = locked and is_track(paths[0])
     with metadata_lock(paths[0].parent, lambda _: None) if has_lock else nullcontext():
         return {path: read_regular(path) for path in paths}
 
 
 def is_placed(path: Path) -> bool:
-    """Return whether a file is at the protocol's place below the future root."""
+    """Return whether a file is in the place that the protocol defines for it."""
     return root_of(path) != path.resolve().parent
 
 
 def is_track(path: Path) -> bool:
-    """Return whether a file is at the place of a conductor track."""
+    """Return whether a file is the state file of a conductor track, judged by its path."""
     return path.name == _METADATA and is_placed(path)
 
 
 def tracks_in(path: Path) -> list[Path]:
-    """Return the files of all tracks of a repository, sorted, without archived tracks."""
+    """Return the sorted state files of all tracks in a repository, except archived ones."""
     folders = (path / "conductor" / "tracks", path / "tracks", path)
     found = (sorted(one.glob(f"*/{_METADATA}")) for one in folders if one.name == "tracks")
     return next(filter(None, found), [])
 
 
 def _decode_state(path: Path, content: bytes) -> Document:
-    """Return the JSON object of a file; raises `UnreadablePlan` with the place of the error.
+    """Return the JSON object in a file.
 
-    Raises `UnimportableMachine`, and `InvalidData` for values that no event can hold.
+    Raises `UnreadablePlan` with line and column if it is not JSON, `UnimportableMachine` if it is
+    not an object, and `InvalidData` if an event cannot store its values.
     """
     from service.documents.plan_file import decode_json
 
@@ -598,7 +613,7 @@ def _decode_state(path: Path, content: bytes) -> Document:
 
 
 _Reader = Callable[[Path, Document, Document, Sayings], Takeover]
-#: The fields or the name that identify the first file of a protocol, and its reader.
+#: Fields or file names that identify a protocol, and the function that reads its files.
 _READERS: tuple[tuple[set[str], str | None, _Reader], ...] = (
     ({"workflowType", "featureId"}, None, _import_feature),
     ({"current_phase"}, _PHASE, _import_phased),
@@ -607,7 +622,10 @@ _READERS: tuple[tuple[set[str], str | None, _Reader], ...] = (
 
 
 def take_over(contents: Mapping[Path, bytes], said: Sayings) -> Takeover:
-    """Return the machine in the files. Raise `UnimportableMachine` for unknown protocols."""
+    """Return the machine in the files.
+
+    Raises `UnimportableMachine` if the files belong to no known protocol.
+    """
     path, *_ = contents
     first, *more = (_decode_state(path, content) for path, content in contents.items())
     for fields, name, reader in _READERS:
@@ -624,7 +642,10 @@ def take_over(contents: Mapping[Path, bytes], said: Sayings) -> Takeover:
 
 
 def command_of(found: Takeover, root: Document, **policy: Any) -> MachineImported:
-    """Return the event that creates the machine. Raise `InvalidInput` for an unusable id."""
+    """Return the event that imports a machine.
+
+    Raises `InvalidInput` if the id of the machine is not valid.
+    """
     from pydantic import ValidationError
 
     names = ("phase", "status", "document", "counts", "visits", "given", "findings", "created")

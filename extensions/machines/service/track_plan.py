@@ -1,4 +1,4 @@
-"""The plan of a conductor track: the tasks in ``plan.md`` and their progress."""
+"""Read the tasks in the ``plan.md`` of a conductor track, and their progress."""
 
 from __future__ import annotations
 
@@ -10,14 +10,18 @@ from typing import NamedTuple
 from eventstore.private_files import read_regular
 
 _MARKER = re.compile(r"^\s*(?:[-*+]|\d+\.)\s+\[([ xX~!])\]\s+(?:\*\*)?(.*)$")
-#: A heading of a task, with an optional marker; otherwise a line below has the status.
+#: A heading that names a task, with an optional marker for its status. Without a marker, a line
+#: below states the status.
 _HEADING = re.compile(r"^#{2,6}\s+(?:\[([ xX~!])\]\s+)?(?:\*\*)?(Task\b.*)$", re.IGNORECASE)
 _STATUS = re.compile(r"^\s*(?:[-*+]\s+)?\*\*Status:?\*\*:?\s*\[([ xX~!])\]", re.IGNORECASE)
 _ID = re.compile(r"(?:task\s+)?([A-Za-z]*-?\d+(?:[.\-]\d+)*)", re.IGNORECASE)
 
 
 class PlannedTask(NamedTuple):
-    """A task of ``plan.md``; ``line`` counts from 1. A blocked task was started."""
+    """A task in ``plan.md``. ``line`` counts from 1.
+
+    A task with the marker for blocked tasks counts as started.
+    """
 
     id: str
     done: bool
@@ -30,17 +34,18 @@ class PlannedTask(NamedTuple):
 
 
 def bare_id(id_: str) -> str:
-    """Return the id of a task without the word ``task`` and in lower case."""
+    """Return the id of a task in lower case and without the word ``task``."""
     return re.sub(r"^task[\s_-]*", "", id_.strip().lower())
 
 
 def read_tasks(plan: Path) -> list[PlannedTask]:
-    """Return the tasks of a plan in their order, an empty list if there is no plan."""
+    """Return the tasks of a plan in order, or an empty list if the file does not exist."""
     if not plan.is_file():
         return []
     lines = read_regular(plan).decode(errors="replace").splitlines()
     listed = ((number, _MARKER.match(line)) for number, line in enumerate(lines, 1))
-    # If tasks are headings, the items of lists below them are their steps.
+    # If headings name the tasks, list items below them are steps of these tasks and not tasks
+    # themselves.
     said = list(_iterate_heading_tasks(lines)) or [
         (n, one[1], one[2]) for n, one in listed if one is not None
     ]
@@ -52,7 +57,7 @@ def read_tasks(plan: Path) -> list[PlannedTask]:
 
 
 def _iterate_heading_tasks(lines: list[str]) -> Iterator[tuple[int, str, str]]:
-    """Yield the tasks written as headings: the line, the marker, the text."""
+    """Yield the line number, the marker and the text of each heading that names a task."""
     waiting: str | None = None
     for number, line in enumerate(lines, 1):
         heading, status = _HEADING.match(line), _STATUS.match(line)

@@ -1,1 +1,1 @@
-"""The files of the machines' protocols, and pages about machines."""
+"""Build the state files of phase machines, and text and diagrams about machines."""

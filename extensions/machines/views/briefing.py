@@ -1,4 +1,4 @@
-"""The briefing for resuming a machine, within a size limit."""
+"""Build the briefing with which an agent resumes a machine, within a size limit."""
 
 from __future__ import annotations
 
@@ -14,15 +14,17 @@ from extensions.machines.views.next_actions import list_blockers, machine_action
 from projections.words.text import utc_seconds
 
 Document = dict[str, Any]
-#: The default and the minimum size limit in bytes.
+#: The default and the minimum size limit of a briefing in bytes.
 BOUND, LEAST = 5_120, 1_024
-#: Limits for texts and lists; a part is shortened step by step until the briefing fits.
+#: Pairs of limits, for the length of texts and of lists. A part is shortened with smaller and
+#: smaller limits until the briefing fits.
 _CUTS = tuple((max(int(8_000 * 0.7**n), 12), max(int(800 * 0.7**n), 1)) for n in range(20))
-#: Weight of a part; a part with a larger weight is cut after others of the same size.
+#: Weight of the parts of a briefing. Among parts of the same size, those with a larger weight are
+#: shortened later.
 _WORTH = {"handoff": 4, "resume": 4, "phase": 4, "blockers": 2, "drift": 2}
 #: A command in a text, up to its closing quote or the end of the line.
 _COMMAND = re.compile(r"`wfctl [^`]*`|wfctl [^`\n]*")
-#: Parts that are removed only if nothing else helps.
+#: Parts that are removed only if shortening all other parts is not enough.
 _SPARED = frozenset({"v", "workflow", "nextAction", "cut"})
 
 
@@ -34,10 +36,10 @@ def build_briefing(
     resume: Document | None = None,
     now: str | None = None,
 ) -> Document:
-    """Return the briefing; ``cut`` lists the parts left out to stay within the bound.
+    """Return the briefing about a machine, shortened to at most ``bound`` bytes.
 
-    ``resume`` is where the protocol continues, if the protocol defines this; it is part of the
-    bound. With ``now`` (UTC), late progress is reported.
+    The field ``cut`` lists the parts that were shortened or left out. ``resume`` is the point at
+    which the protocol continues, if known. If ``now`` (UTC) is given, late progress is reported.
     """
     actions = machine_actions(machine, files, changed_in(drift))
     done = machine.definition.tasks.done if machine.definition.tasks is not None else None
@@ -83,7 +85,7 @@ def build_briefing(
 
 
 def changed_in(drift: Sequence[Document]) -> list[str]:
-    """Return the files of the machine with unrecorded changes of others."""
+    """Return the files of a machine with changes of other programs that are not recorded."""
     return [str(one["file"]) for one in drift if one["kind"] == "file_changed"]
 
 
@@ -125,12 +127,12 @@ def _list_decisions(machine: Machine) -> list[Document]:
 
 
 def _size_of(document: Any) -> int:
-    """Return the number of bytes of a document, indented as on a terminal."""
+    """Return the size in bytes of a document as JSON with indentation."""
     return len(json.dumps(document, indent=2, ensure_ascii=False).encode())
 
 
 def _shorten_to_bound(whole: Document, bound: int) -> Document:
-    """Return the document within ``bound`` bytes; ``cut`` lists the parts left out."""
+    """Return the document shortened to ``bound`` bytes. ``cut`` lists the shortened parts."""
     if _size_of(whole) <= bound:
         return whole
     levels = dict.fromkeys(whole.keys() - _SPARED, 0)
@@ -156,7 +158,7 @@ def _shorten_to_bound(whole: Document, bound: int) -> Document:
 
 def _cut_value(value: Any, place: str, text: int, items: int, cut: Counter[str]) -> Any:
     if isinstance(value, str) and len(value) > text:
-        # Keep or remove a command as a whole.
+        # Do not cut a command in the middle: keep it completely or remove it.
         inside = (c for c in _COMMAND.finditer(value) if c.start() < text < c.end())
         kept = value[: next((c.start() for c in inside), text)]
         cut[f"{place} (characters)"] += len(value) - len(kept)

@@ -1,4 +1,4 @@
-"""Describe a definition as data, as a page, and as a diagram."""
+"""Describe the definition of a phase machine as data, as a page, and as a diagram."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ _HEAD = ("id", "version", "title", "protocol", "initial")
 
 
 def describe_definition(definition: Definition) -> dict[str, Any]:
-    """Return all parts of a definition: phases, transitions, loops, schemas, diagram."""
+    """Return a complete description of a machine type.
+
+    It contains phases, transitions, loops, JSON Schemas and a diagram.
+    """
     ended = {"final": True, "asks": "", "to": []}
     phases = {
         name: {
@@ -40,7 +43,7 @@ def describe_definition(definition: Definition) -> dict[str, Any]:
 
 
 def outline_definition(definition: Definition) -> dict[str, Any]:
-    """Return the parts of a definition that the user of a machine needs."""
+    """Return the parts of a machine's definition that its users need."""
     whole = describe_definition(definition)
     phases = {
         name: {
@@ -63,13 +66,13 @@ def outline_definition(definition: Definition) -> dict[str, Any]:
 
 
 def summarize_definition(definition: Definition) -> dict[str, Any]:
-    """Return a short summary of a definition."""
+    """Return a short summary of a machine's definition."""
     names = ("id", "title", "initial")
     return {name: getattr(definition, name) for name in names} | {"phases": len(definition.phases)}
 
 
 def build_schemas(definition: Definition) -> dict[str, Any]:
-    """Return JSON Schemas: ``TYPE.state`` for the fields, ``TYPE.EVENT`` for event data."""
+    """Return JSON Schemas: ``TYPE.state`` for fields, and ``TYPE.EVENT`` for event data."""
     events = {
         f"{definition.id}.{name}": one["schema"]
         for name, one in _describe_events(definition).items()
@@ -97,7 +100,7 @@ def _state_schema(definition: Definition) -> dict[str, Any]:
 
 
 def _describe_events(definition: Definition) -> dict[str, Any]:
-    """Return the events of the definition, and the events that commands record."""
+    """Return the events that the definition names, and the events that commands record."""
     own = {
         name: {
             "says": kind.says,
@@ -117,7 +120,7 @@ def _describe_events(definition: Definition) -> dict[str, Any]:
 
 
 def render_mermaid(definition: Definition) -> str:
-    """Return the state diagram as Mermaid text."""
+    """Return the state diagram of a machine type as Mermaid text."""
     lines = ["stateDiagram-v2", f"    [*] --> {_node_name(definition.initial)}"]
     groups: dict[str, list[str]] = {}
     for name, phase in definition.phases.items():
@@ -145,7 +148,7 @@ def render_mermaid(definition: Definition) -> str:
 
 
 def draw_machine(machine: Machine) -> str:
-    """Return the state diagram of a machine, with its limits and its current phase."""
+    """Return the state diagram of a machine with its limits. The current phase is marked."""
     limits = {name: machine.limit_of(name) for name in machine.definition.loops}
     lines = [render_mermaid(machine.definition.with_limits(limits))]
     if machine.phase == CANCELLED:
@@ -161,7 +164,7 @@ def _node_name(name: str) -> str:
 
 
 def render_page(definition: Definition) -> str:
-    """Return a definition as Markdown."""
+    """Return the description of a machine type as a Markdown page."""
     files = ", ".join(f"`{path}`" for path in definition.files.values())
     approvals = ", ".join(f"`{n}` in `{a.phase}`" for n, a in definition.approvals.items())
     events = ", ".join(f"`{name}`" for name in definition.events)

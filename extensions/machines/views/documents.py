@@ -1,4 +1,7 @@
-"""The files of a machine by the protocol of its type: conductor, dotagent, exarchos."""
+"""Build the state files of a machine in the format of its protocol.
+
+The protocols are conductor, dotagent and exarchos.
+"""
 
 from __future__ import annotations
 
@@ -11,16 +14,16 @@ from projections.words.text import utc_seconds
 
 Document = dict[str, Any]
 LOOP, _REVISIONS = "fix-cycle", "plan-revision"
-#: The name of the counted thing, for each loop of a track.
+#: Loop of a conductor track → the name for the things that it counts.
 _COUNTED = {LOOP: "fix cycles", _REVISIONS: "plan revisions"}
-#: The part of the file that the engine writes.
+#: The part of the file that only wfctl writes.
 OWN = "loop_state"
-#: Maximum number of earlier stays in a step that its checkpoint shows.
+#: Maximum number of earlier visits of a step that its checkpoint lists.
 _PAST = 10
 
 
 def build_metadata(machine: Machine) -> Document:
-    """Return the document of ``metadata.json``."""
+    """Return the content of the ``metadata.json`` of a conductor track."""
     document = dict(machine.document)
     found = document if "track_id" in document else {"track_id": machine.id, **document}
     blockers = document.get("blockers")
@@ -32,7 +35,7 @@ def build_metadata(machine: Machine) -> Document:
 
 
 def recorded_blockers(machine: Machine) -> list[Document]:
-    """Return the blockers that follow from the log and disappear when they are solved."""
+    """Return the blockers that follow from the log. They disappear when they are solved."""
     move, is_cancelled = machine.last_move, machine.cancelled_at is not None
     if not is_cancelled and machine.status != "BLOCKED":
         return []
@@ -52,7 +55,7 @@ def _loop_state(machine: Machine, found: Document) -> Document:
     status = machine.status if machine.status is not None else visit.status
     if machine.cancelled_at is not None:
         status = "BLOCKED"  # Nobody continues a cancelled step.
-    # Keep the order and the fields of other programs.
+    # Keep the order and the fields that other programs wrote.
     others = _ensure_object(found.get("checkpoints"))
     own = {
         name: _build_checkpoint(machine, stay, _ensure_object(others.get(name)))
@@ -72,7 +75,7 @@ def _loop_state(machine: Machine, found: Document) -> Document:
 
 
 def _plan_revisions(machine: Machine, found: Document) -> Document:
-    """Return the count and limit of plan revisions, unless the track never had any."""
+    """Return the count and the limit of plan revisions, or nothing without revisions."""
     names = ("plan_revision_count", "max_plan_revisions")
     count = machine.counts.get(_REVISIONS, 0)
     if _REVISIONS not in machine.definition.loops or not (count or found.keys() & names):
@@ -85,7 +88,7 @@ def _ensure_object(value: Any) -> Document:
 
 
 def _started_at(visit: Visit) -> str | None:
-    """Return when a stay in a step started; None if an imported file did not say."""
+    """Return the start time of a visit of a step, or None if it is unknown."""
     return utc_seconds(visit.started_at or visit.entered_at or None)
 
 
@@ -118,20 +121,20 @@ def _with_error(status: str | None, data: Document) -> Document:
     return {**data, "notes": f"ERROR: {notes}"}
 
 
-#: Fields of a machine's document that do not belong in ``phase.json``.
+#: Fields of a machine that belong in other files than ``phase.json``.
 _OTHERS = frozenset({"tasks", "execution"})
 
 
 def build_phase_document(machine: Machine) -> Document:
-    """Return the document of ``phase.json``.
+    """Return the content of ``phase.json``.
 
-    ``interruption_safe`` is true, because the file is replaced atomically.
+    ``interruption_safe`` is always true, because the file is replaced atomically.
     """
     is_cancelled, moves = machine.cancelled_at is not None, machine.moves
-    # The last phase that belongs to the protocol.
+    # For an ended machine, show the last phase that the protocol knows.
     current = machine.visits[moves[-1].source] if machine.is_final and moves else machine.visit
     status = "complete" if machine.is_final else current.status
-    # Phases that were left normally, or that are complete but not left.
+    # Phases that were left in the normal way, or whose work is complete.
     done = [
         visit
         for visit in machine.visits.values()
@@ -173,10 +176,10 @@ def _build_execution(machine: Machine) -> Document:
 
 
 def _is_approval_valid(machine: Machine, given: Given) -> bool:
-    """Return whether the approval is still valid and allows the machine to leave its phase.
+    """Return whether an approval is still valid and allows the machine to leave its phase.
 
-    A claim in an imported file is not a valid approval, because nobody gave it here. This function
-    does not check files; see `Machine.stands`.
+    An approval that only an imported file claims is not valid. This function does not check whether
+    files have changed; see `Machine.stands`.
     """
     visit = machine.visits.get(given.phase)
     if given.approval is None or not machine.definition.ways_of(given.approval) or visit is None:
@@ -186,12 +189,12 @@ def _is_approval_valid(machine: Machine, given: Given) -> bool:
     return given.approval in machine.approvals and not machine.fields_departed(given.approval)
 
 
-#: These fields exist even without a value, because readers expect them.
+#: Fields that are written even without a value, because other programs expect them.
 _ALWAYS: Document = {"artifacts": {}, "tasks": [], "worktrees": {}, "reviews": {}, "synthesis": {}}
 
 
 def _build_state(machine: Machine) -> Document:
-    """Return the document of the state file; fields that start with ``_`` belong to wfctl."""
+    """Return the content of the state file. Fields that start with ``_`` belong to wfctl."""
     known = {key: value for key, value in _ALWAYS.items() if key in machine.definition.fields}
     found = {
         "version": "1.1",
@@ -213,7 +216,7 @@ def _build_state(machine: Machine) -> Document:
         }
     counts: Document = {}
     for name, loop in machine.definition.loops.items():
-        # Other programs continue from the count in the field that they wrote.
+        # Also write the count to the field from which other programs continue.
         steps = parse_path(loop.count_from) if loop.count_from is not None else None
         if steps is not None and get_value(machine.document, steps) is not None:
             set_value(counts, steps, machine.counts.get(name, 0))
@@ -221,7 +224,7 @@ def _build_state(machine: Machine) -> Document:
 
 
 def build_documents(machine: Machine) -> dict[str, Document]:
-    """Return the document of each file of the machine, by role."""
+    """Return the content of each state file as a document, by its key in the definition."""
     protocol = machine.definition.protocol
     if protocol == "dotagent":
         return {"phase": build_phase_document(machine), "execution": _build_execution(machine)}
@@ -231,14 +234,14 @@ def build_documents(machine: Machine) -> dict[str, Document]:
 
 
 def list_file_paths(machine: Machine) -> dict[str, str]:
-    """Return the path of each file relative to the root, by role."""
+    """Return the relative path of each state file, by its key in the definition."""
     return {
         role: path.replace("{id}", machine.id) for role, path in machine.definition.files.items()
     }
 
 
 def render_files(machine: Machine) -> dict[str, bytes]:
-    """Return the content of each file (UTF-8 JSON with a final newline), by path."""
+    """Return the bytes of each state file by path: UTF-8 JSON with a final newline."""
     places = list_file_paths(machine)
     return {
         places[role]: (json.dumps(document, indent=2, ensure_ascii=False) + "\n").encode()

@@ -1,4 +1,4 @@
-"""Describe the events of a machine as text."""
+"""Describe the events of a phase machine as text."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 Data = dict[str, Any]
-#: Maximum number of changes described for one event.
+#: Maximum number of changes to list in the text about one event.
 _LISTED = 8
 
 
 def format_event(type_: str, data: Data) -> str:
-    """Return an event as text for people."""
+    """Return a text for people that describes an event."""
     spell = _SPELLED.get(type_)
     if spell is None:
         return f"{type_} {data.get('file', '')}".rstrip()

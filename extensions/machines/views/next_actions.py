@@ -1,4 +1,4 @@
-"""The blockers of a machine, and its available next actions."""
+"""List the blockers of a machine, and the available next actions."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from projections.words.text import NextAction, seconds_since, utc_seconds
 def machine_actions(
     machine: Machine, files: Mapping[str, FileFact], changed: Iterable[str] = ()
 ) -> list[NextAction]:
-    """Return the actions available in the current phase, permitted ones first.
+    """Return the actions available in a machine's current phase, permitted ones first.
 
-    ``changed`` are the files of the machine with unrecorded changes of others.
+    ``changed`` are the files with changes of other programs that are not recorded.
     """
     id_ = machine.id
     edited = [(drift.file, "by hand") for drift in machine.drifts]
@@ -62,7 +62,10 @@ def _build_open_action(machine: Machine, way: Transition) -> NextAction:
 
 
 def _is_wanted(machine: Machine, approval: str) -> bool:
-    """Return whether the approval is needed; more attempts only if a task used all of its own."""
+    """Return whether an approval is useful now.
+
+    An approval of more attempts is useful only if a task has used all of its attempts.
+    """
     tasks = machine.definition.tasks
     if tasks is None or tasks.beyond != approval:
         return True
@@ -71,7 +74,7 @@ def _is_wanted(machine: Machine, approval: str) -> bool:
 
 
 def _list_event_actions(machine: Machine) -> list[NextAction]:
-    """Return the actions that record an event which advances the current phase."""
+    """Return the actions that record an event to advance the current phase."""
     phase = machine.definition.phases[machine.phase]
     work = f"the work of {machine.phase}: {phase.asks}" if phase.asks else "the phase's work"
     found = []
@@ -91,9 +94,10 @@ def _list_event_actions(machine: Machine) -> list[NextAction]:
 def list_blockers(
     machine: Machine, files: Mapping[str, FileFact], now: str | None = None
 ) -> list[dict[str, Any]]:
-    """Return each blocker: ``says`` describes it, ``items`` names the things concerned.
+    """Return the problems that block the work of a machine.
 
-    With ``now`` (UTC), a late phase is also a blocker.
+    ``says`` describes a problem, and ``items`` names the affected things. If ``now`` (UTC) is
+    given, late progress is also reported.
     """
     if machine.is_final:
         return []
@@ -133,7 +137,7 @@ def _explain_lateness(machine: Machine, now: str | None) -> str | None:
 
 
 def _describe_blocker(machine: Machine, says: str, when: Guard) -> dict[str, Any]:
-    """Return a blocker with the matching items, or with the notes of the current phase."""
+    """Return a description of a blocker, with the affected items or the phase's notes."""
     if isinstance(when, g.Some):
         found = list_item_statuses(machine.facts({}).value(when.some))
         names = [name for name, status in found if status in when.status]

@@ -1,4 +1,4 @@
-"""Unfinished work of a machine without a hand-off."""
+"""Find unfinished work of a machine that has no summary for the next session."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from projections.screens.inbox import Unfinished
 
 
 def list_unfinished_work(machine: Machine) -> list[Unfinished]:
-    """Return the machine if its work is in progress and has no current hand-off.
+    """Return an entry if work is in progress and has no current summary.
 
-    Work that waits for the approval of a person is not unfinished.
+    Otherwise, and if the machine waits for the approval of a person, the list is empty.
     """
     approval = machine.definition.approval_in(machine.phase)
     waits = approval is not None and approval not in machine.approvals
