@@ -133,7 +133,7 @@ class Counter(_Condition):
 
 
 class Every(_OfField):
-    """Every item of a list or object has one of the given statuses.
+    """Every item of a list or object has one of the given statuses; an empty list does not pass.
 
     There must be at least one item. ``including`` names object keys that must exist. With
     ``newer_than: phase``, each status must have been written since the phase started.
