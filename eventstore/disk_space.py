@@ -40,7 +40,7 @@ def describe_full_disk(*paths: Path) -> str:
 
 
 def describe_file_system(path: Path) -> str:
-    """Return a text with the mount point and the free bytes of a path's file system."""
+    """Return a message with the mount point and the free bytes of a path's file system."""
     place = _find_existing_path(path)
     found = os.statvfs(place)
     inodes = ", no file can be added" if found.f_files and not found.f_favail else ""

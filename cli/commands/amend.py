@@ -515,7 +515,7 @@ def _to_compute(state: Workflow, alone: list[str], roots: list[str], all_roots: 
 
 
 def _reason_for(root: Root, state: Workflow, named: list[str]) -> str:
-    """Return a text with the reasons why the named stages must run again.
+    """Return a message with the reasons why the named stages must run again.
 
     A stage must run again if its inputs or results have changed. If no stage is out of date, the
     reason is the archive from which the workflow was restored. Raises `InvalidOption` if there is

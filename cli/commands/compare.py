@@ -283,7 +283,7 @@ def _print_file_diff(
     """
     from service.questions.recorded_content import find_content, format_difference
 
-    # The file can be an output on one side and an input on another, so look at both kinds of rows.
+    # The file can be an output of one attempt and an input of another, so search both kinds.
     kinds = [one.values for one in found if one.kind in OF_FILES and one.name == file]
     kinds.sort(key=lambda values: list(values).count(None))
     if not kinds:

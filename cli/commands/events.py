@@ -227,7 +227,7 @@ def _event_line(record: Record) -> str:
     return f"v{record['version']:<4} {when} {record['type']:<20} {stage:<9} {actor}"
 
 
-#: Event type, or the part of the type before the dot → ANSI style of its message.
+#: ANSI style of the messages of each event type, or of all types with the same first word.
 _STYLES = {
     "stage.completed": "32",
     "workflow.completed": "1;32",

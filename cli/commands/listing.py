@@ -337,7 +337,7 @@ def _of_workflow(workflow: Reading, settings: Settings) -> Iterator[InboxItem]:
 def _describe_impact(
     workflow: Reading, settings: Settings, state: Workflow, subject: str
 ) -> tuple[str, str]:
-    """Return a text on the impact of an amendment (a change of the plan), and a digest.
+    """Return a message about the impact of an amendment (a change of the plan), and a digest.
 
     The digest identifies the content of the amendment. If the amendment no longer fits the
     workflow, the text is the error message.

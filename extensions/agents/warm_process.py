@@ -53,8 +53,9 @@ class CommandEnd(NamedTuple):
 class Running:
     """A command that runs in another process.
 
-    ``news`` is a file descriptor that becomes readable when `hear` has a message to process.
-    ``stays`` is true if the command has ended and its process accepts another command.
+    ``news`` is a file descriptor. It becomes readable when the other process has sent a message,
+    which `hear` then reads. ``stays`` is true if the process can run another command after this
+    one.
     """
 
     def __init__(self, request: bytes, to: socket.socket) -> None:

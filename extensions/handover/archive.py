@@ -86,8 +86,7 @@ def write_archive(
         for kept in sorted(root.drift.glob("*")) if root.drift.is_dir() else ():
             writer.file(f"{DRIFT}{kept.name}", [read_regular(kept)])
         for name in taken.files:
-            # Do not compress the workflow's own files. An import refuses an archive that is much
-            # smaller than its unpacked files.
+            # An import refuses an archive with a high compression ratio, so do not compress files.
             mode = _MODE | ((root.path / name).stat().st_mode & 0o100) << 16
             writer.file(f"{FILES}{name}", content_of(root.path, name), ZIP_STORED, mode=mode)
         writer.file(NAME, [manifest.to_bytes()])

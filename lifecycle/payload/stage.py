@@ -397,8 +397,8 @@ class TasksObserved(AttemptPayload):
 class LeftFile(PayloadPart):
     """A file that an attempt wrote. ``path`` is the place where its job wrote it.
 
-    ``at`` is the present place, if it differs. ``link`` is the target of a symbolic link, whose
-    size is 0 and whose digest is that of the target's name.
+    ``at`` is the place of the file now, if it was moved. For a symbolic link, ``link`` is its
+    target, the size is 0, and the digest is that of the target's path.
     """
 
     path: str

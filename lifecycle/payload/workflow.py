@@ -117,10 +117,9 @@ class NoteLogged(Payload):
     text: Text
     stage: StageId | None = None
     kind: Literal["note", "external"] = "note"
-    #: For an external line: it appears after the lines of all events up to this version. None: it
-    #: appears at the place of this event.
+    #: Version after whose line an external line appears in the log. None: the line appears here.
     after: Whole | None = None
-    #: For an external line: its bytes in base64, if they are not ``text`` in UTF-8 with a newline.
+    #: Bytes of an external line in base64, if they differ from ``text`` in UTF-8 plus a newline.
     raw: str | None = None
 
 

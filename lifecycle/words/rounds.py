@@ -96,7 +96,7 @@ class LoopDefinition:
 
 
 def folder_of(stage: str, number: int) -> str:
-    """Return the folder with a stage's files of one loop round, relative to the root."""
+    """Return the folder, relative to the root, that contains a stage's files of one loop round."""
     return f"{stage}/round-{number:02d}"
 
 

@@ -130,7 +130,7 @@ MAX_EVENT = 8 << 20
 
 
 def shorten(text: str, most: int = MAX_WORDS) -> str:
-    """Return a text with at most ``most`` characters.
+    """Return the text shortened to at most ``most`` characters.
 
     If the text is cut, its end states the full length.
     """

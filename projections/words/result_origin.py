@@ -252,7 +252,7 @@ def _decided_results(stage: Stage) -> Iterator[Item]:
 
 
 def describe_deleted(result: Mapping[str, Any]) -> str:
-    """Return a text on when a result was recorded as deleted, and the digest it had."""
+    """Return a message about when a result was recorded as deleted, and the digest it had."""
     at, digest = utc_seconds(result["at"]), result["sha256"]
     return f"{result['path']}: recorded as deleted on {at}, SHA-256 {digest}"
 
@@ -265,7 +265,7 @@ def _list_kept_tasks(stage: Stage) -> Iterator[Item]:
 
 
 def describe_kept_tasks(stage: Stage) -> Iterator[str]:
-    """Yield a text for each decision to keep finished tasks although their inputs changed."""
+    """Yield a message for each decision to keep finished tasks although their inputs changed."""
     for one in stage.kept_tasks:
         yield _describe_kept(one, describe_agreement(one["policy"], approver_of(one)))
 
@@ -291,7 +291,7 @@ def is_taken_over(stage: Stage) -> bool:
 
 
 def describe_missing_outputs(gone: Sequence[str]) -> str:
-    """Return a text that names the first missing outputs, and the number of further ones."""
+    """Return a message that names the first missing outputs, and the number of further ones."""
     more = f" and {len(gone) - _NAMED} more" if len(gone) > _NAMED else ""
     return f"outputs missing: {', '.join(gone[:_NAMED])}{more}"
 
@@ -318,7 +318,7 @@ def approver_of(decision: Mapping[str, Any]) -> str | None:
 
 
 def describe_agreement(policy: str | None, by: str | None) -> str | None:
-    """Return a text on how a person approved, such as ``signed by NAME``.
+    """Return how a person approved, as text, such as ``signed by NAME``.
 
     Return None if no approval is recorded.
     """
@@ -326,7 +326,7 @@ def describe_agreement(policy: str | None, by: str | None) -> str | None:
 
 
 def _describe_answer(one: Mapping[str, Any]) -> str | None:
-    """Return a text on how a person approved, or None if an agent decided.
+    """Return how a person approved, as text, or None if an agent decided.
 
     An agent can decide only under the consent policy ``trust``.
     """
@@ -334,7 +334,7 @@ def _describe_answer(one: Mapping[str, Any]) -> str | None:
 
 
 def answer_of(policy: str | None, by: str | None) -> str | None:
-    """Return a text on how a person approved under a policy, or None if nobody did."""
+    """Return how a person approved under a policy, as text, or None if nobody did."""
     is_agent = policy == "trust" and by is not None and by.startswith("agent:")
     return None if is_agent else describe_agreement(policy, by)
 
@@ -617,7 +617,7 @@ def with_answer(item: Item, agreed: Mapping[str, Mapping[str, Any]]) -> Item:
 
 
 def describe_answer(answer: Mapping[str, Any] | None) -> str | None:
-    """Return a text on the person who accepted an audit item, and the reason.
+    """Return a message about the person who accepted an audit item, and the reason.
 
     Return None if no person accepted it.
     """
@@ -650,7 +650,7 @@ def told_code(code: Mapping[str, Any]) -> str:
 
 
 def describe_uncommitted_files(code: Mapping[str, Any]) -> str:
-    """Return a text with the files of an attempt that differ from their Git commit, or ""."""
+    """Return a message with the files of an attempt that differ from their Git commit, or ""."""
     return ", ".join(code["files"]) or ("other files of the repository" if code["dirty"] else "")
 
 

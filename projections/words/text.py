@@ -224,7 +224,7 @@ _BYTES = (("B", 1024), ("kB", 1024), ("MB", 1024), ("GB", 1024), ("TB", 1 << 62)
 
 
 def told_used(resources: Mapping[str, float]) -> str:
-    """Return a text on used resources: ``1.9 s of processors, at most 305 MB of memory``."""
+    """Return a message about used resources: ``1.9 s of processors, at most 305 MB of memory``."""
     told = []
     if "cpu_seconds" in resources:
         told.append(f"{told_seconds(resources['cpu_seconds'])} of processors")

@@ -127,7 +127,7 @@ class ScriptEnd(IntEnum):
 
 
 class Watched(IntEnum):
-    """Results of watching an attempt's jobs, and exit codes of the watching process."""
+    """Results of watching an attempt's jobs. Their values are the watcher's exit codes."""
 
     OVER = 0
     NOTHING = 10

@@ -83,7 +83,7 @@ def dispatch_stage(
     stage counts as a retry, downloads only the log and err files, and always ends as failed.
 
     No process starts before the event `attempt.started` is recorded, so that no attempt is lost
-    after a crash. Raises any error of the rules or of the job runner.
+    after a crash. Raises the error of a violated rule, or an error of the job runner.
     """
     state = jobs.service.state()
     stage = state.stage(id_)

@@ -273,7 +273,7 @@ class Progress:
         return ": ".join(filter(None, told))
 
     def _place(self, state: Workflow, stage: Stage) -> str:
-        """Return a text with the position of the stage's jobs in the local Slurm queue.
+        """Return a message with the position of the stage's jobs in the local Slurm queue.
 
         Returns an empty string if no job waits in that queue.
         """

@@ -42,11 +42,11 @@ class Recomputation:
 
     @property
     def cause(self) -> str:
-        """Return a text that names the changed input files."""
+        """Return a message that names the changed input files."""
         return f"{', '.join(self.files)} changed since {self.attempt} started"
 
     def price(self, tasks: int) -> str:
-        """Return a text with the expected computing time of the given number of tasks.
+        """Return a message with the expected computing time of the given number of tasks.
 
         The text also states the core hours. The estimate uses the average run time of the finished
         tasks.

@@ -513,8 +513,7 @@ def _parse_jobs(lines: Iterable[list[str]]) -> dict[str, dict[str, Any]]:
     current: dict[str, Any] | None = None
     for kind, name, *values in (line for line in lines if len(line) > 1):
         if kind == "of":
-            # DPDispatcher may list a job that it has not submitted yet. No other line mentions the
-            # job, so it is ignored.
+            # DPDispatcher may list a job that it has not submitted yet. Ignore this job.
             current = jobs.get(name)
         elif kind in ("job_state", "fail_count") and current is not None:
             current[kind.removeprefix("job_")] = int(name)

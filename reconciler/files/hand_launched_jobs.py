@@ -190,7 +190,7 @@ def record_manual_launch(
 ) -> Outcome:
     """Record a job launched by hand, and warn if it differs from the stage's definition.
 
-    Raises any error of the rules if the job must not be recorded.
+    Raises the error of a violated rule if the job must not be recorded.
     """
     asked = build_launch_commands(jobs.root, state, stage, job, jobs.service.clock())
     outcome = jobs.record_each(*asked, options=options)

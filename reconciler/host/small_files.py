@@ -10,8 +10,7 @@ from pathlib import Path
 
 from eventstore.private_files import read_regular
 
-#: Maximum number of digits of a number in such a file. This is enough for process ids and clock
-#: ticks.
+#: Maximum number of digits of a process id or a count of clock ticks in a record.
 _DIGITS = 20
 
 

@@ -369,7 +369,7 @@ def keep(attempt: AttemptPaths, jobs: Iterable[ObservedJob]) -> None:
 
 
 def recall(attempt: AttemptPaths, jobs: Iterable[ObservedJob]) -> tuple[ObservedJob, ...]:
-    """Add the recorded final state to each job for which nothing else shows its end."""
+    """Add the recorded final state to each job if nothing else shows that the job has ended."""
     kept = _kept(attempt)
     return tuple(
         replace(job, queued=kept.get(job.id or ""))

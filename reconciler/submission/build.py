@@ -258,7 +258,7 @@ def _build_machine(profile: Mapping[str, Any]) -> dict[str, Any]:
         return {"$ref": path if path.startswith("/") else f"../{path}"}
     config = profile.get("config")
     if not isinstance(config, Mapping) or "batch_type" not in config:
-        raise UnusableProfile("config", "an object with batch_type and context_type", config)
+        raise UnusableProfile("config", "an object with batch_type and context_type fields", config)
     return copy.deepcopy(dict(config))
 
 

@@ -244,7 +244,7 @@ _PATH = re.compile(r"(?<![\w./])/[^\s:'\"]+")
 
 
 def _reported_full(line: str, attempt: AttemptPaths) -> str:
-    """Return a text about the file system that was full when a message was printed.
+    """Return a message about the file system that was full when a message was printed.
 
     The file system is that of the path in the message, otherwise that of the job's folder. By now
     it may have free space again, and the job may have written to another file system. The text then
@@ -263,7 +263,7 @@ def _reported_full(line: str, attempt: AttemptPaths) -> str:
 
 
 def full_disk_of(attempt: AttemptPaths) -> str:
-    """Return a text about the full file system to which the attempt writes."""
+    """Return a message that names the full file system to which the attempt writes."""
     where = execution_host.load_execution_host(attempt)
     if where.is_far:
         return (

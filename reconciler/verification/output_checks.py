@@ -81,7 +81,10 @@ def _list_files(place: Path) -> Iterator[Path]:
 
 
 def _read_file_stamps(place: Path) -> list[tuple[str, int, int, int]]:
-    """Return id, size and time of each file, which change when a process writes to it."""
+    """Return the id, size and time of each file.
+
+    At least one of them changes when a process writes to the file.
+    """
     found = ((file, file.stat()) for file in _list_files(place))
     return [(str(file), s.st_ino, s.st_size, s.st_mtime_ns) for file, s in found]
 

@@ -126,10 +126,11 @@ def _find_kept_places(root: Path, stage: Stage, one: Attempt) -> Iterator[tuple[
 
 
 def reuse_outputs(jobs: Jobs, id_: str, named: str | None, options: WriteOptions) -> Outcome:
-    """Copy kept outputs of the stage into place, and record the reuse.
+    """Copy the kept outputs of an earlier attempt into the stage's folder, and record the reuse.
 
-    The stage must be ready, as for a dispatch, and the outputs must be verified afterwards. Raises
-    NothingToReuse, or any error of the rules.
+    ``named`` is the id of the earlier attempt, or None for the newest one. The stage must be ready,
+    and the copied outputs must be verified afterwards. Raises NothingToReuse, or the error of a
+    violated rule.
     """
     options = replace(options, content={"reuse": id_, "attempt": named})
     first = jobs.service.first_answer(options)

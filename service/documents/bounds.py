@@ -11,7 +11,7 @@ LARGEST, DEEPEST, MOST = 8 << 20, 100, 500_000
 
 
 def excess(value: Any) -> str | None:
-    """Return a text on the limit that a document exceeds, or None if it exceeds no limit."""
+    """Return a message that names the limit a document exceeds, or None if it exceeds none."""
     level, count = [iter((value,))], 0
     while level:
         child = next(level[-1], _END)

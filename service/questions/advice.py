@@ -15,7 +15,7 @@ from service.consent.undeclared_files import find_undeclared_files
 from service.root.atomic_files import resolve_words
 from service.root.folder_entries import exists
 
-#: Maximum size in bytes of a script that wfctl reads for advice.
+#: Maximum size in bytes of a script that wfctl inspects to give advice.
 _LONGEST = 1 << 20
 
 

@@ -147,9 +147,10 @@ class CauseGrounds:
         return found | ({stale} if stale is not None and stale > before else set())
 
     def renew(self, stage: Stage) -> None:
-        """Update the causes of a ready stage to its dependencies' newest completions.
+        """Set the causes of a ready stage to the newest completions of its dependencies.
 
-        If a dependency runs again, the stage stays ready, and no event records the new cause.
+        This is needed because a ready stage stays ready if a dependency runs again, and no event
+        records the new cause.
         """
         version = self._newest.get(("stage.readied", stage.id), 0)
         if version not in self._causes:

@@ -62,7 +62,7 @@ class WorkflowRules:
 
 
 def _suggest_other_logs(store: EventStore) -> str:
-    """Return a text that names the machines in the log.
+    """Return a message that names the machines in the log.
 
     Without other logs, the text explains how to restore a lost workflow.
     """

@@ -349,8 +349,8 @@ class StreamLog(Generic[S]):
     def require(self, version: int | None) -> None:
         """Raise an error if the log does not contain a version.
 
-        This is `NotFound` for a version after the end of the log, and the error of the rules for a
-        log without events.
+        This is `NotFound` for a version after the end of the log, and the error of a violated rule
+        for a log without events.
         """
         if version is None:
             return

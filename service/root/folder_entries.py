@@ -78,7 +78,7 @@ def describe_inspection_error(place: Place) -> str | None:
 
 
 def describe_unreadable_entries(folder: Path) -> str | None:
-    """Return a text on the entries in a folder that cannot be inspected, or None.
+    """Return a message about the entries in a folder that cannot be inspected, or None.
 
     The text names only the first entries, with the reasons. Links to missing files are ignored.
     """

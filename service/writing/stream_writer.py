@@ -165,7 +165,8 @@ class StreamWriter:
         """Carry out a command in the state ``before``. Repeat after a version conflict.
 
         A conflict means that another program appended an event. Raises `WrongExpectedVersion` if
-        the log is not at the version that the caller expects. Also raises any error of the rules.
+        the log is not at the version that the caller expects. Raises the error of a
+        violated rule.
         """
         for _ in range(CONFLICT_RETRIES):
             found = before.head if before is not None else 0

@@ -188,7 +188,7 @@ class Service:
     def handle(self, *commands: Payload, options: WriteOptions = PLAIN) -> Outcome:
         """Record the events of the commands, all or none, and update the generated files.
 
-        Raises the errors of the rules, and records each refusal. Also raises
+        Raises the error of a violated rule, and records each refusal. Also raises
         `WrongExpectedVersion`, `CommandConflict`, `FilesBehind`, `RootElsewhere` or `AnotherLog`.
         """
         if not options.dry_run:

@@ -209,11 +209,11 @@ def record_approval(
     *,
     withdraws: bool = False,
 ) -> MachineOutcome | None:
-    """Ask a person for an approval or its withdrawal, and record the answer.
+    """Ask a person to give or withdraw an approval, and record the answer.
 
-    Returns None if the person did not agree. ``consenter_for`` returns, for a consent policy, the
-    way in which a person gives consent. Raises `NeedsConsent` if nobody can be asked, or if the
-    proof of consent would be invalid. Such a refusal is recorded.
+    Returns None if the person did not agree. ``consenter_for`` returns the method by which a person
+    gives consent under a consent policy. Raises `NeedsConsent` if nobody can be asked, or if the
+    proof of consent would be invalid. A refusal for an invalid proof is recorded.
     """
     command = build_request(approval, choice, withdraws)
     options = replace(options, content={"approve": command.model_dump(mode="json")})

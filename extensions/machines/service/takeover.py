@@ -546,8 +546,8 @@ def files_of(path: Path) -> list[Path]:
         if len(states) == 1:
             return states
         raise NotFound(
-            f"wfctl cannot choose the file to import: the folder {path} has no file {_PHASE} or "
-            f"{_METADATA}, and {len(states)} files that end in {_STATE}. Name the file."
+            f"wfctl cannot choose a file to import from the folder {path}. It contains neither "
+            f"{_PHASE} nor {_METADATA}, and {len(states)} files end in {_STATE}. Name the file."
         )
     if not path.is_file():
         raise NotFound(f"no file {path}")
