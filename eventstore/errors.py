@@ -1,31 +1,31 @@
-"""Everything the event store can refuse or fail with.
+"""The errors of the event store.
 
 EventStoreError
-├── WrongExpectedVersion     the stream is not where the writer thought
+├── WrongExpectedVersion     the stream is not at the version that the writer expects
 ├── CommandConflict          a command id is used again with other content
 ├── EventIdReused            an event id is already in the log
-├── TransferConflict         what another log holds cannot be taken in
-├── InvalidData              not JSON that reads back as it was written
+├── TransferConflict         the content of another log cannot be imported
+├── InvalidData              JSON cannot represent the data without loss
 ├── SchemaError              the code does not know this event
 │   ├── UnknownStoredType
 │   ├── NewerEventSchema
-│   ├── OlderEventSchema     written, not read: only the current version is appended
+│   ├── OlderEventSchema     an event in an old version cannot be appended
 │   └── MissingUpcaster
-├── DatabaseError            the database as a whole
+├── DatabaseError            the whole database is unusable
 │   ├── DatabaseMissing
 │   ├── NotOurs
 │   ├── NewerDatabase
 │   ├── OlderDatabase
 │   ├── StoreDamaged
-│   ├── ForeignRule          a trigger or rule that wfctl did not make
-│   └── StoreUnreachable     the server does not answer, or does not let us in
-├── DamagedEvent             a stored event is no envelope
-├── UnsoundLog               a row is not what was recorded in its place
-├── StoreBusy                others kept the log to themselves for too long
-├── StoreUnwritable          read-only, full, or no permission
-├── LocksUnreliable          two writers could hold the lock at once
+│   ├── ForeignRule          the database has a trigger or rule of another program
+│   └── StoreUnreachable     the server does not answer, or refuses access
+├── DamagedEvent             a stored event is not a valid envelope
+├── UnsoundLog               a row differs from the recorded row
+├── StoreBusy                other processes keep the log locked
+├── StoreUnwritable          the log is read-only, the disk is full, or permission is missing
+├── LocksUnreliable          the file system would let two writers hold the lock
 ├── DriverMissing            the database's driver is not installed
-└── StoreClosed              used after close, or written through a reader
+└── StoreClosed              the store was closed, or opened for reading only
 """
 
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The errors of the rules.
+"""The errors of the lifecycle rules.
 
 LifecycleError
 ├── InvalidPlan               the plan is not valid

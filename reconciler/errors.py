@@ -1,4 +1,4 @@
-"""The errors of the job side.
+"""The errors of the reconciler.
 
 ReconcilerError
 ├── of a submission     InvalidSubmission, UnusableSubmission, InlineSecret, RejectedSubmission,
@@ -9,17 +9,18 @@ ReconcilerError
 ├── of a loop, a runner AlreadyDriven, AlreadyAutonomous, NoRunner, RunnerFailed, AgentMissing,
 │                       AgentNotStarted, EnvironmentNotReady
 ├── of a round          UnreadablePoints (control/rounds.py)
-└── KeptFolderTaken     beside the code that raises it, as those that follow (files/clear_folder.py)
+└── KeptFolderTaken     in the module that raises it, like those below (files/kept_folder.py)
 
-Refused, by the rules of the job side
+Subclasses of Refused
 ├── NoStageCommand, TooMuchBeside (files/described_submission.py)
 ├── NothingToReuse (verification/reuse.py)
 ├── ChangedMap, UnfitMap (sweep/map_points.py), NoDiagnosticRun (control/dispatch.py)
-└── ClaimDenied, NotStopped (control/stop_jobs.py), StrangerAtWork (control/judge_attempts.py)
+├── ClaimDenied (control/claims.py), NotStopped (control/stop_jobs.py)
+└── StrangerAtWork (control/judge_attempts.py)
 
-NeedsConsent, of the rules
+Subclasses of NeedsConsent
 ├── SubmissionDrift, SubmissionChanged (submission/compare_submission.py)
-├── ScriptsChanged, ScriptsUnknown, VerdictChanged (files/described_submission.py)
+├── ScriptsChanged, ScriptsUnknown, VerdictChanged (files/script_consent.py)
 └── ChangedResult, InputsChanged, StaleStages (files/freshness.py)
 
 Each carries a stable ``code``, its ``message``, and its values in ``data``.

@@ -1,35 +1,35 @@
-"""The errors of the use cases.
+"""The errors of services.
 
 ServiceError
-├── NoRoot            no workflow here
-├── RootExists        a second init
-├── WorkflowExists    an init with the id of a workflow that the log holds for another root
-├── UnreadablePlan    a plan file that is not JSON, YAML or TOML
-├── UnimportableState a workflow-state.json that cannot be taken over
-├── AlreadyThere      a file that would be overwritten
-├── RootElsewhere     a root that is not where it was
-├── InvalidOption     a value that cannot be what it should be
-├── VersionConflict   a machine that is not at the version that the caller expects
-├── FilesBehind       recorded, but the files could not be brought up to date
-├── LogBehind         a log that ends before what its files show
-├── NotFound          no such version, session or thing that was asked for
-├── SqlRefused        a question in SQL that would do more than read
-├── SqlWrong          a question in SQL that the database does not understand
-├── SqlTooLong        a question in SQL that took longer than it may
-└── RootBusy          another process holds the root for too long
+├── NoRoot            the folder contains no workflow
+├── RootExists        the folder already contains a workflow
+├── WorkflowExists    the id belongs to the workflow of another root in this log
+├── UnreadablePlan    the plan file is not valid JSON, YAML or TOML
+├── UnimportableState the workflow-state.json cannot be imported
+├── AlreadyThere      the command would overwrite a file
+├── RootElsewhere     the root was moved or copied
+├── InvalidOption     the value of an option is not valid
+├── VersionConflict   the machine is not at the expected version
+├── FilesBehind       the event was recorded, but the files are not up to date
+├── LogBehind         the log is older than the files that it wrote
+├── NotFound          the requested version, session or item does not exist
+├── SqlRefused        the SQL query would change data
+├── SqlWrong          the database cannot parse the SQL query
+├── SqlTooLong        the SQL query exceeded its time limit
+└── RootBusy          another process keeps the root locked
 
-Of one module each, beside the code that raises them:
+Errors defined in the module that raises them:
 
 ServiceError
-├── OutsideRoot        a path that leads out of the root (root/below.py)
-├── UntrustedDatabase  a database that this login did not agree to (root/trust.py)
-├── UnreadablePins     pins that cannot be read (consent/approvals.py)
-├── SignatureFailed    ssh-keygen made no signature (consent/signature.py)
-└── those of machines, in machines/errors.py, and of extensions, in their errors.py
+├── OutsideRoot        a path leads out of the root (root/atomic_files.py)
+├── UntrustedDatabase  an unapproved database (root/trusted_databases.py)
+├── UnreadablePins     the pins cannot be read (consent/approvals.py)
+├── SignatureFailed    ssh-keygen failed to sign (consent/signature.py)
+└── errors of extensions, in the errors.py of each extension
 
-NeedsConsent, of the rules
-├── AnotherLog         a log that is not the pinned one of its root (consent/approvals.py)
-└── UndecidedEdit      a hand edit that only a person may decide on (writing/undecided.py)
+Subclasses of NeedsConsent
+├── AnotherLog         the log is not the pinned log of its root (consent/approvals.py)
+└── UndecidedEdit      only a person may decide on a hand edit (writing/amendments.py)
 """
 
 from __future__ import annotations

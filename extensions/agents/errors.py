@@ -1,10 +1,10 @@
-"""What can be wrong with a tool call before a command runs.
+"""Errors of a tool call that is refused before a command runs.
 
 ToolCallError
-├── WrongArguments      arguments that the tool does not take
-├── UnfitArguments      arguments that do not go together
-├── NotOffered          what only a person may do
-└── OutsideFolder       a root that this server does not serve
+├── WrongArguments      the arguments cannot be combined, or one is missing
+├── UnfitArguments      the arguments do not match the schema of the tool
+├── NotOffered          only a person may run the command
+└── OutsideFolder       this server does not serve the root
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The errors of archives.
 
 ServiceError
-└── UnusableArchive    an archive that differs from its manifest
+└── UnusableArchive    the archive differs from its manifest
 """
 
 from __future__ import annotations

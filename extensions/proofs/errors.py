@@ -1,11 +1,11 @@
 """The errors of notes, checkpoints and proofs.
 
 ServiceError
-├── UnreadableNote     not a signed note
-├── UnverifiedNote     no signature of a known key
-├── CheckpointDenied   a log that did not grow from the signed one
-├── ProofRejected      a proof that does not lead to its claim
-└── NotWitnessed       no cosignature of a witness
+├── UnreadableNote     the file is not a signed note
+├── UnverifiedNote     the note has no signature of a known key
+├── CheckpointDenied   the log does not continue the signed log
+├── ProofRejected      the proof does not show what it claims
+└── NotWitnessed       the note has no cosignature of a witness
 """
 
 from __future__ import annotations

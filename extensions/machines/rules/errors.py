@@ -1,18 +1,18 @@
 """The errors of phase machines.
 
 MachineError
-├── InvalidDefinition    a definition that cannot run, with every reason
-├── InvalidInput         a path, a value or a name that cannot be
-│   └── ReservedField    a field that only the engine writes
-├── InvalidTransition    no way from here to there
-├── GuardFailed          a way that is not open; lists every unmet condition
-│   └── ApprovalMissing  what is missing is a person's approval, and nothing else
-├── UnsafeResume         what is there contradicts itself; a person says how to go on
-├── CircuitOpen          a limit is reached; a person decides
-├── TaskHeld             a task that somebody else has claimed
-├── AlreadyCancelled     cancelled before
-├── StateNotFound        no machine of this id
-└── StateAlreadyExists   a machine of this id, or one that writes the same files
+├── InvalidDefinition    the definition is not valid; lists every reason
+├── InvalidInput         a path, a value or a name is not valid
+│   └── ReservedField    only wfctl writes the field
+├── InvalidTransition    no transition leads from the current phase to the named phase
+├── GuardFailed          a transition is not allowed; lists every unmet condition
+│   └── ApprovalMissing  only a person's approval is missing
+├── UnsafeResume         the files contradict each other; a person must decide
+├── CircuitOpen          a limit is reached; a person must decide
+├── TaskHeld             another agent has claimed the task
+├── AlreadyCancelled     the machine was already cancelled
+├── StateNotFound        no machine has the id
+└── StateAlreadyExists   a machine has the id or writes the same files
 
 The codes are those that clients of the three protocols know. docs/cli.md explains the exit codes.
 """

@@ -1,9 +1,9 @@
-"""The errors of the use cases of machines.
+"""The errors of services for phase machines.
 
 ServiceError
-├── UnimportableMachine   a file that cannot be taken over as a machine
-├── LockHeld              the protocol's own lock is held for too long
-└── LockLost              the protocol's own lock was broken by somebody else
+├── UnimportableMachine   the file cannot be imported as a machine
+├── LockHeld              another process keeps the protocol's lock
+└── LockLost              another process removed the protocol's lock
 """
 
 from __future__ import annotations
