@@ -8,7 +8,7 @@ import orjson
 from eventstore.chain import canonical_json
 from eventstore.errors import DamagedEvent, TransferConflict
 from eventstore.sql import Statements
-from eventstore.store import Cargo, Raw, Refusal
+from eventstore.store import ImportBatch, Raw, Refusal
 from eventstore.verification import StoredRow
 
 
@@ -30,7 +30,7 @@ def _build_row(raw: Raw, position: int) -> StoredRow:
 
 
 def build_import_statements(
-    cargo: Cargo, sql: Statements, last: int
+    cargo: ImportBatch, sql: Statements, last: int
 ) -> Iterator[tuple[str, list[Any]]]:
     """Yield the SQL statements that append an import batch, each with its parameters.
 
@@ -47,7 +47,7 @@ def _build_refusal_row(refusal: Refusal) -> tuple[Any, ...]:
     return (*refusal[:-1], canonical_json(refusal.data, "refusal").decode())
 
 
-def in_the_way(cargo: Cargo, error: Exception) -> TransferConflict:
+def in_the_way(cargo: ImportBatch, error: Exception) -> TransferConflict:
     """Return the error for an import batch whose data the log already contains in part."""
     reason = str(error).strip().rpartition("\n")[2]
     return TransferConflict(f"{len(cargo.events)} events, {len(cargo.commands)} commands", reason)

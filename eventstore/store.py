@@ -125,7 +125,7 @@ class Claimed(NamedTuple):
     last_version: int
 
 
-class Cargo(NamedTuple):
+class ImportBatch(NamedTuple):
     """The data that a log imports from another log in one transaction."""
 
     events: Sequence[Raw] = ()
@@ -497,7 +497,7 @@ class EventStore:
         """
 
     @abstractmethod
-    def take_in(self, cargo: Cargo) -> None:
+    def import_batch(self, cargo: ImportBatch) -> None:
         """Record data of another log, with unchanged hashes, in one transaction.
 
         Positions are new, in the given order. The caller must ensure that the events continue their

@@ -22,12 +22,12 @@ from lifecycle.rules.impact import impact_of
 from lifecycle.state.conditions import downstream
 from lifecycle.state.status import ACTIVE, Status
 from lifecycle.state.workflow import Amendment, Workflow
-from lifecycle.words.scripts import named_scripts
+from lifecycle.words.scripts import omit_missing_init_script
 from projections.words.account import find_stale_stages
 from projections.words.amendments import format_changes, format_targets, summarise_changes
 from projections.words.text import name_approver, spell_unseen
 from reconciler.context import Jobs
-from reconciler.control.stop_jobs import stop_all
+from reconciler.control.stop_jobs import stop_marked_attempts
 from reconciler.files.freshness import find_deviations
 from service.consent.proof import agreed_content, shown_digest
 from service.consent.scripts import scripts_after
@@ -214,7 +214,7 @@ def tell_proposals(jobs: Jobs, output: Output, outcome: Outcome, options: WriteO
                 )
             one["amendment"] = _build_record(service.state().amendments[one["amendment"]["id"]])
     if stands is not outcome.stands:
-        stop_all(jobs)
+        stop_marked_attempts(jobs)
     data = {
         "dry_run": options.dry_run,
         "repeated": outcome.repeated,
@@ -310,7 +310,7 @@ def approve(
         found = [_approve_amendment(service, id_, consenter, options, impact) for id_ in ids]
         agreed = [outcome for outcome in found if outcome is not None]
         if agreed:
-            stop_all(jobs)
+            stop_marked_attempts(jobs)
             events = tuple(event for outcome in agreed for event in outcome.events)
             repeated = all(outcome.repeated for outcome in agreed)
             print_outcome(output, replace(agreed[-1], events=events, repeated=repeated), options)
@@ -433,7 +433,7 @@ def _describe_open_amendment(service: Service, amendment: Amendment) -> tuple[di
     sight = words.forecast_effects(question.root, state, question.amendment, question.impact)
     data = {
         "impact": {**question.impact.to_dict(), **sight.to_dict(), "digest": question.digest},
-        "scripts": named_scripts(question.scripts),
+        "scripts": omit_missing_init_script(question.scripts),
         "head": {"version": state.head, "hash": question.head},
         "policy": state.consent,
     }
@@ -571,5 +571,5 @@ def decide_proposals(
         raise
     if agreed is None:
         raise _not_now([id_])
-    stop_all(jobs)
+    stop_marked_attempts(jobs)
     print_outcome(output, agreed, options)

@@ -233,7 +233,7 @@ def verify(
                 [
                     *(one["message"] for one in denied),
                     *(f"{path} {_format_restored(options.dry_run)}" for path in restored),
-                    *_deviation_lines(found, reasons),
+                    *_describe_deviations(found, reasons),
                 ]
             ),
             state=state,
@@ -265,7 +265,7 @@ def _check_verify_options(
         )
 
 
-def _deviation_lines(found: list[Deviation], reasons: dict[str, list[str]]) -> list[str]:
+def _describe_deviations(found: list[Deviation], reasons: dict[str, list[str]]) -> list[str]:
     lines = [str(one) for one in found]
     tables = dict.fromkeys(one.stage for one in found if one.path in table_of(one.stage))
     lines += [

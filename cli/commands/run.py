@@ -324,10 +324,10 @@ def run(
         limits = {**bounds, "between": between, "rapid": rapid}
         _launch_runner(context, given, {f"--{name}": value for name, value in limits.items()})
     else:
-        _run_attended(context, given, time_limit, options)
+        _run_in_this_process(context, given, time_limit, options)
 
 
-def _run_attended(
+def _run_in_this_process(
     context: typer.Context, given: LoopOptions, time_limit: float | None, options: WriteOptions
 ) -> None:
     from reconciler.files.freshness import inspect_results

@@ -314,7 +314,7 @@ def blame(
             from cli.frame.selection import print_newest
 
             newest = sorted(found, key=lambda entry: entry["version"])
-            print_newest(output, newest, brief, (_shorten_entry, _blame_told), view)
+            print_newest(output, newest, brief, (_pick_shown_fields, _blame_told), view)
             return
         one = len(found) == 1
         text = (
@@ -340,7 +340,7 @@ def _format_page(output: Output, found: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def _shorten_entry(entry: dict[str, Any]) -> dict[str, Any]:
+def _pick_shown_fields(entry: dict[str, Any]) -> dict[str, Any]:
     names = ("field", "value", "old", "version", "type", "actor", "agreed_by", "why")
     told = {name: entry[name] for name in names}
     return {**told, "at": utc_seconds(entry["occurred_at"])}

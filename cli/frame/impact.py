@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from lifecycle.rules.impact import ApprovalForecast, Impact, forecast_approval, stages_by_task
 from lifecycle.words.mandates import format_count
-from lifecycle.words.scripts import is_digest, named_scripts
+from lifecycle.words.scripts import is_digest, omit_missing_init_script
 from projections.words.amendments import format_changes, format_targets
 from projections.words.text import spell_unseen, told_span
 from service.writing.amendments import AmendmentQuestion
@@ -27,7 +27,7 @@ def format_question(question: AmendmentQuestion) -> str:
     amendment = question.amendment
     runs = [
         f"Script: {path}, {f'SHA-256 {one}' if is_digest(one) else one}"
-        for path, one in named_scripts(question.scripts).items()
+        for path, one in omit_missing_init_script(question.scripts).items()
     ]
     if amendment.is_plan:
         from projections.words.plan_summary import plan_lines

@@ -29,7 +29,7 @@ from eventstore.event import APPLICATION_ID, HEAD
 from eventstore.private_files import open_for_reading
 from eventstore.sql import EVENT, Statements
 from eventstore.sqlite.write_queue import (
-    Tip,
+    StreamHead,
     WriterLock,
     foreign_rules,
     is_network,
@@ -407,7 +407,7 @@ class Writer:
                 self._cursor.execute("ROLLBACK")
             self.lock.release()
 
-    def look(self, statement: str, stream: str, known: Tip | None) -> Tip:
+    def look(self, statement: str, stream: str, known: StreamHead | None) -> StreamHead:
         """Take the writer lock, and return the last events of the log and of a stream.
 
         `known` is the result of an earlier call; it is returned if nobody else has written. Raises

@@ -27,14 +27,14 @@ from eventstore.sqlite.connection import (
     open_reader,
     translate_errors,
 )
-from eventstore.sqlite.write_queue import Tip, foreign_rules, kind_of, tip_of
+from eventstore.sqlite.write_queue import StreamHead, foreign_rules, kind_of, tip_of
 from eventstore.store import (
     Appended,
-    Cargo,
     Claim,
     Claimed,
     EventStore,
     Expected,
+    ImportBatch,
     require_same,
     require_version,
 )
@@ -104,7 +104,7 @@ class SqliteStore(EventStore):
         self._wait = wait
         self._reader = connection
         self._writer = writer
-        self._tip: Tip | None = None
+        self._tip: StreamHead | None = None
 
     def _transaction(self) -> Writer:
         if self._writer is None or self._closed:
@@ -128,7 +128,7 @@ class SqliteStore(EventStore):
             writer.lock.release()
 
     def _append_next(
-        self, writer: Writer, tip: Tip, event: NewEvent, claim: Claim
+        self, writer: Writer, tip: StreamHead, event: NewEvent, claim: Claim
     ) -> Appended | None:
         """Append an event with a single statement, and return the result.
 
@@ -170,7 +170,7 @@ class SqliteStore(EventStore):
             insert_command(
                 cursor, self._sql, Claimed(claim.command_id, stream, claim.digest, *span), rows
             )
-        self._tip = Tip(tip.changes, stream, rows[-1][0], head.hash, *head) if rows else None
+        self._tip = StreamHead(tip.changes, stream, rows[-1][0], head.hash, *head) if rows else None
         return Appended(map(self._decoded, rows), False)
 
     def _decoded(self, row: tuple[Any, ...]) -> RecordedEvent:
@@ -218,7 +218,7 @@ class SqliteStore(EventStore):
             if self._fetch("PRAGMA data_version") != [(seen,)]:
                 return
 
-    def take_in(self, cargo: Cargo) -> None:
+    def import_batch(self, cargo: ImportBatch) -> None:
         """See EventStore."""
         from eventstore.import_rows import build_import_statements, in_the_way
 

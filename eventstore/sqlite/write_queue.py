@@ -164,7 +164,7 @@ class WriterLock(_LockFile):
 
 
 @dataclass(slots=True)
-class Tip:
+class StreamHead:
     """The last events of the log and of one stream.
 
     The values are valid as long as nobody else writes to the file. Each append updates the object,
@@ -192,7 +192,9 @@ class Tip:
         return self.version == expected or is_met(expected, self.version)
 
 
-def tip_of(cursor: sqlite3.Cursor, statement: str, stream: str, known: Tip | None) -> Tip:
+def tip_of(
+    cursor: sqlite3.Cursor, statement: str, stream: str, known: StreamHead | None
+) -> StreamHead:
     """Return the last events of the log and of a stream.
 
     Return `known`, the result of an earlier call, if nobody else has written since then. Otherwise
@@ -203,7 +205,7 @@ def tip_of(cursor: sqlite3.Cursor, statement: str, stream: str, known: Tip | Non
         return known
     found = cursor.execute(statement, (stream,)).fetchone()
     position, last, version, hash_ = found or (0, ZERO, *START)
-    return Tip(changes, stream, position, last, *(version, hash_) if version else START)
+    return StreamHead(changes, stream, position, last, *(version, hash_) if version else START)
 
 
 _GUARDED = ("commands", "events", "folds", "refusals")

@@ -9,7 +9,7 @@ import orjson
 
 from eventstore.chain import START, Link
 from eventstore.errors import DamagedEvent, TransferConflict
-from eventstore.store import Cargo, Claimed, EventStore, Raw, Refusal, StoredFold
+from eventstore.store import Claimed, EventStore, ImportBatch, Raw, Refusal, StoredFold
 
 _Item = TypeVar("_Item")
 
@@ -121,7 +121,7 @@ def copy_log(source: CopySource, target: EventStore, *, only: str | None = None)
         target.save_fold(progress.as_fold())
     chains, before = Chains(), _Before(target)
     for batch in _split_in_batches(check_events(source, chains, only)):
-        target.take_in(Cargo([step.raw for step in batch if not before.has(step)]))
+        target.import_batch(ImportBatch([step.raw for step in batch if not before.has(step)]))
     commands = _copy_commands(source, target, chains.heads, progress)
     _check_target(source, target, chains.heads, only)
     progress = _copy_refusals(source, target, progress._replace(claiming=True))
@@ -237,7 +237,7 @@ def _copy_commands(
     chosen = claimed_of(source, heads, progress.stream)
     for batch in _split_in_batches(_compare_commands(chosen, there)):
         new = [command for command, is_there in batch if not is_there]
-        target.take_in(Cargo((), new, (), [mark]))
+        target.import_batch(ImportBatch((), new, (), [mark]))
         number += len(batch)
     return number
 
@@ -275,5 +275,5 @@ def _copy_refusals(source: CopySource, target: EventStore, progress: _Progress) 
     rest = islice(source.refusals(progress.stream), progress.refusals, None)
     for batch in _split_in_batches(rest):
         progress = progress._replace(refusals=progress.refusals + len(batch))
-        target.take_in(Cargo((), (), batch, [progress.as_fold()]))
+        target.import_batch(ImportBatch((), (), batch, [progress.as_fold()]))
     return progress

@@ -46,10 +46,10 @@ from service.reading.machine_streams import list_machines_in_store
 from service.root.atomic_files import system_clock, system_instant
 from service.root.root import MACHINE, Config, Root, address_of, find_root, open_root
 from service.writing.initialise import (
-    apply_configuration,
     prepare_folder,
     require_no_workflow,
     root_at,
+    with_configured_log,
     write_configuration,
 )
 from service.writing.salvage import SalvageResult, find_unsound_streams, salvage_into
@@ -263,7 +263,7 @@ def restore_into_root(context: typer.Context, file: Path, into: Path | None, dry
     if not dry_run:
         place.mkdir(exist_ok=True)
     target = place if place.exists() else place.parent
-    root = apply_configuration(root_at(target, settings.database_url, settings.journal))
+    root = with_configured_log(root_at(target, settings.database_url, settings.journal))
     if dry_run:
         require_no_workflow(root)
         _tell_restored(Output(settings), file, manifest, None, None, [])

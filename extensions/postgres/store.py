@@ -22,11 +22,11 @@ from eventstore.private_files import url_without_password
 from eventstore.sql import CLAIMED, EVENT, Statements
 from eventstore.store import (
     Appended,
-    Cargo,
     Claim,
     Claimed,
     EventStore,
     Expected,
+    ImportBatch,
     require_own_rules,
     require_same,
     require_version,
@@ -395,15 +395,15 @@ class PostgresStore(EventStore):
                 return int(last)
             self._server.await_notice(CHANNEL, left)
 
-    def take_in(self, cargo: Cargo) -> None:
-        """Import rows of another log. See `EventStore.take_in`.
+    def import_batch(self, cargo: ImportBatch) -> None:
+        """Import rows of another log. See `EventStore.import_batch`.
 
         If the connection is lost, the caller must check which rows were recorded.
         """
         self._require_writable()
         self._server.once(lambda connection: self._take_in(connection, cargo))
 
-    def _take_in(self, connection: Server, cargo: Cargo) -> None:
+    def _take_in(self, connection: Server, cargo: ImportBatch) -> None:
         try:
             with connection.pipeline():
                 self._server.begin(connection)

@@ -188,7 +188,7 @@ def _describe_event(leaf: Mapping[str, Any], texts: _Texts) -> dict[str, Any]:
     data = leaf["data"]
     try:
         if leaf["type"] not in RESULTS:
-            return {"consent": [_describe_consent(leaf, texts)] if leaf["type"] == APPROVED else []}
+            return {"consent": [_verify_consent(leaf, texts)] if leaf["type"] == APPROVED else []}
         found = _describe_result(data, texts)
         if leaf["type"] == ADOPTED:  # No job produced these outputs; a person accepted them.
             policy, by = (data.get("proof") or {}).get("policy"), data.get("approved_by")
@@ -221,11 +221,11 @@ def _describe_result(data: Mapping[str, Any], texts: _Texts) -> dict[str, Any]:
     for id_, digest in (rests_on.get("approvals") or {}).items():
         event = texts.event(digest, f"approval of {id_}", APPROVED)
         if event is not None:
-            found["consent"].append(_describe_consent(event, texts))
+            found["consent"].append(_verify_consent(event, texts))
     return found
 
 
-def _describe_consent(event: Mapping[str, Any], texts: _Texts) -> dict[str, Any]:
+def _verify_consent(event: Mapping[str, Any], texts: _Texts) -> dict[str, Any]:
     data = event["data"]
     proof = data.get("proof") if isinstance(data.get("proof"), dict) else {}
     id_ = data.get("amendment")

@@ -365,7 +365,7 @@ def _check_tasks(log: Standing, event: Data) -> None:
     )
 
 
-def _check_freed_files(log: Standing, event: Data) -> None:
+def _check_freed_attempt(log: Standing, event: Data) -> None:
     stage = _require_status(log, event, "completed")
     earlier = [one.id for one in stage.attempts[:-1] if one.id != stage.source]
     require_promise(
@@ -470,7 +470,7 @@ _BY_RULE: dict[Callable[[Standing, Data], object], str] = {
     _check_stop: "attempt.stopped",
     _get_attempt: "attempt.left",
     _check_tasks: "tasks.observed",
-    _check_freed_files: "leftovers.freed",
+    _check_freed_attempt: "leftovers.freed",
     _check_plain_event: "outputs.recorded outputs.archived checkpoint.recorded note.logged",
     _check_results: "results.adopted results.changed",
     _check_overruling: "claim.overruled",

@@ -24,7 +24,7 @@ from lifecycle.fold.evolve import fold_events
 from lifecycle.payload import models as p
 from lifecycle.payload.event_types import STAGED, find_misfit
 from lifecycle.rules import stages
-from lifecycle.rules.mandates import check_start
+from lifecycle.rules.mandates import check_mandates_at_start
 from lifecycle.state.conditions import hindrances
 from lifecycle.state.session_budget import affords, budget_of, charges
 from lifecycle.state.status import BLOCKING, FINISHED, Status, retry_limit
@@ -365,7 +365,7 @@ def decide_all(
     for command, at in asked:
         events = _decide_command(draft, command)
         if draft is not None and command.type == "attempt.started":
-            check_start(draft, cast("p.AttemptStarted", command), at)
+            check_mandates_at_start(draft, cast("p.AttemptStarted", command), at)
         draft = _fold_planned(draft, events, at)
         if any(event.type not in _QUIET for event in events):
             due = find_consequences(draft, at)

@@ -150,7 +150,7 @@ def compute_amendment_cost(
     return tasks, None if unknown else seconds
 
 
-def check_start(state: Workflow, command: p.AttemptStarted, at: str) -> None:
+def check_mandates_at_start(state: Workflow, command: p.AttemptStarted, at: str) -> None:
     """Raise `NeedsConsent` unless the mandates of the stage allow another attempt.
 
     These are the mandates under which the stage was changed since a person's last approval.

@@ -67,7 +67,7 @@ def is_importable(path: str) -> bool:
     return path.endswith(IMPORTED)
 
 
-def named_scripts(recorded: Mapping[str, str]) -> dict[str, str]:
+def omit_missing_init_script(recorded: Mapping[str, str]) -> dict[str, str]:
     """Return the scripts to show to a person, without an ``init.sh`` that does not exist."""
     return {path: one for path, one in recorded.items() if (path, one) != (INIT, MISSING)}
 

@@ -15,7 +15,7 @@ from lifecycle.event import SET_ASIDE
 from lifecycle.fold.stages import TYPES
 from lifecycle.state.session_budget import budget_of
 from lifecycle.state.workflow import Workflow
-from lifecycle.words.scripts import is_digest, named_scripts
+from lifecycle.words.scripts import is_digest, omit_missing_init_script
 from projections.words.amendments import describe_amendment, format_targets
 from projections.words.text import local_seconds, mark_controls
 
@@ -269,7 +269,7 @@ def kept_tasks_note(data: Mapping[str, Any]) -> str:
 
 
 def _format_files(data: dict[str, Any], state: Workflow) -> str:
-    scripts = named_scripts(data["scripts"]).items()
+    scripts = omit_missing_init_script(data["scripts"]).items()
     known = [path for path, one in scripts if is_digest(one)]
     known += [f"the inputs of {stage}" for stage in data["attempts"]]
     unknown = [f"{path} ({one})" for path, one in scripts if not is_digest(one)]

@@ -36,7 +36,7 @@ from projections.words.result_origin import Item
 from projections.words.text import NextAction
 
 
-class Bar(NamedTuple):
+class StartObstacle(NamedTuple):
     """The reason why a stage cannot start, and the command that removes the obstacle."""
 
     why: str
@@ -99,28 +99,30 @@ def built_on(state: Workflow) -> list[str]:
     return list(dict.fromkeys(id_ for stage in due for id_ in stage.depends_on))
 
 
-def find_bar(state: Workflow, stage: Stage, around: Surroundings) -> Bar | None:
+def find_start_obstacle(
+    state: Workflow, stage: Stage, around: Surroundings
+) -> StartObstacle | None:
     """Return the obstacle that prevents a stage from starting, or None if it can start."""
     return next(_find_bars(state, stage, around), None)
 
 
-def _find_bars(state: Workflow, stage: Stage, around: Surroundings) -> Iterator[Bar]:
+def _find_bars(state: Workflow, stage: Stage, around: Surroundings) -> Iterator[StartObstacle]:
     fields = edited_before(state, stage.id, around)
     if fields:
         why = f"{', '.join(fields[:3])} was edited by hand"
         way = "adopt or revert the change"
-        yield Bar(why, NextAction("wfctl drift show", f"{why}; {way}", person=True))
+        yield StartObstacle(why, NextAction("wfctl drift show", f"{why}; {way}", person=True))
     yield from _find_changed_inputs(state, stage, around)
     if around.scripts:
         why = f"pinned files have changed: {', '.join(around.scripts)}"
         agree = "wfctl amend propose --set session_config.pin=scripts --reason TEXT"
         way = "restore the old files, or approve the new files"
-        yield Bar(why, NextAction(agree, f"{why}; {way}", ("TEXT",), person=True))
+        yield StartObstacle(why, NextAction(agree, f"{why}; {way}", ("TEXT",), person=True))
     if around.unpinnable:
         why = f"only pinned files may run, but {'; '.join(around.unpinnable)}"
         agree = "wfctl plan apply PLAN --reason TEXT"
         way = "name the scripts, or remove the pin"
-        yield Bar(why, NextAction(agree, f"{why}; {way}", ("PLAN", "TEXT"), person=True))
+        yield StartObstacle(why, NextAction(agree, f"{why}; {way}", ("PLAN", "TEXT"), person=True))
     if state.mandates_for(stage):
         yield from _of_mandate(state, stage, around)
     if is_beyond(state, stage) and stage.status is Status.READY:
@@ -131,10 +133,10 @@ def _find_bars(state: Workflow, stage: Stage, around: Surroundings) -> Iterator[
     if lacking is not None:
         reason = f"{stage.id} is {stage.status}"
         action = NextAction(f"wfctl dispatch {stage.id}", reason, (lacking,))
-        yield Bar(f"{lacking} is missing", action)
+        yield StartObstacle(f"{lacking} is missing", action)
 
 
-def _of_mandate(state: Workflow, stage: Stage, around: Surroundings) -> Iterator[Bar]:
+def _of_mandate(state: Workflow, stage: Stage, around: Surroundings) -> Iterator[StartObstacle]:
     """Yield an obstacle for each mandate that excludes the stage.
 
     A mandate is a permission given in advance. Limits that depend on files are checked later, when
@@ -148,7 +150,7 @@ def _of_mandate(state: Workflow, stage: Stage, around: Surroundings) -> Iterator
         why = f"the mandate {name} does not allow an attempt: {'; '.join(objections)}"
         grant = command_to_widen(name)
         needs = tuple(word for word in ("FILE", "NAME=VALUE", "TEXT") if word in grant)
-        yield Bar(why, NextAction(grant, f"{stage.id}: {why}", needs, person=True))
+        yield StartObstacle(why, NextAction(grant, f"{stage.id}: {why}", needs, person=True))
 
 
 def list_hindrances(state: Workflow, around: Surroundings) -> list[Hindrance]:
@@ -159,7 +161,9 @@ def list_hindrances(state: Workflow, around: Surroundings) -> list[Hindrance]:
     told = hindrances(state)
     named = {one.stage for one in told}
     due = [one for one in state.stages.values() if is_due(state, one) and one.id not in named]
-    barred = {stage.id: found for stage in due if (found := find_bar(state, stage, around))}
+    barred = {
+        stage.id: found for stage in due if (found := find_start_obstacle(state, stage, around))
+    }
     held = [*told, *(one.to_hindrance(id_) for id_, one in barred.items())]
     session = session_bar(state, around)
     if session is not None and len(barred) < len(due):
@@ -167,7 +171,7 @@ def list_hindrances(state: Workflow, around: Surroundings) -> list[Hindrance]:
     return held + [one.to_hindrance(None) for one in _waiting_loops(state)]
 
 
-def _waiting_loops(state: Workflow) -> Iterator[Bar]:
+def _waiting_loops(state: Workflow) -> Iterator[StartObstacle]:
     """Yield an obstacle for each loop whose next points a stage has already written.
 
     An optimization loop runs its stages in rounds, with new points in each round. Normally, `wfctl
@@ -180,10 +184,10 @@ def _waiting_loops(state: Workflow) -> Iterator[Bar]:
             continue
         why = f"{name} waits for the points of round {loop.round.number + 1}"
         if not has_blocked_on_due_round(state, name):
-            yield Bar(why, NextAction(GO_ON, why))
+            yield StartObstacle(why, NextAction(GO_ON, why))
             continue
         why = f"{why}; the points in {definition.ask} were refused"
-        yield Bar(why, NextAction(*after_refused_points(definition, why), ("TEXT",)))
+        yield StartObstacle(why, NextAction(*after_refused_points(definition, why), ("TEXT",)))
 
 
 def edited_before(state: Workflow, stage: str, around: Surroundings) -> list[str]:
@@ -214,7 +218,9 @@ def _map_edited_fields(state: Workflow) -> dict[str | None, list[str]]:
     return found
 
 
-def _find_changed_inputs(state: Workflow, stage: Stage, around: Surroundings) -> Iterator[Bar]:
+def _find_changed_inputs(
+    state: Workflow, stage: Stage, around: Surroundings
+) -> Iterator[StartObstacle]:
     """Yield an obstacle for each changed result that the stage would use as an input."""
     known = list_recorded_deviations(state) if around.seen is None else around.seen.deviations
     found = [*known, *around.beneath]
@@ -223,10 +229,10 @@ def _find_changed_inputs(state: Workflow, stage: Stage, around: Surroundings) ->
             why = str(one)
             way = "restore the file, adopt the change, or compute the stage again"
             action = NextAction(f"wfctl verify {one.stage}", f"{why}; {way}", person=True)
-            yield Bar(why, action)
+            yield StartObstacle(why, action)
 
 
-def too_dear(state: Workflow, stage: Stage) -> Bar:
+def too_dear(state: Workflow, stage: Stage) -> StartObstacle:
     """Return the obstacle for a stage that costs more than the budget of a session.
 
     The suggested action is to increase the budget to the cost of the stage.
@@ -237,17 +243,19 @@ def too_dear(state: Workflow, stage: Stage) -> Bar:
         f"{budget_of(state):g} (session_config.session_budget)"
     )
     change = f"--set session_config.session_budget={least:g}"
-    return Bar(why, NextAction(f"wfctl amend propose {change} --reason TEXT", why, ("TEXT",)))
+    return StartObstacle(
+        why, NextAction(f"wfctl amend propose {change} --reason TEXT", why, ("TEXT",))
+    )
 
 
-def session_bar(state: Workflow, around: Surroundings) -> Bar | None:
+def session_bar(state: Workflow, around: Surroundings) -> StartObstacle | None:
     """Return the obstacle that prevents a new session, or None if a session can start.
 
     Without a session, `wfctl run` cannot run any stage.
     """
     if around.session is not None:
         action = NextAction("wfctl run", "start a new session", (around.session,))
-        return Bar(f"the last session could not start: {around.session}", action)
+        return StartObstacle(f"the last session could not start: {around.session}", action)
     policy = state.session_config.get("stale", "tell")
     if around.seen is None or policy != "stop":
         return None
@@ -258,7 +266,7 @@ def session_bar(state: Workflow, around: Surroundings) -> Bar | None:
         "session_config.stale is stop, so wfctl starts no stage while these results are "
         f"stale: {', '.join(reasons)}"
     )
-    return Bar(why, NextAction(f"wfctl rerun {' '.join(reasons)}", why, person=True))
+    return StartObstacle(why, NextAction(f"wfctl rerun {' '.join(reasons)}", why, person=True))
 
 
 GO_ON = "wfctl run"
@@ -293,7 +301,9 @@ def leading_on(state: Workflow, id_: str, around: Surroundings) -> list[NextActi
     """
     stage = state.stage(id_)
     found = (
-        [find_bar(state, stage, around), session_bar(state, around)] if is_due(state, stage) else []
+        [find_start_obstacle(state, stage, around), session_bar(state, around)]
+        if is_due(state, stage)
+        else []
     )
     named = [one for one in next_actions(state, around) if id_ in one.command.split()]
     return _remove_repeated_commands([*(one.action for one in found if one is not None), *named])
@@ -472,7 +482,9 @@ def _suggest_start(state: Workflow, around: Surroundings) -> Iterator[NextAction
         why = f"the runner is paused, and {format_count(len(ready), 'stage')} can start"
         yield NextAction("wfctl runner resume", why, person=True)
         return
-    barred = {stage.id: found for stage in ready if (found := find_bar(state, stage, around))}
+    barred = {
+        stage.id: found for stage in ready if (found := find_start_obstacle(state, stage, around))
+    }
     able = [stage for stage in ready if stage.id not in barred]
     session = session_bar(state, around)
     if able and session is not None:

@@ -54,7 +54,7 @@ def rehydrate(jobs: Jobs, *, dry_run: bool = False) -> Briefing:
     """
     known = jobs.service.state().head
     if not dry_run:
-        jobs.service.files.take_in()
+        jobs.service.files.record_foreign_changes()
     before = jobs.service.state()
     findings = _reconcile_if_needed(jobs, before, dry_run)
     now = before if dry_run else jobs.service.state()

@@ -26,7 +26,7 @@ from reconciler.context import Jobs, Mode, SubmissionFacts
 from reconciler.control.judge_attempts import build_start_command, check_strangers, record_found_job
 from reconciler.control.recomputation import warn_of_recomputation
 from reconciler.control.rounds import keep_round
-from reconciler.control.stop_jobs import stop_all, stop_earlier
+from reconciler.control.stop_jobs import stop_earlier, stop_marked_attempts
 from reconciler.errors import AlreadyMonitored, LinkedStageFolder, UnusablePath
 from reconciler.files import carried_files
 from reconciler.files.compiled_modules import remove_compiled_modules
@@ -112,7 +112,7 @@ def dispatch_stage(
         _check_preparation(jobs, state, stage, diagnostic)
         return outcome
     check_edits(jobs.service, id_)
-    stop_all(jobs)
+    stop_marked_attempts(jobs)
     with jobs.sole(id_):
         return _start_next_attempt(jobs, id_, mode, options, diagnostic)
 
@@ -130,7 +130,7 @@ def _start_next_attempt(
     asked = _build_rehearsed_start(jobs, state, stage, mode, diagnostic)
     jobs.service.rehearse(asked)
     stop_earlier(jobs, stage)
-    check_start(jobs, state, stage)
+    check_files_before_start(jobs, state, stage)
     state = get_stage_tasks(jobs.root, state, stage).close_ended(lambda one: jobs.record(one).state)
     stage = state.stage(id_)
     kept = move_old_outputs_aside(jobs, state, stage)
@@ -150,7 +150,9 @@ def _start_next_attempt(
     return outcome
 
 
-def check_start(jobs: Jobs, state: Workflow, stage: Stage, *, again: bool = False) -> None:
+def check_files_before_start(
+    jobs: Jobs, state: Workflow, stage: Stage, *, again: bool = False
+) -> None:
     """Raise an error if no job of the stage may start now. Write nothing.
 
     With ``again``, the job replaces the newest attempt and must read the same files as that

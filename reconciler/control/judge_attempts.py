@@ -52,9 +52,9 @@ from reconciler.sweep.stage_tasks import get_stage_tasks
 from reconciler.verdict.table import (
     Action,
     Verdict,
+    derive_verdict,
     is_purged,
     unreadable_verdict,
-    verdict,
     verdict_after_move,
     verdict_on_stranger,
 )
@@ -209,10 +209,10 @@ def _judge_attempt(
         )
     if foreign:
         evidence = add_foreign_launch(evidence, state, stage, jobs.root)
-    found = verdict(evidence)
+    found = derive_verdict(evidence)
     if found.is_folder_refused and query_machine.has_other_remote_root(attempt):
         evidence = replace(evidence, moved=True)
-        found = verdict(evidence)
+        found = derive_verdict(evidence)
     if found.is_elsewhere and was_here(jobs.service.root, recorded.root, recorded.host):
         evidence, found = verdict_after_move(evidence)
     elif found.is_elsewhere and (original := original_of(jobs.service.root)) is not None:
@@ -360,7 +360,7 @@ def _is_in_place(evidence: Evidence, found: Verdict) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class LostAttempt:
+class UnloggedAttempt:
     """An attempt that ran in this root but is missing in the log.
 
     ``started`` is the command that records the attempt, and ``since`` the time of its start.
@@ -372,7 +372,7 @@ class LostAttempt:
     is_over: bool
 
 
-def _find_attempt_lost_from_log(jobs: Jobs, state: Workflow, stage: Stage) -> LostAttempt | None:
+def _find_unlogged_attempt(jobs: Jobs, state: Workflow, stage: Stage) -> UnloggedAttempt | None:
     """Return an attempt that is missing in the log and that the stage can use, or None.
 
     The attempt still runs, or has succeeded with the result that the stage would compute now.
@@ -403,7 +403,7 @@ def _find_attempt_lost_from_log(jobs: Jobs, state: Workflow, stage: Stage) -> Lo
     moment = datetime.fromtimestamp((launched(one) or 0) / _SECOND, UTC)
     here = {"root": str(record.get("root", jobs.root)), "host": record.get("host")}
     started = build_start_command(one, Mode.TMUX, **here, boot_id=record.get("boot_id"), **rests_on)
-    return LostAttempt(started, utc_text(min(moment, jobs.service.clock())), is_over)
+    return UnloggedAttempt(started, utc_text(min(moment, jobs.service.clock())), is_over)
 
 
 def _is_usable(
@@ -493,7 +493,7 @@ def record_found_job(
     )
     if by_others:
         return hand_launched_jobs.record_manual_launch(jobs, state, stage, by_others[0], options)
-    found = _find_attempt_lost_from_log(jobs, state, stage)
+    found = _find_unlogged_attempt(jobs, state, stage)
     if found is None:
         return None
     outcome = jobs.record_each((found.started, found.since), options=options)

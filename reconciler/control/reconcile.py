@@ -23,7 +23,7 @@ from reconciler.context import Jobs, Mode
 from reconciler.control.dispatch import (
     attach_monitor,
     build_launch_event,
-    check_start,
+    check_files_before_start,
     dispatch_stage,
     launch_attempt,
     plan_next_attempt,
@@ -39,7 +39,7 @@ from reconciler.control.judge_attempts import (
     newest_attempt,
     record_found_jobs,
 )
-from reconciler.control.stop_jobs import diagnose_attempt, stop_all, stop_attempt
+from reconciler.control.stop_jobs import diagnose_attempt, stop_attempt, stop_marked_attempts
 from reconciler.errors import MachineUnreachable, ReconcilerError, words_of
 from reconciler.evidence.collect import note_alone, with_digests
 from reconciler.evidence.evidence import Evidence
@@ -79,7 +79,7 @@ def reconcile_stages(
     jobs = jobs.acting_as("reconciler")
     state = jobs.service.state()
     if not dry_run and only is None:
-        stop_all(jobs, tells=True)
+        stop_marked_attempts(jobs, tells=True)
         state = record_found_jobs(jobs, state)
     stages = [stage for stage in find_stages_in_flight(state) if only in (None, stage.id)]
     if dry_run:
@@ -202,7 +202,7 @@ def _hold_back_start(
     if action is not Action.LAUNCH and not (action is Action.LOST and can_recover(stage)):
         return now
     try:
-        check_start(jobs, state, stage, again=True)
+        check_files_before_start(jobs, state, stage, again=True)
     except (Refused, NeedsConsent) as error:
         return _report_hindrance(jobs, now, error.message)
     if lacked_room(now.evidence) and not _is_known_hindrance(stage, now):

@@ -207,7 +207,7 @@ def fail_and_stop(
     return replace(outcome, events=events, state=stopped.state, stands=stopped.stands)
 
 
-def stop_all(jobs: Jobs, *, tells: bool = False) -> None:
+def stop_marked_attempts(jobs: Jobs, *, tells: bool = False) -> None:
     """Stop every attempt that the log marks to be stopped.
 
     Raises `NotStopped` if an attempt keeps running. With ``tells``, prints a warning instead and

@@ -187,7 +187,9 @@ class DPDispatcherRunner:
         if done.returncode > 0 and (said := _OF_SYSTEM.search(done.stdout + done.stderr)):
             raise LaunchFailed(attempt.stage, done.returncode, f"`dargs check`: {said[1]}")
         if done.returncode > 0:
-            raise RejectedSubmission(attempt.submission, _refusal(done.stdout + done.stderr))
+            raise RejectedSubmission(
+                attempt.submission, _extract_field_error(done.stdout + done.stderr)
+            )
 
     def _render(self, attempt: AttemptPaths, own: Mapping[str, Any]) -> None:
         where, allow_ref = machine.load_execution_host(attempt), submission.uses_ref(own)
@@ -310,7 +312,7 @@ def _taken_up(attempt: AttemptPaths, before: tuple[str, int], lives: Callable[[]
     return int(json.loads(mark)["pid"])
 
 
-def _refusal(text: str) -> str:
+def _extract_field_error(text: str) -> str:
     """Return the sentence of the checking program that names the wrong field.
 
     The traceback is omitted.

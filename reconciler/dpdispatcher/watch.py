@@ -24,7 +24,7 @@ from reconciler.evidence.collect import collect_evidence, note_alone
 from reconciler.evidence.evidence import Evidence
 from reconciler.far import query_machine
 from reconciler.records import traces
-from reconciler.verdict.table import Action, Name, Verdict, verdict
+from reconciler.verdict.table import Action, Name, Verdict, derive_verdict
 from service.root.atomic_files import system_clock, utc_text, write_whole
 
 #: Seconds between two checks of the jobs. The pauses start short, because jobs may be short, and
@@ -109,7 +109,7 @@ def _inspect_attempt(attempt: AttemptPaths, again: bool) -> Look:
         exit_marker=Marker(SeenMarker.NONE),
         looked_twice=again,
     )
-    return evidence, verdict(evidence)
+    return evidence, derive_verdict(evidence)
 
 
 def _find_result(found: Verdict) -> Watched | None:

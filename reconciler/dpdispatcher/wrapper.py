@@ -408,7 +408,7 @@ _FAR = Path(__file__).parents[1] / "far"
 
 
 def _join_start_command(python: list[str], *words: object) -> str:
-    return shlex.join([*python, str(_FAR / "start.py"), *map(str, words)])
+    return shlex.join([*python, str(_FAR / "patched_dpdispatcher.py"), *map(str, words)])
 
 
 def _build_redaction(attempt: AttemptPaths, dpdisp: Path) -> str:

@@ -330,7 +330,7 @@ def _run_helper(request: Mapping[str, Any], root: Path, longer: int = 0) -> dict
     python = program.read_interpreter(program.find_dpdisp(os.environ))
     try:
         done = subprocess.run(
-            [*python, str(_HERE / "start.py"), str(_HERE / "connection.py")],
+            [*python, str(_HERE / "patched_dpdispatcher.py"), str(_HERE / "connection.py")],
             cwd=root,
             input=json.dumps(request),
             capture_output=True,
@@ -620,7 +620,9 @@ def _is_here(attempt: AttemptPaths, left: FarFile) -> bool:
     return left.link is None and not place.is_symlink() and is_as(place, recorded)
 
 
-def download_results(attempt: AttemptPaths, base: Path, listing: str = "list_results") -> None:
+def download_results_without_monitor(
+    attempt: AttemptPaths, base: Path, listing: str = "list_results"
+) -> None:
     """Download the results of an attempt into the folder ``base``.
 
     Only files that the submission names as results are downloaded. Each file appears completely or

@@ -1,9 +1,9 @@
 """Write the recovery file of a submission if DPDispatcher died before it wrote the file.
 
-`start.py` runs this module as a separate process, with DPDispatcher's Python, in the folder of the
-submission and with the arguments of its ``submit``. With a recovery file that contains all job ids,
-DPDispatcher continues the submission. Without it, DPDispatcher would send every file and submit
-every job again.
+`patched_dpdispatcher.py` runs this module as a separate process, with DPDispatcher's Python, in the
+folder of the submission and with the arguments of its ``submit``. With a recovery file that
+contains all job ids, DPDispatcher continues the submission. Without it, DPDispatcher would send
+every file and submit every job again.
 """
 
 from __future__ import annotations

@@ -354,7 +354,7 @@ def restore_results(attempt: AttemptPaths) -> None:
     own = genuine.submission_of(attempt) or {}
     base = attempt.root / str(own.get("work_base", "."))
     if machine.load_execution_host(attempt).is_far:
-        query_machine.download_results(attempt, base)
+        query_machine.download_results_without_monitor(attempt, base)
     for copy in traces.scratch_copies(attempt):
         for pattern in backward_files.backward(attempt):
             for found in copy.glob(pattern):

@@ -103,15 +103,15 @@ def read_interpreter(program: Path) -> list[str]:
 
 
 def build_start_command(program: Path, ends: Path | None = None) -> list[str]:
-    """Return the command that starts a program of DPDispatcher through `start.py`.
+    """Return the command that starts a program of DPDispatcher through `patched_dpdispatcher.py`.
 
-    `start.py` imports only the modules that are needed, which is faster. ``ends`` is the folder in
-    which jobs record their end. If the program is not a Python script, it is started directly.
+    That script imports only the modules that are needed, which is faster. ``ends`` is the folder
+    in which jobs record their end. If the program is not a Python script, it is started directly.
     """
     python = read_interpreter(program)
     if not any("python" in Path(word).name for word in python):
         return [str(program)]
-    script = Path(__file__).parents[1] / "far" / "start.py"
+    script = Path(__file__).parents[1] / "far" / "patched_dpdispatcher.py"
     flags = [] if ends is None else ["--ends", str(ends)]
     return [*python, str(script), *flags, str(program)]
 

@@ -24,7 +24,7 @@ from lifecycle.state.status import FINISHED, Status, retry_limit
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.words.rounds import LoopDefinition
 from projections.files.sessions import list_sessions
-from projections.screens.next_actions import GO_ON, Surroundings, find_bar
+from projections.screens.next_actions import GO_ON, Surroundings, find_start_obstacle
 from projections.words.account import find_stale_stages
 from reconciler.context import Jobs
 from reconciler.control.dispatch import dispatch_stage
@@ -524,7 +524,7 @@ class WorkflowLoop:
         edited = find_manual_edits(self.jobs.service.root, state, self.jobs.service.log)
         now = utc_text(self.jobs.service.clock())
         around = Surroundings(edited=edited, prepared=frozenset(state.stages), now=now)
-        found, mark = find_bar(state, stage, around), _stage_mark(stage)
+        found, mark = find_start_obstacle(state, stage, around), _stage_mark(stage)
         if found is None:
             self._hindrances.pop(mark, None)
             return False
@@ -605,7 +605,7 @@ class WorkflowLoop:
         text = prompt.render_prompt(kind, state, stage, self.jobs.root, tries, failure)
         task = AgentTask(stage.id, kind, text)
         left = run_agent_task(self.jobs, agent, task, self._must_end)
-        self.jobs.service.files.take_in()
+        self.jobs.service.files.record_foreign_changes()
         now, mark = self.jobs.service.state(), _stage_mark(stage)
         still = now.stages.get(stage.id)
         if (

@@ -29,7 +29,9 @@ def download_task_results(attempt: AttemptPaths) -> None:
         return
     if not whole.exists():
         if markers.read(attempt.exit_code_record, attempt.tag).code != 0:
-            query_machine.download_results(attempt, attempt.root, "list_left_results")
+            query_machine.download_results_without_monitor(
+                attempt, attempt.root, "list_left_results"
+            )
         write_whole(whole, b"")
     for found, target in list(_find_moves(attempt)):
         _move_into_place(found, target, attempt.tasks / "aside")

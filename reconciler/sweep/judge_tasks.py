@@ -432,7 +432,7 @@ def _write_record(attempt: AttemptPaths, stage: Stage, marked: Sequence[Task]) -
         own = {"key": task.point.key, "folder": task.point.folder, "state": "done", "exit_code": 0}
         times = {"started": task.started, "ended": task.ended}
         by_key[task.point.key] = {**own, **times, "why": ""}
-    rows = (row | _read_results(attempt.root, done, row, what) for row in by_key.values())
+    rows = (row | _examine_done_task(attempt.root, done, row, what) for row in by_key.values())
     content = "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows).encode()
     make_folders(attempt, attempt.tasks)
     write_whole(attempt.task_record, content)
@@ -461,7 +461,7 @@ def _close_row(attempt: AttemptPaths, row: Mapping[str, Any]) -> dict[str, Any]:
     return {**row, "state": state, "why": said or ("" if state == "done" else _CUT_OFF)}
 
 
-def _read_results(
+def _examine_done_task(
     root: Path, done: Path, row: Mapping[str, Any], what: TaskRules
 ) -> dict[str, Any]:
     """Return the outputs and metrics of a task that is done.

@@ -199,7 +199,7 @@ def is_hindered(name: str | None) -> bool:
     return name == Name.HINDERED
 
 
-def verdict(evidence: Evidence) -> Verdict:
+def derive_verdict(evidence: Evidence) -> Verdict:
     """Return the verdict on an attempt: the first row of the table that matches."""
     found = first(TABLE, evidence)
     if evidence.foreign_launch is not None:
@@ -770,7 +770,7 @@ def verdict_after_move(evidence: Evidence) -> tuple[Evidence, Verdict]:
     root and this host. Otherwise the verdict states that the attempt belongs elsewhere.
     """
     seen, here = _shows_running_jobs(evidence), _as_of_this_place(evidence)
-    found = verdict(here)
+    found = derive_verdict(here)
     if found.is_uncollected:
         # The own records of the jobs show their end, so the result is certain after a move too.
         return replace(here, moved=True), found
@@ -780,7 +780,7 @@ def verdict_after_move(evidence: Evidence) -> tuple[Evidence, Verdict]:
     to_be_done = known or found.action in (Action.WAIT, Action.LOST)
     if found.name in _DECIDED or (seen and to_be_done):
         return here, found
-    return evidence, verdict(evidence)
+    return evidence, derive_verdict(evidence)
 
 
 def verdict_on_stranger(evidence: Evidence) -> tuple[Evidence, Verdict]:
@@ -791,8 +791,8 @@ def verdict_on_stranger(evidence: Evidence) -> tuple[Evidence, Verdict]:
     """
     found = verdict_after_move(evidence)
     here = _as_of_this_place(evidence)
-    if found[1].is_elsewhere and _shows_running_jobs(evidence) and verdict(here).is_over:
-        return here, verdict(here)
+    if found[1].is_elsewhere and _shows_running_jobs(evidence) and derive_verdict(here).is_over:
+        return here, derive_verdict(here)
     return found
 
 

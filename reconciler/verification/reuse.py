@@ -24,7 +24,7 @@ from reconciler.attempt.paths import ATTEMPTS, KEPT, forwarded
 from reconciler.context import Jobs
 from reconciler.control.dispatch import move_old_outputs_aside
 from reconciler.control.judge_attempts import check_strangers
-from reconciler.control.stop_jobs import stop_all
+from reconciler.control.stop_jobs import stop_marked_attempts
 from reconciler.errors import MissingInput
 from reconciler.files.described_submission import submission_of
 from reconciler.files.freshness import check_results
@@ -138,7 +138,7 @@ def reuse_outputs(jobs: Jobs, id_: str, named: str | None, options: WriteOptions
         return first
     if not options.dry_run:
         check_edits(jobs.service, id_)
-        stop_all(jobs)
+        stop_marked_attempts(jobs)
     with jobs.sole(id_):
         state = jobs.service.state()
         kept = find_kept_outputs(jobs, state, state.stage(id_), named)
@@ -208,7 +208,7 @@ def reuse_if_configured(
     if options.dry_run:
         return jobs.service.handle(kept.command(id_), options=options)
     check_edits(jobs.service, id_)
-    stop_all(jobs)
+    stop_marked_attempts(jobs)
     return _reuse_if_valid(jobs, state, stage, kept, options)
 
 

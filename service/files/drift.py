@@ -280,7 +280,7 @@ def build_trail(log: WorkflowLog, after: int, start: Workflow | None, shown: int
     return collect_trail(log.steps(after, start), start, shown)
 
 
-def is_ours(log: WorkflowLog, left: Synced | None, found: bytes | None) -> bool:
+def is_file_unedited(log: WorkflowLog, left: Synced | None, found: bytes | None) -> bool:
     """Return whether nobody but wfctl has changed ``workflow-state.json``.
 
     The file must be as wfctl remembers it, or show a later version of the log.

@@ -15,7 +15,7 @@ from service.files.align_lines import ForeignBytes, align_lines
 from service.files.drift import (
     build_trail,
     collect_trail,
-    is_ours,
+    is_file_unedited,
     read_log_view,
     was_written_by_wfctl,
 )
@@ -84,7 +84,7 @@ class FilesInspection:
         """Return ``behind`` or ``changed`` for a wrong state file, "" for a correct one."""
         if was_written_by_wfctl(self.log, max(since - 1, 0), found):
             return ""
-        return "behind" if is_ours(self.log, left, found) else "changed"
+        return "behind" if is_file_unedited(self.log, left, found) else "changed"
 
     def looked(self) -> dict[str, str]:
         """Return a description of each file that is missing, edited or out of date.
@@ -119,7 +119,7 @@ class FilesInspection:
         found = content_within(self.root.path, STATE)
         if found is None:
             return b""
-        return None if is_ours(self.log, left, found) else found
+        return None if is_file_unedited(self.log, left, found) else found
 
     def _of_log(self, sync: Sync) -> str | None:
         view = read_log_view(self.root.path, LOG, sync.files.get(LOG), thorough=True)

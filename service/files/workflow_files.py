@@ -26,7 +26,7 @@ from service.files.drift import (
     Trail,
     build_trail,
     collect_trail,
-    is_ours,
+    is_file_unedited,
     read_log_view,
     remember_log,
 )
@@ -82,7 +82,7 @@ class WorkflowFiles:
         self._record = record
         self._close = close
 
-    def take_in(self) -> int:
+    def record_foreign_changes(self) -> int:
         """Record the changes that others made to the generated files.
 
         Return the number of recorded events. If nothing has changed, only two files are inspected.
@@ -168,7 +168,7 @@ class WorkflowFiles:
         left = sync.files.get(STATE)
         is_known = _digest_or_none(found) in shown.detected.get(STATE, [])
         is_rendered = found == state_document.render_state(state)
-        if not (is_known or is_rendered or is_ours(self.log, left, found)):
+        if not (is_known or is_rendered or is_file_unedited(self.log, left, found)):
             shows = state if left is None else self.log.current(left.version)
             content, fields = (
                 state_document.render_state(shows),

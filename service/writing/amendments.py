@@ -58,7 +58,7 @@ def check_edits(service: Service, stage: str) -> None:
 
 
 def _read_undecided_edits(service: Service) -> tuple[Workflow, list[Edit]]:
-    service.files.take_in()
+    service.files.record_foreign_changes()
     state = service.state()
     # If no manual edit waits for a decision, skip the comparison of the documents.
     return state, find_undecided_edits(service.root, service.log, state) if state.drifts else []

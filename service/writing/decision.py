@@ -151,7 +151,7 @@ def take_in_edits(service: Writing) -> None:
     # Ignore an error of the disk here. It occurs again after the decision is recorded, and is
     # reported then.
     with suppress(FilesBehind):
-        service.files.take_in()
+        service.files.record_foreign_changes()
 
 
 def prove_command(service: Writing, question: Question, consenter: Consenter) -> Payload:

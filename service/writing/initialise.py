@@ -14,7 +14,7 @@ from eventstore.store import EventStore
 from lifecycle.payload import models as p
 from lifecycle.state.run_files import runs_file_found_by_name
 from lifecycle.state.workflow import Workflow
-from lifecycle.words.scripts import MISSING, named_scripts
+from lifecycle.words.scripts import MISSING, omit_missing_init_script
 from projections.files.state_document import FILE_NAME as STATE
 from service.errors import InvalidOption, RootExists, WorkflowExists
 from service.reading.log import WorkflowLog
@@ -122,7 +122,7 @@ def files_recorded(root: Path, state: Workflow, now: str, **known: Any) -> Plann
     found = p.FilesRecorded.model_validate({"scripts": agreed_scripts(root, state), **known})
     machines = {state.profile(one).get("config_path") for one in state.stages.values()}
     missing_machines = {path for path in machines if found.scripts.get(str(path)) == MISSING}
-    is_named = not named_scripts(found.scripts).keys() <= missing_machines
+    is_named = not omit_missing_init_script(found.scripts).keys() <= missing_machines
     is_named = is_named or any(map(runs_file_found_by_name, state.stages.values()))
     return ((found, now),) if is_named or found.attempts else ()
 
@@ -148,7 +148,7 @@ def make_root(
 
     ``write`` starts the workflow. Raises `RootExists` if the folder already has a workflow.
     """
-    root = apply_configuration(root)
+    root = with_configured_log(root)
     prepare_folder(root)
     store = connect(root)
     try:
@@ -188,7 +188,7 @@ def write_configuration(root: Root, workflow: str | None, archive: str | None = 
     return config
 
 
-def apply_configuration(root: Root) -> Root:
+def with_configured_log(root: Root) -> Root:
     """Return the root with the log that its configuration names, if any."""
     if not root.config_file.exists():
         return root

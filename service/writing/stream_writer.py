@@ -183,17 +183,19 @@ class StreamWriter:
         raise WrongExpectedVersion(self.stream, decided_on, head.version if head is not None else 0)
 
 
-def record_outside_changes(take_in: Callable[[], int], options: WriteOptions) -> WriteOptions:
+def record_outside_changes(
+    record_changes: Callable[[], int], options: WriteOptions
+) -> WriteOptions:
     """Record changes that other programs made to files before a command is carried out.
 
-    ``take_in`` does this, and returns the number of recorded events. Return the options with the
-    expected version increased by this number, because these events do not affect the command.
+    ``record_changes`` does this, and returns the number of recorded events. Return the options with
+    the expected version increased by this number, because these events do not affect the command.
     """
     recorded = 0
     # Ignore an error of the disk here. It occurs again after the command is recorded, and is
     # reported then.
     with suppress(FilesBehind):
-        recorded = take_in()
+        recorded = record_changes()
     if options.expected_version is None or not recorded:
         return options
     return replace(options, expected_version=options.expected_version + recorded)

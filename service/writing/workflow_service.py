@@ -199,7 +199,7 @@ class Service:
             return first
         claim = self.writer.claim(commands, options)
         if not (options.dry_run or options.exact):
-            options = record_outside_changes(self.files.take_in, options)
+            options = record_outside_changes(self.files.record_foreign_changes, options)
         try:
             return self._decided(commands, claim, options)
         except (Refused, NeedsConsent) as refusal:

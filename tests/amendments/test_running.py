@@ -76,7 +76,7 @@ def test_next_dispatch_stops_a_job_that_an_approval_left_running(
     started(place)
     place.propose(*SHORTER)
     with monkeypatch.context() as during:
-        during.setattr("cli.commands.amend.stop_all", lambda _: None)
+        during.setattr("cli.commands.amend.stop_marked_attempts", lambda _: None)
         place.approve()
     assert at_work(place)
     place.done("dispatch", "stage-1", "--sync")

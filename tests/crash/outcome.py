@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from reconciler.evidence.evidence import Evidence
-from reconciler.verdict.table import verdict
+from reconciler.verdict.table import derive_verdict
 from tests.crash.cells import Cell
 from tests.crash.support import Workflow
 
@@ -86,7 +86,7 @@ def check_verdicts(workflow: Workflow) -> None:
     """Check that the recorded evidence of each verdict gives the same verdict again."""
     for event in workflow.events("attempt.observed"):
         told = event["data"]
-        found = verdict(Evidence.from_dict(told["evidence"]))
+        found = derive_verdict(Evidence.from_dict(told["evidence"]))
         assert _words(found.to_dict()) == _words({**told, "name": told["verdict"]})
 
 

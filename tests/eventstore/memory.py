@@ -13,12 +13,12 @@ from eventstore.import_rows import build_rows
 from eventstore.sql import Statements
 from eventstore.store import (
     Appended,
-    Cargo,
     Claim,
     Claimed,
     EventStore,
     Expected,
     Head,
+    ImportBatch,
     Raw,
     Refusal,
     StoredFold,
@@ -145,8 +145,8 @@ class MemoryStore(EventStore):
         self._require_open()
         return (self._commands[id_] for id_ in sorted(self._commands))
 
-    def take_in(self, cargo: Cargo) -> None:
-        """Implement `EventStore.take_in`."""
+    def import_batch(self, cargo: ImportBatch) -> None:
+        """Implement `EventStore.import_batch`."""
         self._require_open()
         rows = build_rows(cargo.events, len(self._log))
         here = [row.event_id for row in rows if row.event_id in self._event_ids]

@@ -8,7 +8,7 @@ from eventstore.errors import (
     TransferConflict,
     WrongExpectedVersion,
 )
-from eventstore.store import Cargo, Claim, Claimed, EventStore, Expected
+from eventstore.store import Claim, Claimed, EventStore, Expected, ImportBatch
 from tests.eventstore.support import claim, claim_of, note, notes
 
 
@@ -130,5 +130,5 @@ class TestCommandsThatAreOneEvent:
         """The import of another log with the same command raises an error."""
         again = Claimed(self.first.event_id, "x", "content", 1, 0)
         with pytest.raises(TransferConflict):
-            store.take_in(Cargo(commands=[again]))
+            store.import_batch(ImportBatch(commands=[again]))
         assert len(list(store.commands())) == 2

@@ -15,7 +15,7 @@ from eventstore.errors import NewerDatabase, NotOurs, OlderDatabase, StoreBusy
 from eventstore.event import HEAD
 from eventstore.import_rows import build_import_statements
 from eventstore.sqlite.connection import SqliteStatements
-from eventstore.store import Cargo, Claim, EventStore, Expected
+from eventstore.store import Claim, EventStore, Expected, ImportBatch
 from eventstore.tables import metadata
 from extensions.history.table_schema import history
 from migrations.upgrade import SCRIPTS, current_revision, upgrade_database
@@ -140,7 +140,7 @@ def older_log(path: Path, folder: Path) -> EventStore:
     log = MemoryStore(schema=SCHEMA, clock=ticking())
     for number in (2, 1, 0):
         log.append("w", notes(number), expected=Expected.ANY, claim=claim())
-    cargo = Cargo(list(log.all_raw()), list(log.commands()), list(log.refusals()))
+    cargo = ImportBatch(list(log.all_raw()), list(log.commands()), list(log.refusals()))
     with closing(sqlite3.connect(path)) as database, database:
         for statement, rows in build_import_statements(cargo, SqliteStatements(), 0):
             database.executemany(statement, rows)

@@ -9,7 +9,7 @@ import orjson
 import pytest
 
 from eventstore.chain import ZERO, sha256_hex
-from eventstore.store import Cargo, Raw
+from eventstore.store import ImportBatch, Raw
 from extensions.proofs.checkpoint import (
     Checkpoint,
     KeptNote,
@@ -36,7 +36,7 @@ def _opened(texts: list[str]) -> MemoryStore:
         linked = orjson.dumps(body)
         before = sha256_hex(linked)
         raws.append(Raw(version, linked.decode(), before))
-    store.take_in(Cargo(events=raws))
+    store.import_batch(ImportBatch(events=raws))
     return store
 
 

@@ -22,7 +22,7 @@ from reconciler.evidence.evidence import Evidence, OutputEvidence, Presence
 from reconciler.host import processes
 from reconciler.submission import build as submission
 from reconciler.submission.build import StageJob
-from reconciler.verdict.table import Verdict, verdict
+from reconciler.verdict.table import Verdict, derive_verdict
 
 PROFILE = {"type": "local", "config": {"batch_type": "Shell", "context_type": "LocalContext"}}
 NOW = "2026-05-04T12:00:00.000000Z"
@@ -114,7 +114,7 @@ class Stage:
 
 def judged(attempt: AttemptPaths) -> Verdict:
     """Collect the evidence of an attempt, and return its verdict after a round trip to JSON."""
-    return verdict(Evidence.from_dict(collect_evidence(attempt, NOW).to_dict()))
+    return derive_verdict(Evidence.from_dict(collect_evidence(attempt, NOW).to_dict()))
 
 
 def until(holds: Callable[[], object], seconds: float = 200.0) -> None:

@@ -22,7 +22,7 @@ from reconciler.briefing.briefing import Briefing, count_tokens, fit_briefing, s
 from reconciler.briefing.rehydrate import briefing_of
 from reconciler.control.judge_attempts import AttemptFinding
 from reconciler.evidence.evidence import Evidence
-from reconciler.verdict.table import verdict
+from reconciler.verdict.table import derive_verdict
 from service.questions.recent_events import PastEvent
 from tests.reconciler.support import IN_PLACE, JOB, NOW, own, seen, submitted
 
@@ -93,7 +93,7 @@ def workflow_of(stages: list[Stage], amendments: int, drifts: int) -> Workflow:
 
 def finding_of(stage: Stage, evidence: Evidence) -> AttemptFinding:
     """Return the finding for this evidence."""
-    found = verdict(evidence)
+    found = derive_verdict(evidence)
     return AttemptFinding(stage.id, stage.attempts[-1].id, evidence, found, ("do what follows",))
 
 

@@ -13,7 +13,7 @@ from reconciler.attempt.observations import Far, ObservedJob
 from reconciler.evidence.evidence import Evidence
 from reconciler.host.processes import Tenant
 from reconciler.host.program import Listed, Queue
-from reconciler.verdict.table import OWN_ROWS, Action, verdict, verdict_after_move
+from reconciler.verdict.table import OWN_ROWS, Action, derive_verdict, verdict_after_move
 from tests.reconciler.support import (
     ABSENT,
     IN_PLACE,
@@ -169,7 +169,7 @@ ROWS: list[tuple[str, Evidence, Action]] = [
 @pytest.mark.parametrize(("name", "evidence", "action"), ROWS)
 def test_evidence_leads_to_its_row(name: str, evidence: Evidence, action: Action) -> None:
     """Each example gets the verdict and the action of its row."""
-    found = verdict(evidence)
+    found = derive_verdict(evidence)
     assert (found.name, found.action) == (name, action)
 
 
@@ -268,7 +268,7 @@ RACES: list[tuple[str, Evidence, str]] = [
 @pytest.mark.parametrize(("evidence", "name"), [r[1:] for r in RACES], ids=[r[0] for r in RACES])
 def test_conflicting_sources_are_decided(evidence: Evidence, name: str) -> None:
     """If two sources disagree, the stronger source decides."""
-    assert verdict(evidence).name == name
+    assert derive_verdict(evidence).name == name
 
 
 @pytest.mark.parametrize("evidence", [row[1] for row in ROWS] + [race[1] for race in RACES])
@@ -276,32 +276,32 @@ def test_verdict_depends_only_on_the_recorded_evidence(evidence: Evidence) -> No
     """Evidence after a round trip to JSON is equal and gets the same verdict."""
     again = Evidence.from_dict(json.loads(json.dumps(evidence.to_dict())))
     assert again == evidence
-    assert verdict(again) == verdict(evidence)
+    assert derive_verdict(again) == derive_verdict(evidence)
 
 
 def test_end_time_comes_from_the_record_of_the_job() -> None:
     """The verdict has the time when the job ended, and not the time of the check."""
-    found = verdict(submitted(GOOD)).occurred_at
+    found = derive_verdict(submitted(GOOD)).occurred_at
     assert found == "2026-04-24T03:06:40.123456Z"
     assert found != NOW
 
 
 def test_orphan_verdict_names_the_processes_to_stop() -> None:
     """Only processes whose folder was deleted are stopped."""
-    assert verdict(seen(jobs=(HELD,), tenants=(ORPHAN,))).stop == (77,)
-    assert verdict(submitted(HELD, tenants=(WORKER,))).stop == ()
+    assert derive_verdict(seen(jobs=(HELD,), tenants=(ORPHAN,))).stop == (77,)
+    assert derive_verdict(submitted(HELD, tenants=(WORKER,))).stop == ()
 
 
 def test_missing_output_of_an_unstarted_attempt_is_no_failure() -> None:
     """The action is to launch the attempt."""
-    assert verdict(seen(outputs=(ABSENT,))).action is Action.LAUNCH
+    assert derive_verdict(seen(outputs=(ABSENT,))).action is Action.LAUNCH
 
 
 def test_exceeded_limit_is_known_after_a_move() -> None:
     """For a root that was moved, the verdict after the move is LIMIT_EXCEEDED."""
     job = replace(JOB, queued="TIMEOUT", exit_code=143)
     before = queued(job, far=Far(1, host="far"), root_recorded="/before")
-    assert verdict(before).name == "ELSEWHERE"
+    assert derive_verdict(before).name == "ELSEWHERE"
     assert verdict_after_move(before)[1].name == "LIMIT_EXCEEDED"
 
 

@@ -20,7 +20,7 @@ from reconciler.control.reconcile import reconcile_stages
 from reconciler.dpdispatcher import watch
 from reconciler.evidence.evidence import Evidence
 from reconciler.host import processes
-from reconciler.verdict.table import verdict
+from reconciler.verdict.table import derive_verdict
 from service.reading.log import WorkflowLog
 from service.root.atomic_files import new_id, system_clock, utc_text
 from service.root.root import read_identity
@@ -183,7 +183,7 @@ class World:
         for event in log.store.read(log.stream):
             if event.type == "attempt.observed":
                 told = event.data
-                found = verdict(Evidence.from_dict(told["evidence"])).to_dict()
+                found = derive_verdict(Evidence.from_dict(told["evidence"])).to_dict()
                 assert (found["row"], found["name"]) == (told["row"], told["verdict"])
 
 

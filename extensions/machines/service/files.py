@@ -177,7 +177,7 @@ class MachineFiles:
         self.look = FilesLook(root, log, clock)
         self.sync_file = self.look.sync_file
 
-    def take_in(self) -> int:
+    def record_foreign_changes(self) -> int:
         """Record the changes of other programs to the files, and update the files.
 
         Returns the number of recorded events. If no file has changed, nothing is done.

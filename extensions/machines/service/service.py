@@ -132,7 +132,7 @@ class MachineService:
             return first
         claim = self.writer.claim(commands, options)
         if not (options.dry_run or options.exact):
-            options = record_outside_changes(self.files.take_in, options)
+            options = record_outside_changes(self.files.record_foreign_changes, options)
         try:
             return self._decide_and_append(commands, claim, options)
         except (MachineError, NeedsConsent) as refusal:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.far.start import DEFERRED_MODULES, is_connection_lost
+from reconciler.far.patched_dpdispatcher import DEFERRED_MODULES, is_connection_lost
 from reconciler.host.program import build_start_command
 
 _LOADED = """
@@ -55,7 +55,7 @@ print("upload_jobs" in vars(submission.Submission), "self.belonging_jobs" in
 
 
 def test_installed_dpdispatcher_has_the_expected_structure(tmp_path: Path) -> None:
-    """Another structure would break `defer_imports` and `end_pause_early`."""
+    """Another structure would break `defer_imports` and `patch_pause_to_end_with_jobs`."""
     line = [sys.executable, "-c", _AS_IT_IS, *DEFERRED_MODULES]
     done = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == ["", "True True", "True True True"]

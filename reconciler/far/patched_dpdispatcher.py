@@ -1,7 +1,7 @@
 """Start a program of DPDispatcher faster, and correct some of its behaviour.
 
-This script runs as a separate process, with DPDispatcher's Python: `start.py PROGRAM ARGUMENT…`
-does the same as `PROGRAM ARGUMENT…`, with these differences:
+This script runs as a separate process, with DPDispatcher's Python. It takes the program and its
+arguments, and does the same as the program, with these differences:
 
 - Modules for remote and cloud machines are imported only when they are used.
 - With ``--ends FOLDER`` before the program, DPDispatcher's pause after a submission ends when
@@ -75,7 +75,7 @@ def defer_imports() -> None:
                 setattr(sys.modules[package], own, sys.modules[name])
 
 
-def end_pause_early(folder: Path) -> None:
+def patch_pause_to_end_with_jobs(folder: Path) -> None:
     """Shorten DPDispatcher's pause after a submission: it ends when all started jobs end."""
     import dpdispatcher.submission
 
@@ -84,7 +84,7 @@ def end_pause_early(folder: Path) -> None:
     dpdispatcher.submission.time = own
 
 
-def send_once() -> None:
+def patch_upload_to_send_once() -> None:
     """Prevent DPDispatcher from sending files again after a submission.
 
     The jobs may have changed their copies of the files.
@@ -97,7 +97,7 @@ def send_once() -> None:
     )
 
 
-def collect_once() -> None:
+def patch_download_to_fail_at_once() -> None:
     """Make DPDispatcher report immediately if it cannot collect results.
 
     By default it retries for a day, even for errors that never pass. Only a lost connection is
@@ -147,7 +147,7 @@ def keep_error_files(folder: Path) -> None:
     Submission.try_download_error_info = move_error_files
 
 
-def collect_results_only(folder: Path) -> None:
+def patch_download_to_extract_results(folder: Path) -> None:
     """Make DPDispatcher extract only results from an archive of another machine.
 
     ``folder`` is the folder of the attempt. By default, DPDispatcher accepts any file name inside
@@ -298,14 +298,14 @@ def main(arguments: list[str]) -> None:
     """Run a Python program with its arguments and with the changes of this module."""
     defer_imports()
     if arguments[0] == "--ends":
-        end_pause_early(Path(arguments[1]))
+        patch_pause_to_end_with_jobs(Path(arguments[1]))
         arguments = arguments[2:]
     if arguments[1:2] == ["submit"]:
-        send_once()
-        collect_once()
+        patch_upload_to_send_once()
+        patch_download_to_fail_at_once()
         folder = Path(arguments[-1]).absolute().parent
         keep_error_files(folder)
-        collect_results_only(folder)
+        patch_download_to_extract_results(folder)
         check_host_keys()
         frame_answers()
     sys.argv = arguments
