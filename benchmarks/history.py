@@ -12,7 +12,8 @@ from cli.frame.workspace import SCHEMA
 from eventstore.event import Actor, NewEvent
 from eventstore.sqlite.store import SqliteStore, open_store
 from eventstore.store import Claim, Expected
-from extensions.history.sql_tables import SQL_PATIENCE, HistoryTables, open_inquiry
+from extensions.history.history_queries import SQL_PATIENCE, open_inquiry
+from extensions.history.sql_tables import HistoryTables
 from lifecycle.payload import models as p
 from lifecycle.payload.models import Payload
 from lifecycle.plan.document import build_creation_payload

@@ -182,7 +182,7 @@ class Jobs:
         that is not recorded yet gets a new random mark.
         """
         from reconciler.attempt import paths  # only needed if a job runs
-        from reconciler.submission.build import ERROR_LOG, OUTPUT_LOG
+        from reconciler.attempt.paths import ERROR_LOG, OUTPUT_LOG
 
         known = next((one for one in stage.attempts if one.id == id_), None)
         logs = tuple(f"{stage.id}/{name}" for name in (OUTPUT_LOG, ERROR_LOG))

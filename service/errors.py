@@ -21,7 +21,7 @@ ServiceError
 Errors defined in the module that raises them:
 
 ServiceError
-├── OutsideRoot        a path leads out of the root (root/atomic_files.py)
+├── OutsideRoot        a path leads out of the root (root/paths_within_root.py)
 ├── UntrustedDatabase  an unapproved database (root/trusted_databases.py)
 ├── UnreadablePins     the pins cannot be read (consent/approvals.py)
 ├── SignatureFailed    ssh-keygen failed to sign (consent/signature.py)

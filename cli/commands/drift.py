@@ -315,7 +315,7 @@ def _adopt_results(
     key: Path | None,
 ) -> None:
     from cli.frame.write_command import print_outcome
-    from reconciler.attempt.markers import digests
+    from reconciler.attempt.file_digests import digests
     from reconciler.files.freshness import find_changed_results
     from reconciler.verification.numbers import measure_numbers
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from cli.frame import record_output
 from cli.frame import selection as chosen
 from cli.frame.options import (
     FINDINGS,
@@ -67,8 +68,8 @@ def events(
     view: AsOf = None,
     limit: chosen.Newest = None,
     brief: Brief = None,
-    fields: chosen.Fields = None,
-    template: chosen.Template = None,
+    fields: record_output.Fields = None,
+    template: record_output.Template = None,
     reverse: chosen.Reverse = False,
     follow: chosen.Follow = False,
     machine: Text = option(
@@ -134,7 +135,7 @@ def _check_form(context: typer.Context, endless: Iterable[str]) -> None:
     """
     given = context.params
     forms = ("reverse", "fields", "template")
-    chosen.own_form(given["brief"], {f"--{name}": given[name] for name in forms})
+    record_output.own_form(given["brief"], {f"--{name}": given[name] for name in forms})
     ends = [f"--{name.replace('_', '-')}" for name in endless if given["follow"] and given[name]]
     if ends:
         needing = " and ".join(ends).replace("--limit", "-n")
@@ -154,11 +155,11 @@ def _print_records(
 ) -> None:
     given, output = context.params, workflow.output
     if given["brief"] is not None:
-        from cli.frame.selection import print_newest
+        from cli.frame.record_output import print_newest
 
         print_newest(output, records, given["brief"], told, view)
         return
-    shape = chosen.shape_of(output, given["fields"], given["template"])
+    shape = record_output.shape_of(output, given["fields"], given["template"])
     through: Any = nullcontext()
     if pager:
         from cli.terminal.table import use_pager
@@ -249,8 +250,8 @@ def log(
     limit: chosen.Newest = None,
     brief: Brief = None,
     relative: bool = option("Print times relative to now, for example 2 hours ago."),
-    fields: chosen.Fields = None,
-    template: chosen.Template = None,
+    fields: record_output.Fields = None,
+    template: record_output.Template = None,
     reverse: chosen.Reverse = False,
     follow: chosen.Follow = False,
     machine: Machine = None,

@@ -311,7 +311,7 @@ def blame(
             changes = machines.blame_machine_field(root, machine, field, view)
         found = [entry.to_dict() for entry in changes]
         if brief is not None:
-            from cli.frame.selection import print_newest
+            from cli.frame.record_output import print_newest
 
             newest = sorted(found, key=lambda entry: entry["version"])
             print_newest(output, newest, brief, (_pick_shown_fields, _blame_told), view)

@@ -17,7 +17,8 @@ from cli.terminal.output import LogStanding, Output, print_message
 from eventstore.chain import Schema
 from eventstore.errors import NOT_KNOWN, TO_DO, SchemaError
 from eventstore.private_files import has_password, is_server
-from lifecycle.payload.event_types import UPCASTERS, VERSIONS, find_misfit
+from lifecycle.payload.check_data import find_misfit
+from lifecycle.payload.event_types import UPCASTERS, VERSIONS
 from service.errors import InvalidOption, NoRoot
 from service.root.atomic_files import system_instant
 from service.root.root import WORKFLOW, Config, Root, find_root, open_root

@@ -48,8 +48,9 @@ from lifecycle.words.document import (
     spelling_of,
 )
 from service.errors import RootExists
-from service.root.atomic_files import Clock, resolve_words, sync_folder, utc_text, write_whole
+from service.root.atomic_files import Clock, sync_folder, utc_text, write_whole
 from service.root.folder_entries import exists
+from service.root.paths_within_root import resolve_words
 from service.root.root import Config, Root, read_identity
 from service.writing.initialise import (
     IMPORTED,

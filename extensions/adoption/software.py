@@ -11,7 +11,7 @@ from typing import Any
 from eventstore.private_files import NotRegular, read_regular
 from lifecycle.state.status import FINISHED
 from lifecycle.state.workflow import Stage, Workflow
-from lifecycle.words import values
+from lifecycle.words import environments
 
 FILE = "superscientist.json"
 
@@ -40,7 +40,10 @@ def read_software(folder: Path) -> DescribedSoftware | None:
     environment = document.get("environment")
     environment = environment if isinstance(environment, dict) else {}
     name = environment.get("name")
-    if name is None or next(values.find_environment_problems({"conda": name}), None) is not None:
+    if (
+        name is None
+        or next(environments.find_environment_problems({"conda": name}), None) is not None
+    ):
         return None
     runner, given = environment.get("runner"), document.get("commands")
     commands = given.items() if isinstance(given, dict) else ()

@@ -11,12 +11,8 @@ from service.root.atomic_files import utc_text
 _FORM = re.compile(
     r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d)(:\d\d(?:\.\d{1,6})?)?\s?(Z|[+-]\d\d:?\d\d)?", re.ASCII
 )
-
-
 #: Years before this one are assumed to be mistakes. The log also requires years with four digits.
 _FIRST_YEAR = 1970
-
-
 #: Maximum time between the launch of a job and the log line about this launch. A larger gap means
 #: that the launch time belongs to an earlier attempt.
 _A_MOMENT = timedelta(seconds=30)

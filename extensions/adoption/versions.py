@@ -17,8 +17,9 @@ from extensions.adoption.typed_time import TypedTime, parse_time
 from lifecycle.state.status import Status
 from service.errors import NotFound, ServiceError
 from service.root.atomic_files import common_start as start_of
-from service.root.atomic_files import content_within, utc_text
+from service.root.atomic_files import utc_text
 from service.root.git import run_git
+from service.root.paths_within_root import content_within
 
 _BRACKET = re.compile(r"\[([^\]]*)\] ?(.*)", re.DOTALL)
 #: Accepted forms of a stage at the start of a log line: `stage-1 (Name)` and `Stage 1 (Name):`.

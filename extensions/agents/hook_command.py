@@ -25,12 +25,8 @@ from extensions.agents.plugin_command import _BYTES, _TOKENS
 
 #: Maximum number of machines that a briefing describes in full. Each other machine gets one line.
 _FULL = 2
-
-
 #: Number of recent events in which to search for a note.
 _EVENTS = 200
-
-
 #: Maximum number of characters of the summary of the work in progress.
 _LETTERS = 600
 

@@ -23,7 +23,8 @@ from projections.files import progress_log, state_document
 from reconciler.errors import MissingInput
 from service.errors import InvalidOption
 from service.reading.point_in_history import Moment
-from service.root.atomic_files import OutsideRoot, content_within, write_streamed
+from service.root.atomic_files import write_streamed
+from service.root.paths_within_root import OutsideRoot, content_within
 
 if TYPE_CHECKING:
     from extensions.handover.archive import Shown
@@ -263,7 +264,7 @@ def _choose_files(
 
 
 def _compute_digest(root: Path, path: str) -> str | None:
-    from reconciler.attempt.markers import digests
+    from reconciler.attempt.file_digests import digests
 
     try:
         return digests(root, [path])[0].sha256

@@ -28,8 +28,9 @@ from lifecycle.words.values import is_below
 from projections.files import progress_log, state_document
 from projections.files.summary import is_figure
 from service.consent.scripts import agreed_scripts, scripts_of
-from service.root.atomic_files import OutsideRoot, open_within, place_within, write_streamed
+from service.root.atomic_files import write_streamed
 from service.root.folder_entries import is_file, is_folder
+from service.root.paths_within_root import OutsideRoot, open_within, place_within
 
 INPUTS, OUTPUTS, FIGURES, SCRIPTS = KINDS = ("inputs", "outputs", "figures", "scripts")
 #: Maximum total size in bytes, and maximum number of files. Both apply if the user does not choose

@@ -17,8 +17,6 @@ from service.errors import AlreadyThere, InvalidOption, NotFound
 from service.root.atomic_files import sync_folder
 
 _SQLITE = b"SQLite format 3\0"
-
-
 _PG_DUMP = b"PGDMP"
 
 

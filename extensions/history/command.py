@@ -15,16 +15,16 @@ from typing import Annotated, Any
 import typer
 
 from cli.commands.events import of_machine as reading_machine
-from cli.frame.approve_plan import Watch, exit_with_error
 from cli.frame.ask_decision import Decision, DecisionKey, record_decisions
 from cli.frame.options import FINDINGS, AsOf, Text, Writes, argument, option
+from cli.frame.time_limit import Watch, exit_with_error
 from cli.frame.workspace import Reading, open_for_reading, open_for_writing, settings_of
 from cli.frame.write_command import print_outcome
 from cli.settings import Format
 from cli.terminal.table import TableColumn, print_records
 from eventstore.errors import EventStoreError
-from extensions.history import sql_tables as tables
-from extensions.history.sql_tables import SQL_PATIENCE
+from extensions.history import history_queries as queries
+from extensions.history.history_queries import SQL_PATIENCE
 from lifecycle.errors import LifecycleError
 from lifecycle.state.workflow import Workflow
 from projections.words.account import Seen, list_origins
@@ -142,12 +142,12 @@ def _run_query(
 ) -> tuple[list[str], list[Record]]:
 
     _require_workflow(workflow)
-    with tables.open_inquiry(workflow.root.address, workflow.log, at) as desk:
-        answer = desk.ask(sql, given, tables.PATIENCE)
+    with queries.open_inquiry(workflow.root.address, workflow.log, at) as desk:
+        answer = desk.ask(sql, given, queries.PATIENCE)
         names = answer.columns
         records = [dict(zip(names, row, strict=True)) for row in answer.rows]
     for record in records:
-        for name in tables.JSON_COLUMNS & record.keys():
+        for name in queries.JSON_COLUMNS & record.keys():
             record[name] = json.loads(record[name]) if record[name] is not None else None
     return names, records
 
@@ -173,12 +173,12 @@ def transitions(
     context: typer.Context, stage: OfStage = None, status: ToStatus = None, view: AsOf = None
 ) -> None:
     """List the status changes of stages with time, author and reason."""
-    _answer_query(context, tables.TRANSITIONS, _TRANSITIONS, view, stage=stage, status=status)
+    _answer_query(context, queries.TRANSITIONS, _TRANSITIONS, view, stage=stage, status=status)
 
 
 def retries(context: typer.Context, stage: OfStage = None, view: AsOf = None) -> None:
     """List the retries of failed stages with error and fix."""
-    _answer_query(context, tables.RETRIES, _RETRIES, view, stage=stage)
+    _answer_query(context, queries.RETRIES, _RETRIES, view, stage=stage)
 
 
 def attempts(context: typer.Context, stage: OfStage = None, view: AsOf = None) -> None:
@@ -187,7 +187,7 @@ def attempts(context: typer.Context, stage: OfStage = None, view: AsOf = None) -
     The list shows the verdict about each attempt, and the evidence for the verdict.
     """
     with open_for_reading(context) as workflow:
-        names, records = _run_query(workflow, tables.ATTEMPTS, view, stage=stage)
+        names, records = _run_query(workflow, queries.ATTEMPTS, view, stage=stage)
         used = _used_by(workflow.state(view)) if records else {}
         for record in records:
             nothing = dict.fromkeys(USED)
@@ -209,14 +209,14 @@ def _used_by(state: Workflow) -> dict[tuple[str, str], dict[str, float | None]]:
 
 def queue(context: typer.Context, stage: OfStage = None, view: AsOf = None) -> None:
     """Show how long each attempt (run of a stage) was queued and running."""
-    _answer_query(context, tables.QUEUE, _QUEUE, view, stage=stage)
+    _answer_query(context, queries.QUEUE, _QUEUE, view, stage=stage)
 
 
 def costs(context: typer.Context, view: AsOf = None) -> None:
     """Show the cost of each session and why the session ended."""
     with open_for_reading(context) as workflow:
-        names, records = _run_query(workflow, tables.COSTS, view)
-        _, attempts = _run_query(workflow, tables.ATTEMPTS, view, stage=None)
+        names, records = _run_query(workflow, queries.COSTS, view)
+        _, attempts = _run_query(workflow, queries.ATTEMPTS, view, stage=None)
         used = _used_by(workflow.state(view)) if attempts else {}
         for record in records:
             last = record["last_version"]
@@ -232,7 +232,7 @@ def times(context: typer.Context, stage: OfStage = None, view: AsOf = None) -> N
     from service.questions.status_times import status_times
 
     with open_for_reading(context) as workflow:
-        _, rows = _run_query(workflow, tables.TIMES, view, stage=stage)
+        _, rows = _run_query(workflow, queries.TIMES, view, stage=stage)
         records = status_times(rows, workflow.log, view)
         names = ("stage", "status", "times", "seconds", "is_open")
         print_records(workflow.output, records, _TIMES, names, view)
@@ -401,7 +401,7 @@ def drift(context: typer.Context, view: AsOf = None) -> None:
     The list shows what was decided about each edit. The exit code is 7 if the list has an entry.
     """
     with open_for_reading(context) as workflow:
-        _, rows = _run_query(workflow, tables.DRIFT, view)
+        _, rows = _run_query(workflow, queries.DRIFT, view)
         wrong = list(tampering_records(workflow.root, workflow.log)) if view is None else []
         state = workflow.log.state(view)
         stages = state.stages.values() if state is not None else ()
@@ -482,7 +482,7 @@ def _print_answer(
     context: typer.Context, workflow: Reading, asked: str, timeout: float, view: Moment | None
 ) -> None:
     with (
-        tables.open_inquiry(workflow.root.address, workflow.log, view) as desk,
+        queries.open_inquiry(workflow.root.address, workflow.log, view) as desk,
         Watch(timeout, lambda: exit_with_error(settings_of(context), SqlTooLong(timeout))) as watch,
     ):
         answer = watch.step(lambda: desk.ask(asked, {}, timeout))

@@ -25,7 +25,7 @@ from projections.drawing import svg
 from projections.files.progress_log import format_message
 from projections.files.summary import FIGURES
 from service.errors import InvalidOption, NotFound
-from service.root.atomic_files import OutsideRoot, open_within
+from service.root.paths_within_root import OutsideRoot, open_within
 
 
 @cache

@@ -26,7 +26,7 @@ from extensions.pages.render import PageRequest, parse_request, read_figure
 from extensions.pages.served_workflows import Pulses, ServedRoot, Shelf
 from lifecycle.errors import NoWorkflow, UnknownAmendment, UnknownStage
 from service.errors import InvalidOption, NotFound
-from service.root.atomic_files import OutsideRoot
+from service.root.paths_within_root import OutsideRoot
 from service.root.socket_peer import peer_is_own
 
 #: Class of an error → its HTTP status. All other errors have the status 500.

@@ -8,7 +8,7 @@ from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import Any
 
-from eventstore.chain import is_included, leaf_hash
+from eventstore.merkle_tree import is_included, leaf_hash
 from extensions.proofs import signed_note as notes
 from extensions.proofs.checkpoint import is_of_stream, read_checkpoint
 from extensions.proofs.errors import ProofRejected

@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
 
-from eventstore.chain import START, Frontier, Link, leaf_hash, sha256_hex
+from eventstore.chain import START, Link, sha256_hex
 from eventstore.errors import UnsoundLog
+from eventstore.merkle_tree import Frontier, leaf_hash
 from eventstore.private_files import read_regular
 from eventstore.store import EventStore
 from extensions.proofs import signed_note as notes

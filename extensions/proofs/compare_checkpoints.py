@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from eventstore.chain import EMPTY, Frontier
+from eventstore.merkle_tree import EMPTY, Frontier
 from eventstore.store import EventStore
 from eventstore.verification import Finding
 from extensions.proofs import checkpoint as checkpoints

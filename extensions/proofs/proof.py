@@ -12,11 +12,11 @@ from hashlib import sha256
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from eventstore.chain import find_nodes, inclusion_ranges
+from eventstore.merkle_tree import find_nodes, inclusion_ranges
 from extensions.proofs.checkpoint import Checkpoint, iterate_leaves, text_at
 from extensions.proofs.errors import CheckpointDenied, UnreadableNote
 from extensions.proofs.signed_note import Note, decode_base64, read_note
-from lifecycle.rules.impact import definition_text
+from lifecycle.rules.grounds import definition_text
 from lifecycle.state.workflow import PLAN
 from lifecycle.words.document import is_pointer, value_at
 from lifecycle.words.rounds import folder_of

@@ -15,7 +15,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from eventstore.chain import EMPTY, consistency_ranges, find_nodes, is_consistent
+from eventstore.merkle_tree import EMPTY, consistency_ranges, find_nodes, is_consistent
 from eventstore.store import EventStore
 from extensions.proofs import signed_note as notes
 from extensions.proofs.checkpoint import (

@@ -12,7 +12,8 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, core_schema
 
-from lifecycle.payload.event_types import VALUES, VERSIONS, event_type_of_model
+from lifecycle.payload.check_data import VALUES
+from lifecycle.payload.event_types import VERSIONS, event_type_of_model
 from lifecycle.words.values import MAX_COUNT, shorten
 
 

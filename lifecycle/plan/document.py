@@ -26,6 +26,7 @@ from lifecycle.words.document import (
     layout_of,
     list_named_paths,
 )
+from lifecycle.words.environments import find_environment_problems as problems_of_variables
 from lifecycle.words.mandates import MANDATES, limit_problems, mandate_problems
 from lifecycle.words.metrics import (
     RESULTS,
@@ -42,7 +43,6 @@ from lifecycle.words.values import (
     explain_unfit_stage_id,
     stage_number,
 )
-from lifecycle.words.values import find_environment_problems as problems_of_variables
 
 WorkflowId = Annotated[str, StringConstraints(pattern=ID_PATTERN)]
 Name = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\r\n]+$")]

@@ -9,7 +9,7 @@ from typing import Any
 from lifecycle.errors import InvalidAmendment, StaleAmendment
 from lifecycle.fold.evolve import KEYED
 from lifecycle.payload import models as p
-from lifecycle.rules.impact import stage_definition
+from lifecycle.rules.grounds import stage_definition
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import PLAN_CHANGE, Stage, Workflow
 from lifecycle.words.mandates import MANDATES

@@ -16,13 +16,8 @@ from lifecycle.fold.evolve import apply_amendment, build_amendment, version_afte
 from lifecycle.fold.rounds import repeated_points
 from lifecycle.payload import models as p
 from lifecycle.rules import amendable
-from lifecycle.rules.impact import (
-    Impact,
-    find_reopened_loops,
-    impact_of,
-    reach_of,
-    stage_definition,
-)
+from lifecycle.rules.grounds import stage_definition
+from lifecycle.rules.impact import Impact, find_reopened_loops, impact_of, reach_of
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import PLAN_CHANGE, Amendment, Stage, Workflow
 from lifecycle.words.document import rewired_fields

@@ -22,7 +22,8 @@ from lifecycle.errors import (
 from lifecycle.event import DECIDED, State, facts_of
 from lifecycle.fold.evolve import fold_events
 from lifecycle.payload import models as p
-from lifecycle.payload.event_types import STAGED, find_misfit
+from lifecycle.payload.check_data import find_misfit
+from lifecycle.payload.event_types import STAGED
 from lifecycle.rules import stages
 from lifecycle.rules.mandates import check_mandates_at_start
 from lifecycle.state.conditions import hindrances

@@ -18,7 +18,7 @@ from lifecycle.errors import (
     undecided,
 )
 from lifecycle.payload import models as p
-from lifecycle.rules.impact import rests_on
+from lifecycle.rules.grounds import rests_on
 from lifecycle.state.basis import reusable
 from lifecycle.state.status import RECOVERY_LIMIT, Status, retry_limit, targets, transition
 from lifecycle.state.workflow import Attempt, Stage, Workflow, is_below

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Attempt, Stage, Workflow
-from lifecycle.words.values import merge_environments
+from lifecycle.words.environments import merge_environments
 
 if TYPE_CHECKING:
     pass
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 #: Parameters that influence the results only in part. Only the relevant part is included in the
 #: digest.
 _IN_PART = frozenset({"resource_overrides", "environment"})
-
-
 #: Resource settings that influence which software a command finds.
 _SOFTWARE = (
     "envs",

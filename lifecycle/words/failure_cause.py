@@ -7,22 +7,14 @@ from collections.abc import Iterator
 
 #: Maximum number of characters of a failure's cause, which is shown in one line.
 _LONGEST = 500
-
-
 _TRACED = re.compile(r"Traceback \(most recent call last\):")
-
-
 #: Pattern of the last line of a Python traceback: the exception, and its message.
 _RAISED = re.compile(r"[A-Za-z_][\w.]*(Error|Exception|Exit|Interrupt|Warning)(: .*)?$")
-
-
 #: Pattern of a line in which a program or scheduler reports an error. A line such as ``error:
 #: 1e-5`` reports a number and is excluded.
 _ERROR = re.compile(
     r"\W*(?:[\w./-]+: )?(?:FATAL|ERROR|[Ff]atal|[Ee]rror)\b[^:]{0,60}:(?!\s*[-+\d.eE]+\s*$)"
 )
-
-
 _MARKS = re.compile(r"[\s^~]*$")
 
 

@@ -22,8 +22,9 @@ from lifecycle.words.commands import find_programs
 from reconciler.attempt import paths as genuine
 from reconciler.attempt.paths import AttemptPaths
 from reconciler.errors import DamagedAttempt, UnusableSubmission
-from service.root.atomic_files import open_replacement, resolve_words
+from service.root.atomic_files import open_replacement
 from service.root.folder_entries import is_file
+from service.root.paths_within_root import resolve_words
 
 #: Batch types that a machine in a submission may name. wfctl passes the type to DPDispatcher
 #: unchanged.

@@ -9,16 +9,13 @@ which attempt this number belongs to.
 
 from __future__ import annotations
 
-import hashlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
 
 from eventstore.private_files import make_folder
-from lifecycle.payload import models as p
 from reconciler.attempt.paths import (
     ATTEMPTS,
     DONE,
@@ -26,9 +23,7 @@ from reconciler.attempt.paths import (
     KEPT,
     AttemptPaths,
 )
-from reconciler.errors import EmptyInput, MissingInput
 from reconciler.host import small_files as plain
-from service.root.folder_entries import find_files, is_file, is_folder
 from service.root.root import MARKER
 
 MARKERS = (EXIT_CODE, DONE)
@@ -97,37 +92,6 @@ def exit_code(attempt: AttemptPaths) -> Marker:
     return Marker(SeenMarker.OTHER, marker.code, None, marker.mtime)
 
 
-def check_inputs(root: Path, inputs: Sequence[str]) -> tuple[p.FileDigest, ...]:
-    """Return path, size in bytes and digest of each input of a stage.
-
-    Raises MissingInput if an input does not exist, or EmptyInput if it has no content.
-    """
-    found = digests(root, inputs)
-    empty = [one.path for one in found if one.size == 0]
-    if empty:
-        raise EmptyInput(empty[0])
-    return found
-
-
-def digests(root: Path, paths: Sequence[str]) -> tuple[p.FileDigest, ...]:
-    """Return path, size in bytes and digest of each given file or folder.
-
-    The digest of a folder covers the names and contents of its files. Raises MissingInput if a path
-    does not exist.
-    """
-    found = ((path, *digest_below(root / path, path)) for path in paths)
-    return tuple(p.FileDigest(path=path, size=n, sha256=sha256) for path, n, sha256 in found)
-
-
-def file_digest(root: Path, path: Path, content: bytes) -> p.FileDigest:
-    """Return the path relative to the root, the size and the digest of a file.
-
-    The digest is computed from ``content``; the file itself is not read.
-    """
-    digest = hashlib.sha256(content).hexdigest()
-    return p.FileDigest(path=str(path.relative_to(root)), size=len(content), sha256=digest)
-
-
 def make_folders(attempt: AttemptPaths, *below: Path) -> None:
     """Create the folder of the attempt and the given subfolders.
 
@@ -136,46 +100,6 @@ def make_folders(attempt: AttemptPaths, *below: Path) -> None:
     attempt.stage_folder.mkdir(parents=True, exist_ok=True)
     for folder in (attempt.folder.parent, attempt.folder, *below):
         make_folder(folder, attempt.root / MARKER)
-
-
-def digest_of(file: Path) -> str:
-    """Return the SHA-256 of a file in hex."""
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-def is_as(place: Path, recorded: Mapping[str, Any]) -> bool:
-    """Return whether a file or folder still has its recorded size and SHA-256.
-
-    Returns False if it no longer exists or cannot be read.
-    """
-    try:
-        if is_file(place) and place.stat().st_size != recorded["size"]:
-            return False
-        found = digest_below(place, place.name)
-    except (MissingInput, OSError):
-        return False
-    return found == (recorded["size"], recorded["sha256"])
-
-
-def digest_below(place: Path, path: str) -> tuple[int, str]:
-    """Return the size in bytes and the digest of the file or folder at ``place``.
-
-    Raises MissingInput, with ``path`` as the name for the user, if it does not exist.
-    """
-    digest, size = hashlib.sha256(), 0
-    if not (is_file(place) or is_folder(place)):
-        raise MissingInput(path)
-    files = [place] if is_file(place) else find_files(place)
-    for file in files:
-        if file != place:
-            name = str(file.relative_to(place))
-            digest.update(name.encode("utf-8", "surrogateescape") + b"\0")
-        with file.open("rb") as stream:
-            while block := stream.read(1 << 20):
-                digest.update(block)
-                size += len(block)
-    return size, digest.hexdigest()
 
 
 def clear_stale(

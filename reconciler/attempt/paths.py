@@ -98,6 +98,8 @@ class OfJob(StrEnum):
 SIGNALLED = 128
 #: Exit code of a command that timeout(1) ended.
 TIMED_OUT = 124
+#: Names of the files for the standard output and the standard error of a task.
+OUTPUT_LOG, ERROR_LOG = "log", "err"
 #: Exit code of a process that SIGKILL ended. A program does not send SIGKILL to itself, so
 #: something outside the job ended it.
 KILLED = SIGNALLED + 9

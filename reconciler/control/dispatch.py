@@ -20,7 +20,8 @@ from lifecycle.state.run_files import commands_of
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.sweeps.definition import is_sweep
 from reconciler.attempt import execution_host
-from reconciler.attempt.markers import check_inputs, clear_stale, digests, set_aside
+from reconciler.attempt.file_digests import check_inputs, digests
+from reconciler.attempt.markers import clear_stale, set_aside
 from reconciler.attempt.paths import ATTEMPTS, PREPARED, AttemptPaths
 from reconciler.context import Jobs, Mode, SubmissionFacts
 from reconciler.control.judge_attempts import build_start_command, check_strangers, record_found_job
@@ -49,7 +50,7 @@ from reconciler.submission.compare_submission import check_recorded
 from reconciler.submission.transferred_files import list_read_results
 from reconciler.sweep.stage_tasks import get_stage_tasks
 from service.consent.scripts import agreed_scripts, find_importable_modules
-from service.root.atomic_files import OutsideRoot, resolve_below
+from service.root.paths_within_root import OutsideRoot, resolve_below
 from service.writing.amendments import check_edits
 from service.writing.stream_writer import WriteOptions
 from service.writing.workflow_service import Outcome

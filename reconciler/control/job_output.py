@@ -17,13 +17,12 @@ from lifecycle.words.rounds import folder_of
 from projections.words.text import waiting_told
 from reconciler.attempt import execution_host as machine
 from reconciler.attempt import paths as genuine
-from reconciler.attempt.paths import ATTEMPTS, LAUNCH_RECORD, AttemptPaths
+from reconciler.attempt.paths import ATTEMPTS, ERROR_LOG, LAUNCH_RECORD, OUTPUT_LOG, AttemptPaths
 from reconciler.context import Jobs
 from reconciler.control.judge_attempts import inspect_attempt, may_compute
 from reconciler.errors import MachineUnreachable, ReconcilerError
 from reconciler.far import query_machine
 from reconciler.records import traces
-from reconciler.submission import build as submission
 from reconciler.verdict.table import Action
 
 #: Number of bytes to read at a time.
@@ -159,7 +158,7 @@ def _find_round_folder(stage: Stage, id_: str, home: Path) -> Path | None:
 def _find_output_paths(attempt: AttemptPaths, *, err: bool) -> list[str]:
     """Return the paths of the output files of an attempt's tasks, relative to the root."""
     own = genuine.submission_of(attempt) or {}
-    name, usual = ("errlog", submission.ERROR_LOG) if err else ("outlog", submission.OUTPUT_LOG)
+    name, usual = ("errlog", ERROR_LOG) if err else ("outlog", OUTPUT_LOG)
     given = [
         f"{own.get('work_base', '.')}/{task.get('task_work_path', '.')}/{task.get(name) or usual}"
         for task in own.get("task_list", [])

@@ -45,7 +45,8 @@ from reconciler.evidence.collect import note_alone, with_digests
 from reconciler.evidence.evidence import Evidence
 from reconciler.evidence.foreign_attempts import marker_paths
 from reconciler.files import hand_launched_jobs
-from reconciler.files.leftovers import collect_leftovers, restore_results
+from reconciler.files.leftovers import collect_leftovers
+from reconciler.files.restore_results import restore_results
 from reconciler.records.resource_use import together
 from reconciler.submission.fields import read_versions
 from reconciler.sweep.stage_tasks import get_stage_tasks

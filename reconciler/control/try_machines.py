@@ -11,7 +11,7 @@ from typing import Any
 
 from lifecycle.errors import LifecycleError
 from lifecycle.state.workflow import Stage, Workflow
-from lifecycle.words.values import merge_environments
+from lifecycle.words.environments import merge_environments
 from reconciler.attempt.execution_host import ExecutionHost
 from reconciler.attempt.paths import AttemptPaths, new_mark
 from reconciler.dpdispatcher.runner import DPDispatcherRunner

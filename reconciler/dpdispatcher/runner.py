@@ -39,7 +39,8 @@ from reconciler.host.program import is_held
 from reconciler.records import traces
 from reconciler.submission import build as submission
 from reconciler.submission.forwarded_links import check_forwarded_links
-from service.root.atomic_files import is_inside, write_whole
+from service.root.atomic_files import write_whole
+from service.root.paths_within_root import is_inside
 from service.root.root import MARKER
 
 _CHECKED_AS = "dpdispatcher.entrypoints.submit.submission_args"

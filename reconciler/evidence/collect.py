@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from reconciler.attempt import execution_host as machine
-from reconciler.attempt import markers
+from reconciler.attempt import file_digests, markers
 from reconciler.attempt.execution_host import ExecutionHost
 from reconciler.attempt.observations import ObservedAttempt, ObservedJob
 from reconciler.attempt.paths import UNTOLD, AttemptPaths, OfJob
@@ -277,7 +277,7 @@ def with_digests(root: Path, evidence: Evidence) -> Evidence:
 
 def _add_digest(root: Path, output: OutputEvidence) -> OutputEvidence:
     with suppress(OSError, ReconcilerError):
-        _, sha256 = markers.digest_below(root / output.path, output.path)
+        _, sha256 = file_digests.digest_below(root / output.path, output.path)
         found = map(stat_of, (root / output.path).rglob("*"))
         times = [one.st_mtime_ns for one in found if one is not None]
         return replace(output, sha256=sha256, mtime=max([*times, output.mtime or 0]))

@@ -16,7 +16,7 @@ from reconciler.evidence.evidence import Evidence, ForeignLaunch
 from reconciler.far.manual_jobs import observe_manual_jobs
 from reconciler.host import small_files as plain
 from reconciler.host import tmux_sessions
-from service.root.atomic_files import OutsideRoot, open_within
+from service.root.paths_within_root import OutsideRoot, open_within
 
 #: Maximum number of bytes that are read from a marker file.
 _LONGEST = 4_096

@@ -25,7 +25,7 @@ from lifecycle.words.values import MAX_COUNT
 from reconciler.attempt import execution_host as machine
 from reconciler.attempt import paths as genuine
 from reconciler.attempt.execution_host import ExecutionHost
-from reconciler.attempt.markers import digest_of, is_as
+from reconciler.attempt.file_digests import digest_of, is_as
 from reconciler.attempt.observations import Far, ObservedAttempt, ObservedJob
 from reconciler.attempt.paths import ATTEMPT, ATTEMPTS, AttemptPaths
 from reconciler.errors import MachineRefused, MachineUnreachable, ReconcilerError
@@ -36,8 +36,8 @@ from reconciler.host.processes import Tenant, place_of
 from reconciler.host.program import Listed, Queue
 from reconciler.records import backward_files, traces
 from reconciler.records.resource_use import together, used_in
-from service.root.atomic_files import OutsideRoot, is_inside, place_within
 from service.root.folder_entries import is_folder
+from service.root.paths_within_root import OutsideRoot, is_inside, place_within
 
 _HERE = Path(__file__).parent
 #: Seconds to wait for the answer of a remote machine, and for the helper process that asks the

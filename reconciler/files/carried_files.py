@@ -16,7 +16,8 @@ from typing import Any
 from lifecycle.payload import models as p
 from lifecycle.state.workflow import Attempt as Recorded
 from lifecycle.state.workflow import Stage, is_below
-from reconciler.attempt.markers import is_as, make_folders
+from reconciler.attempt.file_digests import is_as
+from reconciler.attempt.markers import make_folders
 from reconciler.attempt.paths import (
     ATTEMPTS,
     KEPT,

@@ -17,7 +17,7 @@ from lifecycle.payload import models as p
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Attempt as Recorded
 from lifecycle.state.workflow import Workflow
-from reconciler.attempt.markers import is_as
+from reconciler.attempt.file_digests import is_as
 from reconciler.attempt.paths import (
     AttemptPaths,
     OfJob,
@@ -25,8 +25,8 @@ from reconciler.attempt.paths import (
 from reconciler.context import Jobs
 from reconciler.host.program import is_held
 from reconciler.records import traces
-from service.root.atomic_files import is_inside
 from service.root.folder_entries import is_file
+from service.root.paths_within_root import is_inside
 
 #: Maximum number of file names in one event. The event also contains the total number of files.
 _MAX_NAMED_FILES = 500

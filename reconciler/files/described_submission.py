@@ -16,14 +16,22 @@ from lifecycle.state.conditions import needed_by
 from lifecycle.state.workflow import Attempt, Stage, Workflow
 from lifecycle.sweeps.definition import is_sweep
 from lifecycle.sweeps.variables import command_variables
+from lifecycle.words.environments import find_environment_problems, merge_environments
 from lifecycle.words.rounds import VARIABLE, folder_of
-from lifecycle.words.values import find_environment_problems, merge_environments
 from projections.files import progress_log, state_document
-from reconciler.attempt.markers import MARKERS, digests
-from reconciler.attempt.paths import PREPARED, WRAPPER, forwarded, of_recorded
+from reconciler.attempt.file_digests import digests
+from reconciler.attempt.markers import MARKERS
+from reconciler.attempt.paths import (
+    ERROR_LOG,
+    OUTPUT_LOG,
+    PREPARED,
+    WRAPPER,
+    forwarded,
+    of_recorded,
+)
 from reconciler.errors import ReconcilerError, UnusableProfile
 from reconciler.submission import build as submission
-from reconciler.submission.build import ERROR_LOG, FILE_NAME, OUTPUT_LOG
+from reconciler.submission.build import FILE_NAME
 from reconciler.submission.compare_submission import (
     SubmissionDrift,
     check_recorded,
@@ -35,9 +43,9 @@ from reconciler.submission.transferred_files import BEFORE_VARIABLE
 from service.consent.scripts import (
     scripts_of,
 )
-from service.root.atomic_files import is_inside
 from service.root.folder_entries import exists, is_file
 from service.root.git import describe_code
+from service.root.paths_within_root import is_inside
 from service.root.root import MARKER
 from wording import Worded
 

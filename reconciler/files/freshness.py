@@ -325,7 +325,7 @@ def _classify_change(root: Path, recorded: dict[str, Any], deep: bool) -> str | 
         return "missing"
     if recorded["size"] > _MAX_QUICK_BYTES and not deep:
         return "touched"
-    from reconciler.attempt.markers import is_as  # needed only if a file was touched
+    from reconciler.attempt.file_digests import is_as
 
     return None if is_as(root / recorded["path"], recorded) else "changed"
 
@@ -359,7 +359,7 @@ def _was_computed_here(root: Root, stage: Stage) -> bool:
 
 def _build_change_record(root: Path, stage: str, kinds: dict[str, str]) -> Payload:
     from lifecycle.payload import models as p  # few checks find a problem
-    from reconciler.attempt.markers import digests
+    from reconciler.attempt.file_digests import digests
 
     files: list[dict[str, Any]] = []
     for path, kind in kinds.items():

@@ -26,7 +26,8 @@ from reconciler.far.manual_jobs import observe_manual_jobs
 from reconciler.files.described_submission import check_launched, find_inputs_of_launch
 from reconciler.host import processes, tmux_sessions
 from reconciler.host import small_files as plain
-from service.root.atomic_files import is_inside, utc_text
+from service.root.atomic_files import utc_text
+from service.root.paths_within_root import is_inside
 
 if TYPE_CHECKING:
     from lifecycle.payload.models import Payload

@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 from lifecycle.words.scripts import IMPORTED
 from projections.words.result_origin import module_of
 from reconciler.attempt import paths as genuine
-from reconciler.attempt.markers import digest_of
+from reconciler.attempt.file_digests import digest_of
 from reconciler.attempt.paths import AttemptPaths
 from reconciler.records import traces
 from service.consent.packages import find_unused_names

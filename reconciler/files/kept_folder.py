@@ -21,8 +21,6 @@ from reconciler.files.clear_folder import LABEL
 from service.root.atomic_files import sync_folder, write_whole
 
 _KEPT_NAME = re.compile(KEPT_PATTERN, re.ASCII)
-
-
 #: Files in a stage's folder that belong to an attempt and are not outputs.
 _ATTEMPT_FILES = frozenset(
     {ATTEMPTS, MONITOR_LOCK, ".dispatch.lock", WRAPPER, "log", "err", LABEL, *MARKERS}

@@ -17,8 +17,6 @@ from service.errors import RootBusy
 
 #: Seconds between two attempts to take a lock.
 _PAUSE = 0.005
-
-
 #: Offset in the lock file of the first byte for stages whose name contains no number.
 _NAMED = 1 << 32
 

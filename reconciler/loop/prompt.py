@@ -12,7 +12,7 @@ from pathlib import Path
 
 from lifecycle.state.status import retry_limit
 from lifecycle.state.workflow import Stage, Workflow
-from lifecycle.words.values import merge_environments
+from lifecycle.words.environments import merge_environments
 from service.reading.log import WorkflowLog
 
 #: Maximum number of lines of a file that a prompt quotes, and of characters per line.

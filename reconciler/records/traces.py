@@ -15,13 +15,21 @@ from typing import Any
 from reconciler.attempt import execution_host as machine
 from reconciler.attempt import paths as genuine
 from reconciler.attempt.observations import ObservedJob
-from reconciler.attempt.paths import JOB, KILLED, PREPARED, AttemptPaths, OfJob, forwarded
+from reconciler.attempt.paths import (
+    ERROR_LOG,
+    JOB,
+    KILLED,
+    OUTPUT_LOG,
+    PREPARED,
+    AttemptPaths,
+    OfJob,
+    forwarded,
+)
 from reconciler.context import SubmissionFacts
 from reconciler.host import small_files as plain
 from reconciler.host.processes import Process
 from reconciler.host.program import EXCEEDED, TAKEN
 from reconciler.records.resource_use import together, used_in
-from reconciler.submission import build as submission
 from service.root.atomic_files import write_whole
 from service.root.folder_entries import is_file, is_folder, stat_of
 
@@ -261,7 +269,7 @@ def written(attempt: AttemptPaths) -> Iterator[tuple[str, str]]:
     """
     in_place = [attempt.root] if attempt.launch_record.exists() else []
     places = [*scratch_copies(attempt), *in_place]
-    for name in (submission.ERROR_LOG, submission.OUTPUT_LOG):
+    for name in (ERROR_LOG, OUTPUT_LOG):
         for place in places:
             yield name, end_of(place / attempt.stage / name)
     for job in job_ids(attempt, ()):
@@ -285,7 +293,7 @@ def written_by_hand(
     machine_ = given.get("machine")
     scratch = machine_.get("remote_root") if isinstance(machine_, dict) else None
     places = [attempt.root / str(scratch) / name for name in copies if scratch is not None]
-    for name, usual in (("errlog", submission.ERROR_LOG), ("outlog", submission.OUTPUT_LOG)):
+    for name, usual in (("errlog", ERROR_LOG), ("outlog", OUTPUT_LOG)):
         for place in (*places, attempt.root):
             for path in _printed_by_hand(given, attempt.stage, name, usual):
                 yield usual, _end_since(source, place / path)

@@ -10,8 +10,7 @@ from typing import Any
 
 from eventstore.private_files import read_regular
 from lifecycle.errors import NeedsConsent
-from reconciler.attempt.paths import AttemptPaths
-from reconciler.submission.build import ERROR_LOG, OUTPUT_LOG
+from reconciler.attempt.paths import ERROR_LOG, OUTPUT_LOG, AttemptPaths
 from wording import Worded
 
 #: Values that mean the current folder. Each attempt replaces them with its own folder.

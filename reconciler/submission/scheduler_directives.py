@@ -30,8 +30,6 @@ _GENERATED_OPTIONS: Mapping[str, Mapping[str, str]] = {
     "lsf": {"-n": "number_node and cpu_per_node", "-q": "queue_name"},
     "sge": {"-pe": "cpu_per_node", "-q": "queue_name", "-cwd": "nothing, it is always there"},
 }
-
-
 #: Resources for which DPDispatcher writes a line only if their value differs from this one.
 _OPTIONAL_RESOURCES = {"queue_name": "", "gpu_per_node": 0}
 

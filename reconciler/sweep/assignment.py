@@ -21,10 +21,11 @@ from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.sweeps.definition import DONE, MAP
 from lifecycle.sweeps.points import Point, render_value
 from lifecycle.sweeps.variables import PREFIX, verify_variables
-from reconciler.attempt.markers import digests, is_as, make_folders
+from reconciler.attempt.file_digests import digests, is_as
+from reconciler.attempt.markers import make_folders
 from reconciler.attempt.paths import AttemptPaths, ScriptEnd
 from reconciler.errors import UnusableSubmission
-from reconciler.submission.build import AWAITING, LIMIT, USED, limit_line
+from reconciler.submission.job_guard import AWAITING, LIMIT, USED, limit_line
 from reconciler.submission.transferred_files import READ, TASKS, TASKS_ROOT, VOUCHED
 from reconciler.sweep.judge_tasks import tasks_without_verdict
 from reconciler.sweep.map_points import digest_points, points_of, read_points_file

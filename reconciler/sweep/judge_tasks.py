@@ -22,12 +22,12 @@ from lifecycle.words.failure_cause import find_cause
 from lifecycle.words.values import MAX_VARIABLE, shorten
 from reconciler.attempt import execution_host
 from reconciler.attempt import paths as genuine
-from reconciler.attempt.markers import digests, file_digest, make_folders
-from reconciler.attempt.paths import UNTOLD, AttemptPaths, of_recorded
+from reconciler.attempt.file_digests import digests, file_digest
+from reconciler.attempt.markers import make_folders
+from reconciler.attempt.paths import ERROR_LOG, OUTPUT_LOG, UNTOLD, AttemptPaths, of_recorded
 from reconciler.host import small_files as plain
 from reconciler.records import traces
 from reconciler.records.numbers import measured
-from reconciler.submission.build import ERROR_LOG, OUTPUT_LOG
 from reconciler.sweep import table
 from reconciler.sweep.download_task_results import download_task_results
 from reconciler.sweep.map_points import count_tasks_before_rounds, digest_points

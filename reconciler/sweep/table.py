@@ -13,7 +13,8 @@ from typing import Any
 
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.sweeps.definition import table_of
-from reconciler.attempt.markers import is_as, set_aside
+from reconciler.attempt.file_digests import is_as
+from reconciler.attempt.markers import set_aside
 from reconciler.sweep.map_points import count_tasks_before_rounds
 from reconciler.sweep.tasks import Task, tasks_of
 from service.root.atomic_files import utc_text, write_whole

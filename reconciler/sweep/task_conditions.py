@@ -10,8 +10,6 @@ from typing import Any
 from lifecycle.sweeps.points import UnusableMap
 
 _CONDITION = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_]*)\s*(<=|>=|!=|==|=|<|>)\s*(.*?)\s*")
-
-
 _OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
     "=": operator.eq,
     "==": operator.eq,
@@ -21,15 +19,11 @@ _OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
-
-
 #: Columns of the table that a condition may use, in addition to parameter values and metrics.
 _OTHER_COLUMNS = (
     *("key", "state", "attempts", "attempt", "exit_code", "seconds", "cpu_seconds", "memory"),
     *("folder", "why"),
 )
-
-
 #: Suffixes of numbers of bytes, such as ``2G``. The units are powers of 1024.
 _UNITS = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 

@@ -31,7 +31,8 @@ from lifecycle.sweeps.definition import (
 from lifecycle.sweeps.points import Point
 from projections.words.result_origin import count_tasks_by_state as counts_recorded
 from reconciler.attempt import paths as genuine
-from reconciler.attempt.markers import is_as, set_aside
+from reconciler.attempt.file_digests import is_as
+from reconciler.attempt.markers import set_aside
 from reconciler.attempt.paths import AttemptPaths, of_recorded
 from reconciler.errors import ReconcilerError
 from reconciler.files.clear_folder import LABEL

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from lifecycle.payload import models as p
-from reconciler.attempt.markers import check_inputs
+from reconciler.attempt.file_digests import check_inputs
 from reconciler.errors import EmptyInput, MissingInput
 from reconciler.verification.file_types import FileReading, read_output
 from service.root.folder_entries import (

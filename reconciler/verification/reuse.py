@@ -19,7 +19,8 @@ from lifecycle.payload import models as p
 from lifecycle.state.basis import is_judged_alone, reusable
 from lifecycle.state.conditions import has_results_kept, needed_by
 from lifecycle.state.workflow import Attempt, Stage, Workflow
-from reconciler.attempt.markers import clear_stale, digests, is_as
+from reconciler.attempt.file_digests import digests, is_as
+from reconciler.attempt.markers import clear_stale
 from reconciler.attempt.paths import ATTEMPTS, KEPT, forwarded
 from reconciler.context import Jobs
 from reconciler.control.dispatch import move_old_outputs_aside

@@ -15,11 +15,7 @@ _ERROR = re.compile(
     r"|\w(Error|Exception)\b",
     re.IGNORECASE,
 )
-
-
 _WARNING = re.compile(r"\bwarn(ing)?s?\b", re.IGNORECASE)
-
-
 #: Matches phrases that contain the word "error" but are harmless, such as "0 errors" and "standard
 #: error".
 _HARMLESS_ERROR = re.compile(

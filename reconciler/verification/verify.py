@@ -17,7 +17,7 @@ from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.sweeps.variables import command_variables, verify_variables
 from projections.words.account import find_stale_stages
 from reconciler.attempt import execution_host
-from reconciler.attempt.paths import RUN, AttemptPaths, of_recorded
+from reconciler.attempt.paths import ERROR_LOG, OUTPUT_LOG, RUN, AttemptPaths, of_recorded
 from reconciler.context import Jobs
 from reconciler.control.claims import Claims
 from reconciler.control.stop_jobs import require_version
@@ -27,7 +27,6 @@ from reconciler.files.freshness import find_deviations
 from reconciler.files.script_consent import check_agreed, check_verdict
 from reconciler.host.processes import find_processes_with
 from reconciler.records import traces
-from reconciler.submission.build import ERROR_LOG, OUTPUT_LOG
 from reconciler.submission.fields import build_place_variables
 from reconciler.verdict.diagnosis import in_words, of_checks
 from reconciler.verification.numbers import measure_numbers

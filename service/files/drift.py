@@ -15,16 +15,10 @@ from lifecycle.state.workflow import Workflow
 from projections.files import state_document
 from projections.files.progress_log import LogPiece, build_piece
 from service.reading.log import WorkflowLog
-from service.root.atomic_files import (
-    Mark,
-    common_start,
-    content_of,
-    content_within,
-    mark_of,
-    open_within,
-    write_whole,
-)
-from service.root.root import NEWER_PART, Root, Synced, digest
+from service.root.atomic_files import Mark, common_start, content_of, mark_of, write_whole
+from service.root.paths_within_root import content_within, open_within
+from service.root.root import Root
+from service.root.sync_record import NEWER_PART, Synced, digest
 
 if TYPE_CHECKING:
     from projections.files.document_diff import FieldDifference

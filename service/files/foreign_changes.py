@@ -34,8 +34,9 @@ from service.files.drift import (
 from service.files.inspection import FilesInspection
 from service.files.workflow_files import LOG, STATE
 from service.reading.log import WorkflowLog
-from service.root.atomic_files import content_within
-from service.root.root import Root, read_sync
+from service.root.paths_within_root import content_within
+from service.root.root import Root
+from service.root.sync_record import read_sync
 from wording import MAX_REASONS, FirstReasons
 
 if TYPE_CHECKING:

@@ -21,8 +21,9 @@ from service.files.drift import (
 )
 from service.reading.log import WorkflowLog
 from service.reading.stream_log import read_newest_event
-from service.root.atomic_files import OutsideRoot, content_within
-from service.root.root import Root, Sync, Synced, read_sync_when_caught_up
+from service.root.paths_within_root import OutsideRoot, content_within
+from service.root.root import Root
+from service.root.sync_record import Sync, Synced, read_sync_when_caught_up
 
 if TYPE_CHECKING:
     from service.root.root import Root

@@ -32,17 +32,10 @@ from service.files.drift import (
 )
 from service.reading.log import WorkflowLog
 from service.reading.trust_marks import move_anchor
-from service.root.atomic_files import (
-    OutsideRoot,
-    append,
-    content_within,
-    hold_lock,
-    mark_of,
-    restore,
-    write_over,
-    write_whole,
-)
-from service.root.root import Root, Sync, Synced, digest, read_sync, write_sync
+from service.root.atomic_files import append, hold_lock, mark_of, restore, write_over, write_whole
+from service.root.paths_within_root import OutsideRoot, content_within
+from service.root.root import Root
+from service.root.sync_record import Sync, Synced, digest, read_sync, write_sync
 
 if TYPE_CHECKING:
     from lifecycle.payload.models import Payload

@@ -12,8 +12,8 @@ from lifecycle.plan.advice import list_advice
 from lifecycle.state.workflow import Workflow
 from service.consent.scripts import find_importable_modules, scripts_of
 from service.consent.undeclared_files import find_undeclared_files
-from service.root.atomic_files import resolve_words
 from service.root.folder_entries import exists
+from service.root.paths_within_root import resolve_words
 
 #: Maximum size in bytes of a script that wfctl inspects to give advice.
 _LONGEST = 1 << 20

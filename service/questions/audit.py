@@ -28,7 +28,8 @@ from service.reading.log import WorkflowLog
 from service.reading.machine_streams import list_machines, machine_folder
 from service.reading.stream_log import At, StreamLog
 from service.reading.trust_marks import anchor_file, find_replaced_logs, read_marks
-from service.root.root import MACHINE, Root, read_sync
+from service.root.root import MACHINE, Root
+from service.root.sync_record import read_sync
 from wfctl_eventstore.extension import find_extension
 
 if TYPE_CHECKING:

@@ -24,7 +24,8 @@ from projections.words.text import utc_seconds
 from service.consent.approvals import place_of
 from service.root import trust
 from service.root.atomic_files import hold_lock, system_clock, utc_text, write_whole
-from service.root.root import Root, Sync, read_sync, write_sync
+from service.root.root import Root
+from service.root.sync_record import Sync, read_sync, write_sync
 
 if TYPE_CHECKING:
     from eventstore.verification import Finding

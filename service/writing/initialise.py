@@ -23,15 +23,12 @@ from service.root.root import (
     MARKER,
     Config,
     Root,
-    Synced,
     config_text,
-    digest,
     read_config,
-    read_sync,
     require_utf8_path,
     without_secrets,
-    write_sync,
 )
+from service.root.sync_record import Synced, digest, read_sync, write_sync
 from service.root.trusted_databases import require_trusted, trust_database
 from service.writing.stream_writer import Planned, WriteOptions
 from service.writing.workflow_service import Outcome, Service, plan_writes, planned_state

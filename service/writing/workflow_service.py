@@ -29,14 +29,8 @@ from service.errors import FilesBehind
 from service.files.workflow_files import WorkflowFiles
 from service.reading.log import WorkflowLog
 from service.reading.stream_log import FOLD_EVERY
-from service.root.atomic_files import (
-    Clock,
-    OutsideRoot,
-    place_within,
-    system_clock,
-    utc_text,
-    write_whole,
-)
+from service.root.atomic_files import Clock, system_clock, utc_text, write_whole
+from service.root.paths_within_root import OutsideRoot, place_within
 from service.root.root import (
     Identity,
     Root,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from service.root.atomic_files import OutsideRoot, content_within, open_within, place_within
+from service.root.paths_within_root import OutsideRoot, content_within, open_within, place_within
 from tests.adversary.archives import completed, forged
 from tests.cli.support import Place, call, write_plan
 from tests.exports.support import handed_over

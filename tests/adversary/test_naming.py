@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lifecycle.words.values import is_below, is_id, is_report
-from service.root.atomic_files import OutsideRoot, resolve_below
+from service.root.paths_within_root import OutsideRoot, resolve_below
 from service.root.root import Config, config_text
 
 NAMES = st.lists(st.sampled_from(["..", ".", "", "a", ".x", "b.md", "\n", "\0", "é", "~"]))

@@ -14,7 +14,7 @@ import pytest
 
 from service.files import drift
 from service.files import workflow_files as files
-from service.root import atomic_files
+from service.root import atomic_files, sync_record
 from service.root import root as root_module
 from tests.cli.support import Place, call, write_plan
 from tests.drift.faults import Killed
@@ -309,7 +309,7 @@ def test_append_hashes_only_the_newest_part_of_a_long_log(
     append_log(place, b"x" * 5_000_000 + b"\n")
     place.done("note", "taken in")
     hashed: list[int] = []
-    real = root_module.digest
+    real = sync_record.digest
 
     def counting(content: bytes) -> str:
         hashed.append(len(content))
@@ -319,7 +319,7 @@ def test_append_hashes_only_the_newest_part_of_a_long_log(
     monkeypatch.setattr(drift, "digest", counting)
     place.done("note", "one")
     place.done("note", "two")
-    assert sum(hashed) < 4 * root_module.NEWER_PART
+    assert sum(hashed) < 4 * sync_record.NEWER_PART
 
 
 def test_status_detects_an_old_byte_changed_with_the_same_time_stamp(place: Place) -> None:

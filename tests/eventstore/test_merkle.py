@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventstore.chain import (
+from eventstore.merkle_tree import (
     EMPTY,
     Frontier,
     consistency_ranges,

@@ -17,7 +17,7 @@ from typing import Any
 from extensions.machines.rules import payload as machine
 from lifecycle.payload import stage, workflow
 from lifecycle.payload.base import Payload
-from lifecycle.payload.event_types import VALUES as SHAPES_OF_VALUES
+from lifecycle.payload.check_data import VALUES as SHAPES_OF_VALUES
 from projections.files.schemas import load_schemas
 
 _HERE = Path(__file__).resolve().parents[2]

@@ -16,8 +16,9 @@ from cli.frame.workspace import SCHEMA
 from eventstore.event import build_clock
 from eventstore.sqlite.store import open_store
 from extensions.exports.formats import FORMATS, ExportSource
-from extensions.history import sql_tables as questions
-from extensions.history.sql_tables import HistoryTables, open_inquiry
+from extensions.history import history_queries as queries
+from extensions.history.history_queries import open_inquiry
+from extensions.history.sql_tables import HistoryTables
 from lifecycle.payload import models as p
 from lifecycle.payload.models import Payload
 from migrations.upgrade import upgrade_database
@@ -96,8 +97,8 @@ def read_by_all(path: Path, chronicle: Chronicle) -> None:
     tables = HistoryTables(path, log)
     tables.catch_up()
     tables.rebuild()
-    for question in (questions.TRANSITIONS, questions.RETRIES, questions.TIMES, questions.QUEUE,
-                     questions.COSTS, questions.ATTEMPTS, questions.DRIFT):  # fmt: skip
+    for question in (queries.TRANSITIONS, queries.RETRIES, queries.TIMES, queries.QUEUE,
+                     queries.COSTS, queries.ATTEMPTS, queries.DRIFT):  # fmt: skip
         with open_inquiry(path, log) as desk:
             list(desk.ask(question, {"stage": None, "status": None}, 60).rows)
     state = log.current()

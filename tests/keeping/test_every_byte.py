@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.attempt.markers import digest_of
+from reconciler.attempt.file_digests import digest_of
 from tests.cli.support import Place
 from tests.keeping.support import made
 from tests.keeping.writers import job_of, lying, written

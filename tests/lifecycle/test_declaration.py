@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from lifecycle.payload.event_types import find_misfit
+from lifecycle.payload.check_data import find_misfit
 from lifecycle.words.values import (
     DRIFT_PATTERN,
     MAX_ID,

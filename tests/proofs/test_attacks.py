@@ -67,7 +67,7 @@ def _attacked(texts: list[str], seen: int, kind: str, dice: random.Random) -> li
 
 def _signed(store: MemoryStore) -> tuple[Checkpoint, Note]:
     """Return a checkpoint signed with the log's own key, without looking at earlier ones."""
-    from eventstore.chain import Frontier
+    from eventstore.merkle_tree import Frontier
 
     tree = Frontier()
     for leaf in iterate_leaves(store, STREAM):

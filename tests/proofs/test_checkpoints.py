@@ -12,7 +12,7 @@ from zipfile import ZipFile
 
 import pytest
 
-from eventstore.chain import Frontier, leaf_hash
+from eventstore.merkle_tree import Frontier, leaf_hash
 from extensions.proofs.checkpoint import read_checkpoint
 from extensions.proofs.signed_note import read_key, read_note, verify_note
 from tests.cli.support import PLAN, Place, write_plan

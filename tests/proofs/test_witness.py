@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import pytest
 
-from eventstore.chain import EMPTY, Frontier, consistency_ranges, find_nodes, leaf_hash
+from eventstore.merkle_tree import EMPTY, Frontier, consistency_ranges, find_nodes, leaf_hash
 from extensions.proofs.checkpoint import Checkpoint, log_signer, read_checkpoint, witness_signer
 from extensions.proofs.signed_note import Note, read_key, read_note, read_signatures, verify_note
 from extensions.proofs.witness import Reply, Witness

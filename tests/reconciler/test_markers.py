@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.attempt import markers
+from reconciler.attempt import file_digests, markers
 from reconciler.attempt.markers import SeenMarker
 from reconciler.errors import EmptyInput, MissingInput
 
@@ -45,7 +45,7 @@ def test_missing_marker_is_not_unreadable(tmp_path: Path) -> None:
 def test_inputs_are_recorded_with_digest_and_size(tmp_path: Path) -> None:
     """Each input has the SHA-256 digest and the size of its content."""
     (tmp_path / "x.json").write_bytes(b"{}")
-    [found] = markers.check_inputs(tmp_path, ["x.json"])
+    [found] = file_digests.check_inputs(tmp_path, ["x.json"])
     assert (found.sha256, found.size) == (hashlib.sha256(b"{}").hexdigest(), 2)
 
 
@@ -53,9 +53,9 @@ def test_digest_of_a_folder_depends_on_names_and_contents(tmp_path: Path) -> Non
     """Renaming a file inside an input folder changes the digest."""
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a").write_bytes(b"1")
-    [before] = markers.check_inputs(tmp_path, ["in"])
+    [before] = file_digests.check_inputs(tmp_path, ["in"])
     (tmp_path / "in" / "a").rename(tmp_path / "in" / "b")
-    [after] = markers.check_inputs(tmp_path, ["in"])
+    [after] = file_digests.check_inputs(tmp_path, ["in"])
     assert before.size == after.size == 1
     assert before.sha256 != after.sha256
 
@@ -63,7 +63,7 @@ def test_digest_of_a_folder_depends_on_names_and_contents(tmp_path: Path) -> Non
 def test_missing_input_is_named_in_the_error(tmp_path: Path) -> None:
     """The error has the path of the input."""
     with pytest.raises(MissingInput, match=r"stage-1/x\.json"):
-        markers.check_inputs(tmp_path, ["stage-1/x.json"])
+        file_digests.check_inputs(tmp_path, ["stage-1/x.json"])
 
 
 @pytest.mark.parametrize("folder", [True, False])
@@ -71,7 +71,7 @@ def test_empty_input_is_refused(tmp_path: Path, folder: bool) -> None:
     """An empty file and an empty folder are both refused."""
     (tmp_path / "in").mkdir() if folder else (tmp_path / "in").touch()
     with pytest.raises(EmptyInput):
-        markers.check_inputs(tmp_path, ["in"])
+        file_digests.check_inputs(tmp_path, ["in"])
 
 
 def test_old_outputs_and_markers_move_to_their_attempt(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from reconciler.errors import (
     UnusableSubmission,
 )
 from reconciler.submission import build as submission
+from reconciler.submission import job_guard
 from reconciler.submission.build import StageJob
 from tests.reconciler.support import PROFILE
 
@@ -193,7 +194,7 @@ def test_secret_in_a_submission_is_refused(name: str) -> None:
 
 def test_guard_of_a_remote_job_has_no_local_paths() -> None:
     """A remote job keeps its records in its own folder."""
-    lines = submission.build_guard_lines(ATTEMPT, ExecutionHost("Slurm", "SSHContext", "/far"))
+    lines = job_guard.build_guard_lines(ATTEMPT, ExecutionHost("Slurm", "SSHContext", "/far"))
     assert not any("/w/" in line for line in lines)
     assert any('"${REMOTE_ROOT%/*}"/"job-' in line for line in lines)
 

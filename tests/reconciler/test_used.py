@@ -12,7 +12,7 @@ import pytest
 
 from projections.words.text import compute_seconds, told_bytes, told_used
 from reconciler.records.resource_use import together, used_in
-from reconciler.submission.build import USED
+from reconciler.submission.job_guard import USED
 from tests.cli.support import Place, write_plan
 
 #: A script that uses 200 MB of memory and a second of CPU time, and exits with a code.

@@ -27,7 +27,7 @@ from extensions.machines.rules.soundness import load_definition
 from extensions.machines.service import guard_facts
 from extensions.machines.service.guard_facts import outputs_of
 from lifecycle.payload.base import Payload
-from service.root.atomic_files import OutsideRoot, content_within
+from service.root.paths_within_root import OutsideRoot, content_within
 
 #: Names of the built-in definitions, in the order in which they are listed.
 SHIPPED = ("feature", "debug", "refactor", "oneshot", "discovery", "dotagent", "conductor")

@@ -29,17 +29,16 @@ from service.reading.trust_marks import move_anchor
 from service.root.atomic_files import (
     Clock,
     Mark,
-    OutsideRoot,
     content_of,
-    content_within,
     hold_lock,
     mark_of,
-    place_within,
     system_clock,
     write_over,
     write_whole,
 )
-from service.root.root import Root, Synced, digest, read_sync
+from service.root.paths_within_root import OutsideRoot, content_within, place_within
+from service.root.root import Root
+from service.root.sync_record import Synced, digest, read_sync
 from service.writing.stream_writer import StreamWriter
 
 #: Maximum number of archived copies to keep among those that wfctl created.

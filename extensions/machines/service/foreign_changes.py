@@ -38,8 +38,10 @@ from service.files.drift import (
     split_difference,
 )
 from service.reading.machine_streams import machine_folder
-from service.root.atomic_files import Clock, content_within, system_clock, utc_text
-from service.root.root import Root, Synced, digest, read_sync
+from service.root.atomic_files import Clock, system_clock, utc_text
+from service.root.paths_within_root import content_within
+from service.root.root import Root
+from service.root.sync_record import Synced, digest, read_sync
 
 #: Maximum number of characters of a rule in the record of a manual edit.
 _SAID = 300

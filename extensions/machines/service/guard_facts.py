@@ -18,10 +18,10 @@ from extensions.machines.rules.path import COMMITS, marks_of_tips, place_of_comm
 from extensions.machines.rules.path import get_value as look_at
 from extensions.machines.rules.payload import MachineUpdated
 from projections.words.text import seconds_since
-from service.root.atomic_files import is_inside as lies_inside
 from service.root.folder_entries import is_file
 from service.root.git import run_git
-from service.root.root import digest
+from service.root.paths_within_root import is_inside as lies_inside
+from service.root.sync_record import digest
 
 #: Maximum number of characters of a text that can be the path of a file.
 _LONGEST = 400

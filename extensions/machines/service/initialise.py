@@ -15,8 +15,10 @@ from extensions.machines.service.service import MachineOutcome, MachineService
 from extensions.machines.views.documents import render_files
 from service.errors import NoRoot
 from service.files.drift import keep_foreign_version
-from service.root.atomic_files import content_within, folder_within, hold_lock
-from service.root.root import Root, Synced, digest, open_root, read_sync, write_sync
+from service.root.atomic_files import hold_lock
+from service.root.paths_within_root import content_within, folder_within
+from service.root.root import Root, open_root
+from service.root.sync_record import Synced, digest, read_sync, write_sync
 from service.writing.initialise import prepare_folder, root_at, write_configuration
 
 

@@ -19,8 +19,9 @@ from service.questions.blame import Blame, FieldHistory
 from service.reading.machine_streams import machine_folder
 from service.reading.stream_log import At, describe_ignored_events, read_newest_event
 from service.reading.trust_marks import find_marks
-from service.root.atomic_files import content_within
-from service.root.root import Root, digest, read_sync_when_caught_up
+from service.root.paths_within_root import content_within
+from service.root.root import Root
+from service.root.sync_record import digest, read_sync_when_caught_up
 
 
 def list_differences(root: Root, log: MachineLog, state: Machine) -> list[Difference]:

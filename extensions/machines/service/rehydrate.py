@@ -30,7 +30,8 @@ from extensions.machines.views.documents import build_phase_document as phase_do
 from extensions.machines.views.documents import list_file_paths
 from lifecycle.payload.base import Payload
 from projections.words.text import seconds_since, utc_seconds
-from service.root.atomic_files import content_within, utc_text
+from service.root.atomic_files import utc_text
+from service.root.paths_within_root import content_within
 from service.root.root import Root
 from service.writing.stream_writer import WriteOptions
 
