@@ -1,28 +1,32 @@
-# The tasks of the project; `make help` lists them. CI runs these and nothing else.
+# Tasks of the project. `make help` lists them, and CI runs no other commands.
 
 PYTHON ?= python3
-# Tests wait for processes, so two workers keep one core busy. Four of them delayed each other: on two
-# cores `make test` took 11 minutes with 4 workers and 15 minutes with 8. The long matrices wait more.
+# Numbers of test workers. Tests often wait for processes, so two workers keep one core busy. More
+# workers slow each other down: on two cores, `make test` took 11 minutes with 4 workers and 15 minutes
+# with 8. The long tests wait more often, so they get four workers per core.
 WORKERS ?= $(shell echo $$(($$(nproc) * 2)))
 CRASH_WORKERS ?= $(shell echo $$(($$(nproc) * 4)))
-# All long tests take more than an hour on two cores, so one share of them is run each day.
+# All long tests together take more than an hour on two cores, so `make crash` runs one share of them
+# each day.
 SHARES ?= 2
-# A folder for the demo to make; empty: a new one here.
+# Folder that `make demo` creates. If it is empty, the demo creates a new folder in the current folder.
 DIR ?=
 
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
-# Who is done takes over tests from the others: one slow folder must not be left to one of them.
+# A worker that has no more tests takes tests from another worker. Otherwise one worker would run all
+# tests of a slow folder alone.
 PYTEST := $(BIN)/python -m pytest --dist worksteal --durations 10 --totals
 PACKAGE := build/package
-# The manual page: hatch_build.py adds it to the wheel. It is deleted then, before it is outdated.
+# Manual page that hatch_build.py adds to the wheel. It is deleted after the build, so that no later
+# wheel contains an outdated page.
 PAGE := build/wfctl.1
 EXAMPLES := build/examples
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-# Several targets install into one virtual environment.
+# Several targets install into the same virtual environment, so they must not run in parallel.
 .NOTPARALLEL:
 
 .PHONY: help demo test test-root quick crash soak examples check house generated core without format bench pictures package clean tools test-tools
@@ -30,27 +34,27 @@ EXAMPLES := build/examples
 help: ## list the tasks
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' Makefile
 
-demo: $(VENV)/.app tools ## run a real small workflow, killed and brought back on the way
+demo: $(VENV)/.app tools ## run a small workflow, kill it and recover it
 	PATH="$(CURDIR)/$(BIN):$$PATH" wfctl demo $(DIR)
 
-test: $(VENV)/.dev tools test-tools ## run every test but the long matrices
+test: $(VENV)/.dev tools test-tools ## run all tests except the long ones
 	$(PYTEST) -n $(WORKERS)
 
-test-root: $(VENV)/.dev tools test-tools ## run the tests that need root (mounts, other accounts)
+test-root: $(VENV)/.dev tools test-tools ## run the tests that need root (mounts, other user accounts)
 	@[ "$$(id -u)" = 0 ] || { echo "make: \`make test-root\` must be run by root" >&2; exit 1; }
 	$(PYTEST) -n $(WORKERS) -m 'root and not soak'
 
-quick: $(VENV)/.dev ## run what a change can reach, the nearest first, for half a minute
+quick: $(VENV)/.dev ## run the tests that a change can affect, nearest first, for half a minute
 	$(BIN)/python -m tests.quick
 
-crash: $(VENV)/.dev tools test-tools ## run today's share of the long matrices; SHARES=1: all of them
+crash: $(VENV)/.dev tools test-tools ## run today's share of the long tests, or all of them with SHARES=1
 	WFCTL_EXAMPLES=all WFCTL_SHARES=$(SHARES) $(PYTEST) -n $(CRASH_WORKERS) -m '(long or property) and not soak' \
 	  --timeout 1800
 
-soak: $(VENV)/.dev tools test-tools ## run the generators at their full length
+soak: $(VENV)/.dev tools test-tools ## run the generated tests at their full length
 	WFCTL_EXAMPLES=all $(PYTEST) -n $(CRASH_WORKERS) -m soak --timeout 3600
 
-examples: $(VENV)/.examples tools ## run the examples: R_g, D, viscosity, a search, heat with LAMMPS; Ising
+examples: $(VENV)/.examples tools ## run the examples with LAMMPS, and the Ising example
 	@command -v lmp >/dev/null || { \
 	  echo "make: no lmp on the path (Debian: apt install lammps)" >&2; exit 1; }
 	rm -rf $(EXAMPLES)
@@ -73,28 +77,29 @@ examples: $(VENV)/.examples tools ## run the examples: R_g, D, viscosity, a sear
 	cd $(EXAMPLES)/sic-conductivity && PATH="$(CURDIR)/$(BIN):$$PATH" && \
 	  wfctl init small.toml --consent trust && wfctl run && wfctl stage verify judge
 
-check: $(VENV)/.dev ## formatting, lint, types, layers, words
+check: $(VENV)/.dev ## check formatting, lint, types, layers and wording
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m tests.house --phrases
 
-house: $(VENV)/.dev ## print the size of the house, and what stands in it twice
+house: $(VENV)/.dev ## print the size of the code, and repeated names
 	@$(BIN)/python -m tests.house
 
-# The events on file need the new schemas, and the schemas name the new events: schemas run twice.
+# Modules that write generated files. Events and schemas depend on each other, so the schemas are
+# written before and after the events.
 GENERATED := tests.golden.schemas_on_file tests.golden.events_on_file tests.golden.schemas_on_file \
   tests.golden.fold_on_file tests.reference_pages tests.machines.reference tests.machines.pages \
   tests.cli.help_examples \
   tests.cli.imports tests.history.on_file tests.exports.golden
 
-generated: $(VENV)/.dev ## write again the files that the code determines: schemas, goldens, pages
+generated: $(VENV)/.dev ## write the generated files again: schemas, golden files, pages
 	@for module in $(GENERATED); do \
 	  echo "$$module" && $(BIN)/python -m "$$module" >/dev/null || exit 1; \
 	done
 
-format: $(VENV)/.dev ## rewrite the code as `make check` wants it
+format: $(VENV)/.dev ## format the code as `make check` requires
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
@@ -104,14 +109,14 @@ core: $(VENV)/.dev ## check and test a copy without extensions
 without: $(VENV)/.dev ## check and test a copy without one extension: make without NAME=exports
 	$(BIN)/python -m tests.extensions.core $(NAME)
 
-bench: $(VENV)/.bench ## measure speed beside other event stores
+bench: $(VENV)/.bench ## compare the speed with other event stores
 	$(BIN)/python -m benchmarks
 	$(BIN)/python -m benchmarks.postgres
 
-pictures: $(VENV)/.dev tools ## take pictures of the pages and of reports
+pictures: $(VENV)/.dev tools ## take screenshots of the pages and reports
 	$(BIN)/python -m tests.pages.pictures build/pictures --readme
 
-package: $(VENV)/.app tools ## build the wheel, install it in both ways of the README, run the demo
+package: $(VENV)/.app tools ## build the wheel, install it with pip and with pipx, run the demo
 	rm -rf $(PACKAGE)
 	mkdir -p $(dir $(PAGE))
 	$(BIN)/wfctl help --man >$(PAGE)
@@ -124,7 +129,7 @@ package: $(VENV)/.app tools ## build the wheel, install it in both ways of the R
 	  pipx install --python $(PYTHON) $(PACKAGE)/*.whl && $(PACKAGE)/bin/wfctl --version
 	cd $(PACKAGE) && PATH="$(CURDIR)/$(PACKAGE)/venv/bin:$$PATH" wfctl demo
 
-clean: ## remove what the tasks have made
+clean: ## remove all files that the tasks created
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 tools:

@@ -7,7 +7,7 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-#: The manual page, which `make package` writes before it builds the wheel.
+#: Path of the manual page. `make package` writes the page before it builds the wheel.
 _PAGE = "build/wfctl.1"
 
 

@@ -1,6 +1,7 @@
 #!/bin/sh
-# hook.sh EVENT CLIENT: asks wfctl what an agent's client is to be told, where there is a log.
-# Nothing that goes wrong here stops the client: an exit code of wfctl would mean something to it.
+# hook.sh EVENT CLIENT: prints the answer of wfctl to an event of an agent's client, if the folder
+# belongs to a workflow. The script always exits with 0, because the client would act on any other
+# exit code.
 folder=${CLAUDE_PROJECT_DIR:-${GEMINI_PROJECT_DIR:-$PWD}}
 top=$folder
 while [ ! -e "$top/.wfctl/config.toml" ]; do

@@ -1,4 +1,5 @@
-// The hooks of wfctl for opencode: the briefing at each start and compaction.
+// Hooks of wfctl for opencode. They give the agent the briefing on the workflow at the start of each
+// session and after each compaction.
 import { spawnSync } from "node:child_process"
 import { dirname, join } from "node:path"
 import { fileURLToPath } from "node:url"
@@ -17,7 +18,8 @@ const told = (directory, event) => {
   }
 }
 
-// Session → its brief, asked for once: a text that changed with each call would cost the cache.
+// Briefing of each session. It is requested once, because a system prompt that changes between calls
+// would make the model's prompt cache useless.
 const briefs = new Map()
 
 const brief = (directory, session) => {

@@ -26,97 +26,104 @@ from reconciler.records import backward_files
 _NO_ROOM = f"{NO_ROOM_REPORTED.pattern}|size mismatch in put!"
 
 _COMMON = r"""#!/bin/bash
-# Watches one attempt of a stage. May be run again at any time: it takes up where an earlier run
-# was stopped and never starts a computation twice. Exit code 75: another monitor is at work.
+# Watches one attempt of a stage. This script may run again at any time: it continues where an
+# earlier run stopped, and never starts a computation twice. It is the monitor of the attempt, and
+# exits with 75 if another monitor already watches the stage.
 set -u
 root=$root
 stage=$stage
 attempt=$folder
-# A tmux server and another shell have other environments than the one that is the attempt's.
+# The shell or tmux server that runs this script may have a different environment than the attempt.
+# The script therefore starts itself again in the environment that the attempt recorded.
 [ "$${1-}" = $as_kept ] ||
     exec $python -I -S -c $take_up "$$attempt"/$environment "$$BASH" "$$0" $as_kept
 tag=$tag
-recorded=$recorded
+submission_digest=$recorded
 starts=$starts
 log=$$attempt/dpdisp.log
 cd "$$root" || exit 74
-# A tmux server has the umask of its first user; what is made in a shared root is the group's too.
+# If a group shares the root folder, the group must be able to write new files. A tmux server has
+# the umask of its first user, so the script sets the umask itself.
 case $$(stat -c %a .) in [2367]?[2367]?) umask g=rwx ;; esac
 
-# The lock passes to dpdisp, so that no second one starts beside it, but not to the job.
-# A link there leads to a file of somebody else's.
+# The dpdisp process inherits this lock, so that no second dpdisp starts for the stage. The jobs do
+# not inherit the lock. A symbolic link is refused, because it may lead to a file of another user.
 [ ! -L "$$stage/.monitor.lock" ] && exec 8>>"$$stage/.monitor.lock" || exit 74
 flock -w 1 8 || exit 75
 
-# Through a new file and a rename, so that nobody ever reads a half of it, and no link is followed:
-# the name of the new file cannot be known before.
-place() { # file, its content comes in
+# Writes stdin to a new file and renames the new file to the given path, so that no reader sees a
+# partial file. The new file has a random name, so that no existing link is followed.
+replace_file() { # path
     local new
     new=$$(mktemp "$${1%/*}/.$${1##*/}.XXXXXXXX.tmp") && chmod =rw "$$new" && cat > "$$new" &&
         sync "$$new" && mv -fT "$$new" "$$1" && sync "$${1%/*}"
 }
 
-write() { # file, lines
+write_lines() { # path, lines
     local file=$$1
     shift
-    printf '%s\n' "$$@" | place "$$file"
+    printf '%s\n' "$$@" | replace_file "$$file"
 }
 
-now() { date -u +%Y-%m-%dT%H:%M:%S.%6NZ; }
+print_time() { date -u +%Y-%m-%dT%H:%M:%S.%6NZ; }
 
 finish() { # exit code
-    write "$$attempt/exit-code" "$$1" "$$tag $$(now)" &&
-        write "$$stage/DPDISP_EXIT_CODE" "$$1" &&
-        write "$$stage/DPDISP_DONE" "$$1" "$$tag $$(now)" || exit 74
+    write_lines "$$attempt/exit-code" "$$1" "$$tag $$(print_time)" &&
+        write_lines "$$stage/DPDISP_EXIT_CODE" "$$1" &&
+        write_lines "$$stage/DPDISP_DONE" "$$1" "$$tag $$(print_time)" || exit 74
     exit "$$1"
 }
 
 keep_stale_markers() {
-    local marker second
+    local marker marker_tag
     for marker in "$$stage/DPDISP_EXIT_CODE" "$$stage/DPDISP_DONE"; do
         [ -e "$$marker" ] || continue
-        second=
-        [ ! -f "$$marker" ] || { read -r _; read -r second _; } < "$$marker"
-        [ "$$second" = "$$tag" ] && continue
-        # A number alone is this attempt's where it wrote down its end beside it.
-        [ "$$marker$$second" = "$$stage/DPDISP_EXIT_CODE" ] && [ -f "$$marker" ] &&
+        marker_tag=
+        [ ! -f "$$marker" ] || { read -r _; read -r marker_tag _; } < "$$marker"
+        [ "$$marker_tag" = "$$tag" ] && continue
+        # An exit code without a tag belongs to this attempt if the attempt has also recorded its
+        # exit code in its own folder.
+        [ "$$marker$$marker_tag" = "$$stage/DPDISP_EXIT_CODE" ] && [ -f "$$marker" ] &&
             [ -f "$$attempt/exit-code" ] && continue
         mkdir -p "$$attempt/stale" && mv --backup=numbered "$$marker" "$$attempt/stale/"
     done
 }
 
-# Of what failed DPDispatcher keeps a copy for a command of its own, with the connection settings as
-# plain text. Nothing here ever reads it: it takes up a submission by what lies in the job's folder.
-forget() {
+# DPDispatcher keeps a copy of each failed submission for `dpdisp submission`. The copy contains
+# the connection settings in plain text, so it is removed. It is not needed, because DPDispatcher
+# continues a submission from the files in the folder of the job.
+remove_failure_copies() {
     local copy
     for copy in ~/.dpdispatcher/submission/*.json; do
         [ -e "$$copy" ] && grep -qsF "\"WFCTL_ATTEMPT\": \"$$tag\"" "$$copy" && rm -f "$$copy"
     done
 }
 
-# What was recorded is submitted, and nothing that was put in its place: a copy of it is put back.
-is_recorded() {
-    local found=
-    [ -n "$$recorded" ] || return 0
+# Succeeds if the submission file has the digest that the log records. Otherwise a copy of the
+# recorded submission replaces the file, so that no other content is ever submitted.
+ensure_recorded_submission() {
+    local digest=
+    [ -n "$$submission_digest" ] || return 0
     [ ! -f "$$attempt/submission.json" ] ||
-        read -r found _ < <(sha256sum 2> /dev/null < "$$attempt/submission.json")
-    [ "$$found" = "$$recorded" ] && return 0
+        read -r digest _ < <(sha256sum 2> /dev/null < "$$attempt/submission.json")
+    [ "$$digest" = "$$submission_digest" ] && return 0
     printf '%s: not the one that was recorded, SHA-256 %s; found %s. It is not submitted.\n' \
-        "$$attempt/submission.json" "$$recorded" "$$found" >> "$$log"
-    put_back
+        "$$attempt/submission.json" "$$submission_digest" "$$digest" >> "$$log"
+    restore_submission
 }
 
-put_back() {
-    local kept
-    read -r kept _ < <(sha256sum 2> /dev/null < $kept)
-    [ "$$kept" = "$$recorded" ] && mkdir -p "$$attempt/stale" || return 1
+restore_submission() {
+    local digest
+    read -r digest _ < <(sha256sum 2> /dev/null < $kept)
+    [ "$$digest" = "$$submission_digest" ] && mkdir -p "$$attempt/stale" || return 1
     [ ! -e "$$attempt/submission.json" ] ||
         mv --backup=numbered "$$attempt/submission.json" "$$attempt/stale/" || return 1
-    place "$$attempt/submission.json" < $kept
+    replace_file "$$attempt/submission.json" < $kept
 }
 
-# A job has claimed its start, and its own claim beside the attempt's files is gone with them: who
-# submits once more, be it to collect, would compute a second time.
+# A job claims its start by a mark in the attempt's folder and a second mark next to the log. If
+# only the second mark exists, the attempt's folder was removed. A submission, even one that should
+# only collect results, would then compute the job a second time, so the script exits.
 stop_if_removed() {
     local job
     for job in "$$starts"/job-*.started; do
@@ -124,26 +131,27 @@ stop_if_removed() {
     done
 }
 
-submit() { # further flags; tells its part of the log in $$printed
-    local from code
+submit() { # further flags; sets the variable new_output to the output of DPDispatcher
+    local log_size code
     stop_if_removed
     touch "$$log"
-    from=$$(stat -c %s "$$log")
-    printed=
-    is_recorded || return $changed
-    printf '== %s submit %s\n' "$$(now)" "$$*" >> "$$log"
+    log_size=$$(stat -c %s "$$log")
+    new_output=
+    ensure_recorded_submission || return $changed
+    printf '== %s submit %s\n' "$$(print_time)" "$$*" >> "$$log"
     $at$dpdisp submit "$$@" $flags"$$attempt/submission.json" $into_log
     code=$${PIPESTATUS[0]}
-    forget
-    printed=$$(tail -c "+$$((from + 1))" "$$log")
-    [ "$$code" -eq 0 ] || ! grep -qiE $no_room <<< "$$printed" || code=$no_room_code
+    remove_failure_copies
+    new_output=$$(tail -c "+$$((log_size + 1))" "$$log")
+    [ "$$code" -eq 0 ] || ! grep -qiE $no_room <<< "$$new_output" || code=$no_room_code
     return "$$code"
 }
 
-# A monitor that was killed between submitting and writing it down left jobs that DPDispatcher does
-# not know of. Where this one saw it written down there is nothing to do.
-remember() {
-    printf '== %s remember\n' "$$(now)" >> "$$log"
+# Writes the recovery file of DPDispatcher if an earlier monitor was killed after it submitted the
+# jobs and before DPDispatcher wrote the file. Without the file, DPDispatcher would not know of the
+# jobs. The call is not needed if this monitor saw that the submission succeeded.
+write_recovery_file() {
+    printf '== %s remember\n' "$$(print_time)" >> "$$log"
     $at$remember $flags"$$attempt/submission.json" $into_log
 }
 
@@ -158,8 +166,8 @@ keep_error_files() {
 
 read -r stat < "/proc/$$$$/stat"
 set -- $${stat##*) }
-forget
-write "$$attempt/monitor.json" "{\"pid\": $$$$, \"ticks\": $${20}, \"boot_id\": \
+remove_failure_copies
+write_lines "$$attempt/monitor.json" "{\"pid\": $$$$, \"ticks\": $${20}, \"boot_id\": \
 \"$$(cat /proc/sys/kernel/random/boot_id)\"}" || exit 74
 keep_stale_markers
 """
@@ -170,17 +178,18 @@ _HERE = Template(
     + r"""
 $tagging
 $keeping
-count() { # names that exist
+count() { # paths; prints the number of paths that exist
     local name n=0
     for name in "$$@"; do [ -e "$$name" ] && n=$$((n + 1)); done
     echo "$$n"
 }
 
-submitted() { count $work/*/*_job_id; }
-scratch_copies() { count $work/*/; }
-started() { count "$$attempt"/job-*.started; }
+count_submitted_jobs() { count $work/*/*_job_id; }
+count_scratch_copies() { count $work/*/; }
+count_started_jobs() { count "$$attempt"/job-*.started; }
 
-# By a rename first: half a copy would be taken for one that was never submitted.
+# Removes the scratch copies, the folders in which the jobs ran. Each folder is renamed first,
+# because a later monitor would take half a scratch copy for a job that was never submitted.
 remove_copies() {
     local copy
     for copy in $work/*/; do
@@ -188,44 +197,48 @@ remove_copies() {
     done
 }
 
-# A job that an earlier monitor submitted works in its folder before it claims its start.
-copies_alive() { [ -n "$$(find /proc/[0-9]*/cwd -lname $work_pattern 2> /dev/null)" ]; }
+# Succeeds if a process works in a scratch copy. The process may belong to a job that an earlier
+# monitor submitted and that has not claimed its start yet.
+is_any_copy_in_use() { [ -n "$$(find /proc/[0-9]*/cwd -lname $work_pattern 2> /dev/null)" ]; }
 
-await_starts() { # how many jobs are to start
+await_starts() { # number of jobs that must start
     local tries=0
-    while [ "$$(started)" -lt "$$1" ] && [ "$$tries" -lt 300 ]; do
+    while [ "$$(count_started_jobs)" -lt "$$1" ] && [ "$$tries" -lt 300 ]; do
         sleep 0.05 8>&-
         tries=$$((tries + 1))
     done
 }
 
 await_earlier_copies() {
-    while [ "$$(started)" -eq 0 ] && copies_alive; do sleep 0.1 8>&-; done
+    while [ "$$(count_started_jobs)" -eq 0 ] && is_any_copy_in_use; do sleep 0.1 8>&-; done
 }
 
-# What a job leaves behind may hold its lock on, so the job's own record of its end counts too,
-# unless a signal ended the script: then its command may still be at work.
-is_over() { # job
+# Succeeds if the record of the job's end exists. The lock of the job proves less, because a process
+# that the job left running may still hold it. A record with a code above 128 is not sufficient: a
+# signal ended the script of the job, and the command may still run.
+has_ended() { # job
     local code
     [ -f "$$1.exit" ] && read -r code < "$$1.exit" && [ "$$code" -le 128 ]
 }
 
-# Its shells were killed, and its command computes on: nobody is left to write down how it ends.
-note_alone() { # job
-    local said stat
+# Marks a job whose shells were killed while its command still runs. No shell remains that could
+# record how the command ends.
+mark_job_without_shell() { # job
+    local record stat
     [ -e "$$1.alone" ] && return
     [ -f "$$1.started/record" ] || return
-    mapfile -t said < "$$1.started/record"
-    [ "$${#said[@]}" -ge 5 ] || return
-    if read -r stat < "/proc/$${said[-4]}/stat"; then
+    mapfile -t record < "$$1.started/record"
+    [ "$${#record[@]}" -ge 5 ] || return
+    if read -r stat < "/proc/$${record[-4]}/stat"; then
         set -- "$$1" $${stat##*) }
-        [ "$${21}" != "$${said[-3]}" ] || [[ $$2 == [ZX] ]] || return
+        [ "$${21}" != "$${record[-3]}" ] || [[ $$2 == [ZX] ]] || return
     fi
     flock -n -s "$$1.lock" true 8>&- || : > "$$1.alone"
 } 2> /dev/null
 
-# A shell that was left after all may have told of the end of its task.
-alone() {
+# Prints the jobs that `mark_job_without_shell` marked. If all tasks of a job are tagged as
+# finished, a shell of the job survived and tagged them, so the mark is removed.
+list_jobs_without_shell() {
     local job run
     for job in "$$attempt"/job-*.alone; do
         job=$${job##*/job-} job=$${job%.alone}
@@ -242,10 +255,11 @@ await_ends() {
     for job in "$$attempt"/job-*.started; do
         [ -e "$$job" ] || continue
         job=$${job%.started}
-        until is_over "$$job"; do
-            note_alone "$$job"
+        until has_ended "$$job"; do
+            mark_job_without_shell "$$job"
             flock -s -w 2 "$$job.lock" true 8>&-
-            # Killed, flock has said nothing of the lock.
+            # Code 1 means that the lock is held. A code above 128 means that a signal ended flock,
+            # so the state of the lock is unknown. In both cases the loop waits again.
             case $$? in 1 | 1[2-9][0-9]) ;; *) break ;; esac
         done
     done
@@ -260,41 +274,44 @@ all_jobs_succeeded() {
     done
 }
 
-written=
-if [ "$$(started)" -eq 0 ]; then
+was_submitted=
+if [ "$$(count_started_jobs)" -eq 0 ]; then
     await_earlier_copies
 fi
-if [ "$$(started)" -eq 0 ]; then
-    # DPDispatcher calls it a refused submission if this folder cannot be made.
+if [ "$$(count_started_jobs)" -eq 0 ]; then
+    # The script creates this folder itself, because DPDispatcher would report a folder that it
+    # cannot create as a refused submission.
     mkdir -p $work 2>> "$$log" || finish $silent
     submit --exit-on-submit --no-clean
     code=$$?
-    case $$printed in
+    case $$new_output in
     *'submission succeeded: '*)
-        written=1
-        await_starts "$$(submitted)"
+        was_submitted=1
+        await_starts "$$(count_submitted_jobs)"
         ;;
     *)
-        # Refused, or every job was over at the first look and its results are back.
+        # Either the submission was refused, or every job had ended before DPDispatcher first
+        # checked it, and the results are collected.
         if [ "$$code" -eq 0 ]; then
             keep_left $work "$$attempt/left" && remove_copies
             finish 0
         fi
-        [ "$$(started)" -gt 0 ] || finish "$$code"
+        [ "$$(count_started_jobs)" -gt 0 ] || finish "$$code"
         ;;
     esac
-elif [ "$$(scratch_copies)" -eq 0 ] && all_jobs_succeeded; then
-    # DPDispatcher removes the scratch copy only after it has brought everything back.
+elif [ "$$(count_scratch_copies)" -eq 0 ] && all_jobs_succeeded; then
+    # DPDispatcher removes a scratch copy only after it has collected all results, so nothing
+    # remains to be done.
     finish 0
 fi
 await_ends
 stop_if_removed
-tag_jobs $work "$$attempt" "$$(alone | paste -sd ' ')" $backward
-[ -n "$$written" ] || remember
-# What could not be kept is not removed.
-unkept=--no-clean
-keep_left $work "$$attempt/left" && unkept=
-submit $$unkept
+tag_jobs $work "$$attempt" "$$(list_jobs_without_shell | paste -sd ' ')" $backward
+[ -n "$$was_submitted" ] || write_recovery_file
+# If the files that the jobs wrote cannot be kept elsewhere, DPDispatcher must not remove them.
+clean_flag=--no-clean
+keep_left $work "$$attempt/left" && clean_flag=
+submit $$clean_flag
 code=$$?
 keep_error_files
 finish "$$code"
@@ -307,37 +324,40 @@ _ELSEWHERE = Template(
     _COMMON
     + r"""
 $keeping
-watch() {
-    WFCTL_SUBMISSION=$$recorded PYTHONPATH=$modules$${PYTHONPATH:+:$$PYTHONPATH} \
+watch_jobs() {
+    WFCTL_SUBMISSION=$$submission_digest PYTHONPATH=$modules$${PYTHONPATH:+:$$PYTHONPATH} \
         $python -P -m reconciler.dpdispatcher.watch "$$root" $names >> "$$log" 2>&1 < /dev/null
 }
 
-submitted=
+submit_code=
 while :; do
-    watch
+    watch_jobs
     case $$? in
     $over)
-        [ "$$submitted" = $silent ] || remember
-        unkept=--no-clean
-        $keep && unkept=
-        submit $$unkept
+        [ "$$submit_code" = $silent ] || write_recovery_file
+        clean_flag=--no-clean
+        $keep && clean_flag=
+        submit $$clean_flag
         code=$$?
         keep_error_files
         finish "$$code"
         ;;
     $collected) finish 0 ;;
     $nothing)
-        # Told so after a submission too, DPDispatcher was refused, and its exit code says it.
-        [ -z "$$submitted" ] || finish "$$submitted"
+        # If no job exists even after a submission, the submission was refused. The exit code of
+        # DPDispatcher is then the result.
+        [ -z "$$submit_code" ] || finish "$$submit_code"
         submit --exit-on-submit --no-clean
-        submitted=$$?
-        # Without an answer it may be queued all the same. 0: every job was over at the first look
-        # and its results are back; what else it wrote is kept like that of any other.
-        case $$submitted$$printed in
-        0* | *'submission succeeded: '* | $unheard) submitted=$silent ;;
+        submit_code=$$?
+        # A scheduler that gave no answer may still have queued the jobs, so the loop continues.
+        # Exit code 0 means that every job had ended before the first check and its results are
+        # collected. The other files of these jobs are then kept as after any other job.
+        case $$submit_code$$new_output in
+        0* | *'submission succeeded: '* | $unheard) submit_code=$silent ;;
         esac
         ;;
-    # Killed, it has shown no error of its own.
+    # If a signal ended the watching process, the process itself reported no error. This case is
+    # treated like a missing answer.
     $silent | 1[2-9][0-9] | 2[0-9][0-9]) finish $silent ;;
     $removed) finish $removed ;;
     *) finish $broken ;;

@@ -1,5 +1,6 @@
-# Lists what is kept of what jobs wrote: a kind, its path, then size and digest, or where a link leads.
-list_left() { # where it is kept
+# Lists the kept files of the jobs. A line contains, separated by tabs, `file`, the path in base64, the
+# size and the SHA-256 digest, or `link`, the path in base64 and the target of the link in base64.
+list_left() { # folder with the kept files
     local file
     [ -d "$1" ] && cd "$1" || return 0
     while IFS= read -r -d '' file; do
@@ -7,20 +8,21 @@ list_left() { # where it is kept
             printf 'link\t%s\t%s\n' "$(printf %s "${file#./}" | base64 -w 0)" \
                 "$(readlink -n "$file" | base64 -w 0)"
         else
-            told_file "${file#./}"
+            print_file "${file#./}"
         fi
     done < <(find . \( -type f -o -type l \) -print0 | sort -z)
 }
 
-told_file() { # path
+print_file() { # path
     printf 'file\t%s\t%s\t%s\n' "$(printf %s "$1" | base64 -w 0)" \
         "$(stat -Lc %s "$1")" "$(sha256sum <"$1" | cut -d ' ' -f 1)"
 }
 
-# Lists what jobs were to bring back: `copy` and a folder that one worked in, then its files. What a
-# link leads to counts as the file; one that leads nowhere is no result.
-list_results() { # scratch, patterns …
-    local copy pattern found file
+# Lists the results of the jobs, the files that match the patterns. A line with `copy` and the name of a
+# scratch copy precedes the files of that copy. A link is listed as the file to which it leads. A link
+# to a missing file is not listed.
+list_results() { # folder with the scratch copies, patterns …
+    local copy pattern match file
     cd "$1" || return 1
     shift
     for copy in */; do
@@ -30,20 +32,20 @@ list_results() { # scratch, patterns …
         (
             cd "$copy" || exit 1
             for pattern in "$@"; do
-                while IFS= read -r found; do
-                    while IFS= read -r -d '' file; do told_file "$file"; done \
-                        < <(find -L "$found" -type f -print0 | sort -z)
+                while IFS= read -r match; do
+                    while IFS= read -r -d '' file; do print_file "$file"; done \
+                        < <(find -L "$match" -type f -print0 | sort -z)
                 done < <(compgen -G "$pattern")
             done
         )
     done
 }
 
-# As `list_results`; where nothing is left nothing is to come.
+# Does the same as `list_results`, but prints nothing and succeeds if the folder no longer exists.
 list_left_results() { [ ! -d "$1" ] || list_results "$@"; }
 
-# Prints parts of files, a line each.
-send_parts() { # where they lie, then path in base64, bytes to skip and bytes to send, each …
+# Prints parts of files. Each line is one part in base64.
+send_parts() { # folder; then for each part: path in base64, bytes to skip, bytes to send …
     cd "$1" || return 1
     shift
     while [ $# -gt 2 ]; do

@@ -1,28 +1,28 @@
-# Reads on in what jobs print. A line a file: its number, the bytes read by now, what is new in base64.
-# Last, how many jobs began and how many of them wrote down their end: counted first, so that what
-# was printed before an end is read.
-said() { # scratch, at most so many lines, then path and bytes that were read, each …
-    local scratch=$1 lines=$2 number=0 began ended file size
-    began=$(count "$scratch"/job-*.started) ended=$(count "$scratch"/job-*.exit)
+# Prints the new output of the jobs. Each line is one file: its number, the bytes read so far, and the
+# new content in base64. The last line contains the number of started jobs and the number of ended
+# jobs. The jobs are counted before the files are read, so that the output of an ended job is complete.
+said() { # scratch folder, maximum lines or nothing; then for each file: path, bytes already read …
+    local scratch=$1 lines=$2 number=0 start_count end_count file size
+    start_count=$(count "$scratch"/job-*.started) end_count=$(count "$scratch"/job-*.exit)
     shift 2
     while [ $# -gt 1 ]; do
         for file in "$scratch"/*/"$1" "$scratch/left/$1"; do
             [ -f "$file" ] || continue
             size=$(stat -c %s "$file")
-            [ "$size" -le "$(($2 + most))" ] || [ -n "$lines" ] || size=$(($2 + most))
-            printf '%s\t%s\t%s\n' "$number" "$size" "$(part "$file" "$2" "$size" "$lines" | base64 -w 0)"
+            [ "$size" -le "$(($2 + max_bytes))" ] || [ -n "$lines" ] || size=$(($2 + max_bytes))
+            printf '%s\t%s\t%s\n' "$number" "$size" "$(print_part "$file" "$2" "$size" "$lines" | base64 -w 0)"
             break
         done
         number=$((number + 1))
         shift 2
     done
-    printf '%s\t%s\n' "$began" "$ended"
+    printf '%s\t%s\n' "$start_count" "$end_count"
 }
 
-# Bytes of one answer.
-most=16000000
+# Maximum number of bytes that one call prints of each file.
+max_bytes=16000000
 
-part() { # file, from, to, at most so many lines
+print_part() { # file, offset, end, maximum number of lines or nothing
     if [ -n "$4" ]; then
         head -c "$3" "$1" | tail -n "$4"
     else
@@ -30,7 +30,7 @@ part() { # file, from, to, at most so many lines
     fi
 }
 
-count() { # names that may exist
+count() { # paths; prints the number of paths that exist
     local name n=0
     for name in "$@"; do [ -e "$name" ] && n=$((n + 1)); done
     echo "$n"

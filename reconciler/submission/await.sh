@@ -1,42 +1,43 @@
-# A command may end while something that it started is still at work: a forgotten `wait`, a solver in
-# the background. It is waited for as long as a file that was to come is missing, is empty, or is held
-# open by it. What has left all of its files may run on.
-wfctl_await() { # mark of the command, where it is told who is waited for, patterns of its files …
-    local mark=$1 note=$2 left told=
+# Waits for processes that a command left running, such as a solver in the background after a forgotten
+# `wait`. The job waits while an expected file is missing, is empty, or is held open for writing by
+# such a process. Other processes may continue to run.
+wfctl_await() { # mark file of the command, file for the names of the processes, expected files …
+    local mark=$1 note=$2 processes last_processes=
     shift 2
-    while left=$(wfctl_left "$mark") && wfctl_lacks "$left" "$@"; do
-        [ "$told" = "$left" ] || wfctl_names $left >| "$note"
-        told=$left
+    while processes=$(wfctl_left "$mark") && wfctl_misses_files "$processes" "$@"; do
+        [ "$last_processes" = "$processes" ] || wfctl_print_names $processes >| "$note"
+        last_processes=$processes
         sleep 1
     done 2> /dev/null
-    [ -z "$told" ] || rm -f "$note"
+    [ -z "$last_processes" ] || rm -f "$note"
 }
 
-# The processes that have the mark open, as whatever the command starts, or in their environment, and
-# all that they started.
-wfctl_left() { # mark
-    local place left=
+# Prints the processes of a command: those that have its mark file open, those with the mark in their
+# environment, and all their child processes. Fails if no such process exists.
+wfctl_left() { # mark file
+    local place processes=
     for place in /proc/[0-9]*/fd/*; do
-        [ ! "$place" -ef "$1" ] || left+="${place%/fd/*} "
+        [ ! "$place" -ef "$1" ] || processes+="${place%/fd/*} "
     done
     for place in $(grep -lszxF "WFCTL_RUN=$1" /proc/[0-9]*/environ); do
-        left+="${place%/environ} "
+        processes+="${place%/environ} "
     done
-    left=$(for place in $(wfctl_below $left); do wfctl_serves "${place#/proc/}" || echo "$place"; done | sort -u)
-    [ -n "$left" ] && printf '%s\n' "$left"
+    processes=$(for place in $(wfctl_list_descendants $processes); do wfctl_serves_terminal "${place#/proc/}" || echo "$place"; done | sort -u)
+    [ -n "$processes" ] && printf '%s\n' "$processes"
 }
 
-wfctl_below() { # processes
+wfctl_list_descendants() { # processes
     local place
     for place in "$@"; do
         echo "$place"
         set -- $(cat "$place"/task/*/children)
-        wfctl_below "${@/#//proc/}"
+        wfctl_list_descendants "${@/#//proc/}"
     done 2> /dev/null
 }
 
-# A terminal server, and anyone who works in it, may serve a person by now.
-wfctl_serves() { # process
+# Succeeds for a terminal server (tmux or screen) and the processes in it. A person may work in the
+# server now, so a job neither waits for it nor stops it.
+wfctl_serves_terminal() { # process
     local pid=$1 name stat
     while [ "$pid" -gt 1 ] && [ "$pid" != "$$" ]; do
         read -r name < "/proc/$pid/comm" && read -r stat < "/proc/$pid/stat" || return 1
@@ -47,14 +48,14 @@ wfctl_serves() { # process
     return 1
 }
 
-wfctl_lacks() { # processes, patterns
-    local left=$1 pattern file
+wfctl_misses_files() { # processes, patterns of the expected files
+    local processes=$1 pattern file
     shift
     for pattern in "$@"; do
         [ ! -d "$pattern" ] || continue
         compgen -G "$pattern" > /dev/null || [ -e "$pattern" ] || return 0
         while IFS= read -r file; do
-            [ -s "$file" ] && ! wfctl_is_written "$file" $left || return 0
+            [ -s "$file" ] && ! wfctl_is_written "$file" $processes || return 0
         done < <(compgen -G "$pattern" || printf '%s\n' "$pattern")
     done
     return 1
@@ -74,7 +75,7 @@ wfctl_is_written() { # file, processes
     return 1
 }
 
-wfctl_names() { # processes
+wfctl_print_names() { # processes
     local place name
     for place in "$@"; do
         read -r name < "$place/comm" && printf 'process %s (%s)\n' "${place#/proc/}" "$name"

@@ -1,8 +1,8 @@
-# A command with a limit has a watcher, which ends it after so many seconds, with all that it started.
-# All of these hold the watcher's pipe open: it goes away where nobody is left.
+# A command with a time limit has a watcher, which stops the command and its child processes after the
+# given number of seconds. They hold the watcher's pipe open, so the watcher ends when they all ended.
 wfctl_limit=
 
-wfctl_watch() { # mark of the command; holds a word as soon as its time is over
+wfctl_watch() { # mark file of the command; the watcher writes to it when the time is over
     wfctl_watched=
     [ "$wfctl_limit" ] || return 0
     exec {wfctl_watched}> >(
@@ -11,8 +11,9 @@ wfctl_watch() { # mark of the command; holds a word as soon as its time is over
     wfctl_watcher=$!
 }
 
-# Nothing that a command with a limit started outlives it. False: its time was over.
-wfctl_in_time() { # mark of the command, a command that may know that nobody is left
+# Stops all processes that a command with a time limit left running. Fails if the command exceeded its
+# time limit.
+wfctl_in_time() { # mark file of the command, optional check that no process of the command is left
     [ "$wfctl_watched" ] || return 0
     "${2:-false}" || wfctl_end "$1"
     { kill "$wfctl_watcher" || :; wait "$wfctl_watcher" || :; } 2> /dev/null
@@ -20,12 +21,12 @@ wfctl_in_time() { # mark of the command, a command that may know that nobody is 
     [ ! -s "$1" ]
 }
 
-# What does not end when it is asked is killed 10 s later.
-wfctl_end() { # mark of the command
-    local left signal=TERM began=$SECONDS
-    while left=$(wfctl_left "$1") && [ "$((SECONDS - began))" -lt 20 ]; do
-        [ "$((SECONDS - began))" -lt 10 ] || signal=KILL
-        kill "-$signal" ${left//\/proc\//} 2> /dev/null || :
+# Sends SIGTERM to the processes of a command, and SIGKILL 10 s later to those that still run.
+wfctl_end() { # mark file of the command
+    local processes signal=TERM start=$SECONDS
+    while processes=$(wfctl_left "$1") && [ "$((SECONDS - start))" -lt 20 ]; do
+        [ "$((SECONDS - start))" -lt 10 ] || signal=KILL
+        kill "-$signal" ${processes//\/proc\//} 2> /dev/null || :
         [ "$signal" = KILL ] || signal=0
         sleep 1
     done

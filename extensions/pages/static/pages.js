@@ -1,4 +1,5 @@
-// Keeps an open page to its workflow. Without it every page is a whole snapshot.
+// Updates an open page when its workflow changes. Without this script, a page shows the state at the
+// time of loading.
 "use strict";
 
 const live = document.documentElement.dataset.changes;
@@ -13,7 +14,8 @@ function say(text) {
   if (said && said.textContent !== text) said.textContent = text;
 }
 
-// Only a page that is seen holds a connection: a browser has six of them for each server.
+// Opens the connection for changes, but only for a visible page, because a browser allows only six
+// connections to a server.
 function connect() {
   clearTimeout(timer);
   if (!live || source || document.hidden) return;
@@ -44,12 +46,13 @@ async function refresh() {
     const answer = await fetch(location.href, { cache: "no-store" });
     if (answer.ok) replace(new DOMParser().parseFromString(await answer.text(), "text/html"));
   } catch {
-    // The server is away; the next change that it tells of brings the page up to date.
+    // The server does not answer. The next change that it reports updates the page.
   }
   setTimeout(() => { busy = false; if (again) { again = false; refresh(); } }, 200);
 }
 
-// Takes over each part that differs; what somebody opened, and where the focus is, stays.
+// Replaces each part of the page that has changed. Opened details, scroll positions and the focus stay
+// as they are.
 function replace(fresh) {
   document.title = fresh.title;
   const focused = document.activeElement;
@@ -57,7 +60,7 @@ function replace(fresh) {
   for (const part of document.querySelectorAll("[data-live]")) {
     const other = fresh.getElementById(part.id);
     if (!other || other.innerHTML === part.dataset.was) continue;
-    // Who selects a text reads it: it is replaced by the next change.
+    // The user is reading a part with selected text, so the next change replaces it instead.
     const chosen = getSelection();
     if (chosen && !chosen.isCollapsed && part.contains(chosen.anchorNode)) continue;
     part.dataset.was = other.innerHTML;
@@ -77,8 +80,8 @@ function replace(fresh) {
   if (near && !focused.isConnected) refocus(focused, near);
 }
 
-// Gives the focus to what took the place of the element that had it: within the nearest element with
-// an id, the same element, or the only one of its kind.
+// Moves the focus to the new element that replaced the focused element. It is searched in the nearest
+// parent with an id: an equal element, or the only element with the same tag name.
 function refocus(focused, near) {
   const now = document.getElementById(near.id);
   if (!now) return;
@@ -88,7 +91,8 @@ function refocus(focused, near) {
   if (one) one.focus({ preventScroll: true });
 }
 
-// Where somebody scrolled to, of each part that scrolls: its end is left to follow what comes.
+// Returns the position of each part that the user scrolled. Parts that show their end are omitted, so
+// that they also show the end of new output.
 function scrolled(part) {
   const places = new Map();
   for (const one of part.querySelectorAll("[data-scroll]")) {
