@@ -1,4 +1,4 @@
-"""Approve a new plan because a person typed the command, and stop commands that hang."""
+"""Approve a new plan because a person typed the command that creates the workflow."""
 
 from __future__ import annotations
 

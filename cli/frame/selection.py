@@ -1,4 +1,4 @@
-"""Options of ``wfctl events`` and ``wfctl log``: selection of events, and output format."""
+"""Options of ``wfctl events`` and ``wfctl log`` that select events."""
 
 from __future__ import annotations
 

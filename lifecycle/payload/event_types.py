@@ -1,4 +1,4 @@
-"""All event types, with their schema versions, their models, and a quick check of their data."""
+"""All event types, with their schema versions, models and upcasters."""
 
 from __future__ import annotations
 

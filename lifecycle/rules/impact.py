@@ -1,4 +1,4 @@
-"""Find the stages whose results an amendment makes invalid, and the grounds of a result."""
+"""Find the stages whose results an amendment makes invalid."""
 
 from __future__ import annotations
 
