@@ -20,7 +20,7 @@ from eventstore.store import Claim, Expected
 from lifecycle.payload import models as p
 from lifecycle.plan.document import build_creation_payload as command_of
 from reconciler.attempt.paths import AttemptPaths
-from reconciler.context import Jobs
+from reconciler.context import JobContext
 from reconciler.dpdispatcher.runner import DPDispatcherRunner
 from reconciler.host import processes
 from reconciler.submission import build as submission
@@ -74,13 +74,13 @@ def make_root(path: Path, command: p.WorkflowCreated) -> None:
 
 
 @contextmanager
-def jobs_of(path: Path) -> Iterator[Jobs]:
+def jobs_of(path: Path) -> Iterator[JobContext]:
     """Open the root as the reconciler does."""
     root = root_at(path)
     store = create_log(root)
     try:
         service = Service(root, WorkflowLog(store, "workflow-many-stages"), _ACTOR)
-        yield Jobs(service, DPDispatcherRunner(), lambda *_, **__: None, lambda _: None)
+        yield JobContext(service, DPDispatcherRunner(), lambda *_, **__: None, lambda _: None)
     finally:
         store.close()
 

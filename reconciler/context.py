@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from lifecycle.state.workflow import Stage, Workflow
 from reconciler.attempt.paths import AttemptPaths
 from reconciler.errors import AlreadyDriven
-from reconciler.host.program import is_held
+from reconciler.host.program import is_lock_held
 from reconciler.host.stage_lock import hold_free_stages, hold_stage
 from service.errors import RootBusy
 from service.root.atomic_files import hold_lock, utc_text
@@ -126,7 +126,7 @@ Tell = Callable[[Outcome], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Jobs:
+class JobContext:
     """The objects that functions on jobs need: service, job runner and output."""
 
     service: Service
@@ -142,7 +142,7 @@ class Jobs:
         """The workflow root."""
         return self.service.root.path
 
-    def acting_as(self, kind: str) -> Jobs:
+    def acting_as(self, kind: str) -> JobContext:
         """Return a copy of this object whose commands are recorded under another role."""
         return replace(self, service=self.service.acting_as(kind))
 
@@ -189,9 +189,9 @@ class Jobs:
         of_logs = diagnostic or (known is not None and known.diagnostic)
         outputs = logs if of_logs else tuple(stage.work.job_outputs(stage.declared_outputs))
         if known is None:
-            mark = paths.new_mark()
+            mark = paths.generate_attempt_mark()
             return paths.AttemptPaths(self.root, state.id, stage.id, id_, outputs, mark)
-        return paths.of_recorded(self.root, state.id, stage.id, known, outputs)
+        return paths.recorded_attempt_paths(self.root, state.id, stage.id, known, outputs)
 
     @contextmanager
     def sole(self, stage: str, timeout: float = 120) -> Iterator[None]:
@@ -203,7 +203,7 @@ class Jobs:
             yield
 
     @contextmanager
-    def sole_of(self, stages: Sequence[str]) -> Iterator[set[str]]:
+    def lock_free_stages(self, stages: Sequence[str]) -> Iterator[set[str]]:
         """Lock the given stages as `sole` does, and yield their ids.
 
         Stages that another process has locked are skipped.
@@ -234,7 +234,7 @@ class Jobs:
 
         Returns None if the lock of the loop cannot be read.
         """
-        return is_held(self._loop)
+        return is_lock_held(self._loop)
 
     @property
     def _loop(self) -> Path:

@@ -44,7 +44,7 @@ class ReconcilerError(Worded):
     code = "reconciler_error"
 
 
-def words_of(error: Exception, root: Path) -> str:
+def format_error_message(error: Exception, root: Path) -> str:
     """Return the message of an error for the user.
 
     For an `OSError`, the message names the cause, such as a full disk.

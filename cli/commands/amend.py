@@ -26,7 +26,7 @@ from lifecycle.words.scripts import omit_missing_init_script
 from projections.words.account import find_stale_stages
 from projections.words.amendments import format_changes, format_targets, summarise_changes
 from projections.words.text import name_approver, spell_unseen
-from reconciler.context import Jobs
+from reconciler.context import JobContext
 from reconciler.control.stop_jobs import stop_marked_attempts
 from reconciler.files.freshness import find_deviations
 from service.consent.proof import agreed_content, shown_digest
@@ -192,7 +192,9 @@ def propose(
         tell_proposals(jobs, output, service.handle(*commands, options=options), options)
 
 
-def tell_proposals(jobs: Jobs, output: Output, outcome: Outcome, options: WriteOptions) -> None:
+def tell_proposals(
+    jobs: JobContext, output: Output, outcome: Outcome, options: WriteOptions
+) -> None:
     """Print each proposed change, and apply each change that a mandate allows.
 
     A mandate is a permission that a person gave in advance. A dry run only prints. If there are
@@ -535,7 +537,7 @@ def _reason_for(root: Root, state: Workflow, named: list[str]) -> str:
 
 
 def decide_proposals(
-    jobs: Jobs,
+    jobs: JobContext,
     output: Output,
     proposed: Outcome,
     consenter: PersonConsent,

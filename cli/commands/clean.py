@@ -14,8 +14,8 @@ from lifecycle.words.values import parse_span
 from service.errors import InvalidOption
 
 if TYPE_CHECKING:
-    from reconciler.context import Jobs
-    from reconciler.files.clear_folder import Clearing
+    from reconciler.context import JobContext
+    from reconciler.files.clear_folder import RemovableFiles
 
 
 Stages = Annotated[
@@ -46,7 +46,11 @@ def clean(
     wfctl lists the files and asks before it deletes them. It keeps the files of the last good
     attempt of each stage.
     """
-    from reconciler.files.clear_folder import build_clearing_command, find_clearings, remove_files
+    from reconciler.files.clear_folder import (
+        build_removal_command,
+        find_removable_files,
+        remove_files,
+    )
     from reconciler.files.leftovers import parse_size
 
     age = None if older is None else parse_span(older)
@@ -65,20 +69,20 @@ def clean(
         if jobs.service.first_answer(options) is not None:
             _print_result(output, jobs, [], freed=True)
             return
-        found = find_clearings(jobs, jobs.service.state(), stages, age, size)
+        found = find_removable_files(jobs, jobs.service.state(), stages, age, size)
         if found and not (options.dry_run or yes):
             _confirm_deletion(jobs, found)
         if found and not options.dry_run:
             # Record the deletion before deleting the files, so that the log names them even if the
             # process is killed in between.
-            commands = [build_clearing_command(jobs.root, one) for one in found]
+            commands = [build_removal_command(jobs.root, one) for one in found]
             jobs.tell(jobs.service.handle(*commands, options=options))
             for one in found:
                 remove_files(one)
         _print_result(output, jobs, found, freed=not options.dry_run)
 
 
-def _confirm_deletion(jobs: Jobs, found: list[Clearing]) -> None:
+def _confirm_deletion(jobs: JobContext, found: list[RemovableFiles]) -> None:
     from cli.frame.consent import asked_at_terminal
 
     total = sum(one.size for one in found)
@@ -96,13 +100,15 @@ def _confirm_deletion(jobs: Jobs, found: list[Clearing]) -> None:
         raise NeedsConsent("you answered n, so nothing was deleted.", bytes=total, freed=[])
 
 
-def _format_clearing(one: Clearing) -> str:
+def _format_clearing(one: RemovableFiles) -> str:
     what = [f"{len(one.folders)} folders of scratch"] if one.folders else []
     what += [f"{len(one.files)} leftover files"] if one.files else []
     return f"{one.stage} {one.attempt}: {one.size} bytes: {', '.join(what)}"
 
 
-def _print_result(output: Output, jobs: Jobs, found: list[Clearing], *, freed: bool) -> None:
+def _print_result(
+    output: Output, jobs: JobContext, found: list[RemovableFiles], *, freed: bool
+) -> None:
     total = sum(one.size for one in found)
     told = [
         {"stage": one.stage, "attempt": one.attempt, "bytes": one.size}

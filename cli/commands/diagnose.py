@@ -13,7 +13,7 @@ from cli.frame.write_command import write_through_jobs
 from service.errors import InvalidOption, NotFound
 
 if TYPE_CHECKING:
-    from reconciler.context import Jobs
+    from reconciler.context import JobContext
     from reconciler.verdict.diagnosis import Diagnosis
     from service.writing.workflow_service import Outcome
 
@@ -35,7 +35,7 @@ def diagnose(
     from reconciler.control.reconcile import dispatch_sync
     from reconciler.control.stop_jobs import diagnose_newest_attempt
 
-    def act(jobs: Jobs) -> Outcome:
+    def act(jobs: JobContext) -> Outcome:
         if sync:
             return dispatch_sync(jobs, stage, options, diagnostic=True)
         return launch(jobs, stage, sync=False, options=options, diagnostic=True)

@@ -12,7 +12,7 @@ from cli.frame.write_command import write_through_jobs
 from lifecycle.state.conditions import has_results_kept
 
 if TYPE_CHECKING:
-    from reconciler.context import Jobs
+    from reconciler.context import JobContext
     from service.writing.workflow_service import Outcome
 
 
@@ -32,7 +32,7 @@ def dispatch(
 
     require_work_tree_of_root(context)
 
-    def act(jobs: Jobs) -> Outcome:
+    def act(jobs: JobContext) -> Outcome:
         outcome: Outcome | None = None
         if has_results_kept(jobs.service.state().stage(stage)):
             from reconciler.verification.reuse import (

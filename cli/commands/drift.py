@@ -53,7 +53,7 @@ def show(context: typer.Context, file: OnlyFile = None) -> None:
     The exit code is 7 if there are manual edits. The command also shows changed results, and the
     stages that are out of date because of these changes.
     """
-    from reconciler.files.freshness import inspect_results
+    from reconciler.files.freshness import find_log_differences
 
     with open_for_reading(context) as workflow:
         changes = ForeignChanges(workflow.root, workflow.log)
@@ -64,7 +64,7 @@ def show(context: typer.Context, file: OnlyFile = None) -> None:
         ]
         output = workflow.output
         state = workflow.state()
-        seen = inspect_results(workflow.root, workflow.log, state)
+        seen = find_log_differences(workflow.root, workflow.log, state)
         known = [one for one in list_items(state, seen) if one.is_of_files]
         stands = [one for one in known if file in (None, one.subject)]
         lines = [line for change in found for line in _format_edit(change, output)]
@@ -108,12 +108,14 @@ def adopt(
     wfctl records the edit in the log. If the edit changes the definition of a stage, wfctl only
     proposes the change.
     """
-    from reconciler.files.hand_launched_jobs import find_proven_commands
+    from reconciler.files.hand_launched_jobs import build_proven_edit_commands
 
     with open_for_writing(context, options.dry_run) as (service, output):
 
         def launched(stage: Stage) -> list[tuple[Payload, str]]:
-            return find_proven_commands(service.root.path, service.state(), stage, service.clock())
+            return build_proven_edit_commands(
+                service.root.path, service.state(), stage, service.clock()
+            )
 
         if not options.dry_run:
             # Record manual edits that are on the disk but not yet in the log, so that the newest

@@ -316,10 +316,10 @@ def _list_waiting_items(settings: Settings) -> Iterator[InboxItem]:
 def _of_workflow(workflow: Reading, settings: Settings) -> Iterator[InboxItem]:
     if workflow.config.workflow is None:
         return
-    from reconciler.files.freshness import inspect_results
+    from reconciler.files.freshness import find_log_differences
 
     state = workflow.state()
-    for wait in list_waiting_items(state, inspect_results(workflow.root, workflow.log, state)):
+    for wait in list_waiting_items(state, find_log_differences(workflow.root, workflow.log, state)):
         text, mark = wait.text, wait.text
         if wait.kind == "amendment":
             more, mark = _describe_impact(workflow, settings, state, wait.subject)

@@ -26,7 +26,7 @@ from service.questions.advice import collect_advice
 
 if TYPE_CHECKING:
     from lifecycle.state.workflow import Workflow
-    from reconciler.control.try_machines import Trial
+    from reconciler.control.try_machines import MachineProblems
 
 
 _NOTHING: dict[str, Any] = {"dry_run": False, "repeated": False, "events": [], "changed": False}
@@ -86,13 +86,13 @@ def _describe_next_step(settings: Settings, plan: str) -> str:
     return f"create the workflow with `wfctl init {plan}`"
 
 
-def _try_plan_machines(settings: Settings, state: Workflow) -> list[Trial]:
+def _try_plan_machines(settings: Settings, state: Workflow) -> list[MachineProblems]:
     from reconciler.control.try_machines import try_machines
 
     return try_machines(settings.start.absolute(), state)
 
 
-def _shown_of(trial: Trial) -> Iterator[str]:
+def _shown_of(trial: MachineProblems) -> Iterator[str]:
     head = f"{trial.profile} ({', '.join(trial.stages)})"
     if not trial.problems:
         yield f"{head}: all trials passed"

@@ -21,13 +21,13 @@ def reconcile(context: typer.Context, dry_run: DryRun = False) -> None:
     """
     from projections.words.account import list_items, to_dicts
     from reconciler.control.reconcile import reconcile_stages as bring_in_line
-    from reconciler.files.freshness import inspect_results
+    from reconciler.files.freshness import find_log_differences
 
     with open_job_runner(context, dry_run) as (jobs, output):
         findings = [one.to_dict() for one in bring_in_line(jobs, dry_run=dry_run)]
         state = jobs.service.state()
         text = "\n\n".join("\n".join(_format_finding(one, dry_run)) for one in findings)
-        seen = inspect_results(jobs.service.root, jobs.service.log, state)
+        seen = find_log_differences(jobs.service.root, jobs.service.log, state)
         stands = list_items(state, seen)
         output.changed(
             {"dry_run": dry_run, "findings": findings, "account": to_dicts(stands)},

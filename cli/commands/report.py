@@ -9,7 +9,7 @@ import typer
 
 from cli.frame.options import argument
 from cli.frame.workspace import open_for_reading
-from reconciler.files.freshness import inspect_results
+from reconciler.files.freshness import find_log_differences
 from service.writing.workflow_service import render_report as made
 from service.writing.workflow_service import write_report_to
 
@@ -29,7 +29,7 @@ def report(
     """
     with open_for_reading(context) as workflow:
         state = workflow.state()
-        seen = inspect_results(workflow.root, workflow.log, state)
+        seen = find_log_differences(workflow.root, workflow.log, state)
         root = workflow.root.path.resolve()
         place = root if path == "-" else Path(path).absolute().parent.resolve()
         content = made(workflow.log, seen, Path(os.path.relpath(place, root)))

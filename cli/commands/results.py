@@ -21,10 +21,10 @@ def results(context: typer.Context, view: AsOf = None) -> None:
         seen = None
         if view is None and state.results:
             from reconciler.files.freshness import (
-                inspect_results,
+                find_log_differences,
             )  # only where results are to be relied on
 
-            seen = inspect_results(workflow.root, workflow.log, state)
+            seen = find_log_differences(workflow.root, workflow.log, state)
         found = list_answers(state, seen)
         others = [] if found else [*_list_other_metrics(state)]
         data: dict[str, Any] = {"results": [one.to_dict() for one in found], "others": others}

@@ -29,7 +29,7 @@ from wfctl_eventstore.extension import require_extension
 
 if TYPE_CHECKING:
     from lifecycle.state.workflow import Workflow
-    from reconciler.context import Jobs
+    from reconciler.context import JobContext
     from reconciler.loop.agent import Agent
     from service.writing.workflow_service import Outcome
 
@@ -183,7 +183,7 @@ def _launch_runner(context: typer.Context, given: LoopOptions, limits: Mapping[s
     from reconciler.host.program import command_of_module
     from reconciler.loop.background_runner import start_runner
     from reconciler.loop.run import find_stages_without_command
-    from reconciler.loop.session import check_report
+    from reconciler.loop.session import check_report_path_free
     from service.writing.amendments import check_may_go_on
 
     with open_job_runner(context) as (jobs, output):
@@ -192,7 +192,7 @@ def _launch_runner(context: typer.Context, given: LoopOptions, limits: Mapping[s
             # Print the warning now. The session prints it too, but the user may have left the
             # terminal by then.
             jobs.say(NoStageCommand(silent).message, level="warning")
-        check_report(jobs, given.report)
+        check_report_path_free(jobs, given.report)
         check_may_go_on(jobs.service)
         program = [*command_of_module("cli.main"), "--root", str(jobs.root), "-o", "json"]
         # The background runner records its sessions under the name of the person or agent who
@@ -330,7 +330,7 @@ def run(
 def _run_in_this_process(
     context: typer.Context, given: LoopOptions, time_limit: float | None, options: WriteOptions
 ) -> None:
-    from reconciler.files.freshness import inspect_results
+    from reconciler.files.freshness import find_log_differences
     from reconciler.loop.background_runner import forget_ended_runner
     from reconciler.loop.end_loop import SessionOptions, build_retry_rule, catch_stop_signals
     from reconciler.loop.run import run_loop as drive
@@ -346,7 +346,7 @@ def _run_in_this_process(
             ended = drive(told, orders, options, asked)
         # The next actions also depend on the result files, so check these files first.
         known = output.next_actions(
-            ended.state, inspect_results(service.root, service.log, ended.state)
+            ended.state, find_log_differences(service.root, service.log, ended.state)
         )
         actions = ended.actions(known)
         output.changed(ended.to_dict(), lambda: str(ended), ended.state, actions=actions)
@@ -359,11 +359,11 @@ def _run_in_this_process(
 def _print_dry_run(context: typer.Context) -> None:
     from projections.screens.next_actions import is_due
     from reconciler.control.recomputation import describe_recomputation
-    from reconciler.files.freshness import inspect_results
+    from reconciler.files.freshness import find_log_differences
 
     with open_for_reading(context) as workflow:
         state = workflow.state()
-        seen = inspect_results(workflow.root, workflow.log, state)
+        seen = find_log_differences(workflow.root, workflow.log, state)
         actions = workflow.output.next_actions(state, seen)
         known = (
             describe_recomputation(workflow.root.path, state, stage)
@@ -378,7 +378,7 @@ def _print_dry_run(context: typer.Context) -> None:
         workflow.output.result(data, lambda: text, state=state, seen=seen)
 
 
-def _receiver_of_notices(jobs: Jobs, named: str | None) -> str | None:
+def _receiver_of_notices(jobs: JobContext, named: str | None) -> str | None:
     """Return the receiver of notices from the option or from config.toml, or None.
 
     A receiver from config.toml is used only if the user account has approved it. Otherwise, print a
@@ -411,7 +411,7 @@ def _checked_receiver(receiver: str, option: str) -> str:
 
 
 @contextmanager
-def _add_notices(jobs: Jobs, named: str | None) -> Iterator[Jobs]:
+def _add_notices(jobs: JobContext, named: str | None) -> Iterator[JobContext]:
     """Yield a job runner that sends notices of new events and of waiting items.
 
     If no receiver is configured, yield the given job runner unchanged.

@@ -37,7 +37,7 @@ from service.errors import InvalidOption
 
 if TYPE_CHECKING:
     from lifecycle.payload.models import Payload
-    from reconciler.context import Jobs
+    from reconciler.context import JobContext
     from reconciler.verification.verify import Verification
     from service.writing.workflow_service import Outcome
 
@@ -148,7 +148,7 @@ def complete(
 ) -> None:
     """Check the outputs of a stage, and set the stage to completed."""
     from reconciler.verification.verify import complete_stage as verify_and_complete
-    from reconciler.verification.verify import describe_completion
+    from reconciler.verification.verify import describe_success_criteria
 
     # A repeated request must count as the same request, but the findings of its checks may differ.
     # Therefore, compare only the typed values.
@@ -157,7 +157,7 @@ def complete(
     with open_job_runner(context, options.dry_run) as (jobs, output):
         claims = claims_of(jobs, overruling_of(overrule, key), options)
         outcome = verify_and_complete(jobs, stage, evidence, options, claims, or_fail=or_fail)
-        print_outcome(output, outcome, options, describe_completion(outcome, stage))
+        print_outcome(output, outcome, options, describe_success_criteria(outcome, stage))
 
 
 def fail(
@@ -219,7 +219,7 @@ def retry(
             "signs this decision. Add --failed-only, or remove --key."
         )
 
-    def act(jobs: Jobs) -> Outcome:
+    def act(jobs: JobContext) -> Outcome:
         def ask(command: Payload, text: str) -> Outcome:
             line = f"wfctl stage retry {stage} --fix TEXT --failed-only"
             decision = Decision(command, stage, text)

@@ -151,9 +151,9 @@ def status_of(workflow: Reading, view: Moment | None = None) -> StatusAnswer:
     doubts: list[str] = []
     scripts: list[str] = []
     if is_now:
-        from reconciler.files.freshness import inspect_results
+        from reconciler.files.freshness import find_log_differences
 
-        seen = inspect_results(workflow.root, workflow.log, state)
+        seen = find_log_differences(workflow.root, workflow.log, state)
         files += (f"{name} {text}" for name, text in seen.files.items())
         files += map(describe_kept_version, state.drifts)
         doubts += list_doubts(workflow.log.approvals, state)

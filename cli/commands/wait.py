@@ -29,10 +29,10 @@ def wait(
     wfctl then records the result of each job.
     """
     from reconciler.control.judge_attempts import find_stages_in_flight
-    from reconciler.control.reconcile import wait_all
+    from reconciler.control.reconcile import wait_and_record_ends
 
     with open_job_runner(context) as (jobs, output):
-        wait_all(jobs, stages, timeout)
+        wait_and_record_ends(jobs, stages, timeout)
         state = jobs.service.state()
         open_ = {stage.id for stage in find_stages_in_flight(state)}
         ends = [

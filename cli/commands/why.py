@@ -163,10 +163,10 @@ def _of_task(workflow: Reading, stage: str | None, key: str, view: Moment | None
 
 
 def _load_surroundings(workflow: Reading) -> Surroundings:
-    from reconciler.files.freshness import inspect_results
+    from reconciler.files.freshness import find_log_differences
 
     state = workflow.log.current(None)
-    return workflow.output.around(state, inspect_results(workflow.root, workflow.log, state))
+    return workflow.output.around(state, find_log_differences(workflow.root, workflow.log, state))
 
 
 def _find_stale(workflow: Reading) -> dict[str, list[str]]:

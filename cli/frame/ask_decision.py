@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from cli.frame.consent import PersonConsent
     from lifecycle.payload.models import Payload
     from lifecycle.state.workflow import Drift
-    from reconciler.context import Jobs
-    from reconciler.control.claims import Claims
+    from reconciler.context import JobContext
+    from reconciler.control.claims import ClaimChecker
     from reconciler.control.judge_attempts import AttemptFinding
     from service.writing.decision import DecisionQuestion
     from service.writing.stream_writer import WriteOptions
@@ -203,22 +203,28 @@ def overruling_of(reason: str | None, key: Path | None) -> Overruling | None:
     return Overruling(reason, key) if reason is not None else None
 
 
-def claims_of(jobs: Jobs, overruling: Overruling | None, options: WriteOptions) -> Claims:
+def claims_of(
+    jobs: JobContext, overruling: Overruling | None, options: WriteOptions
+) -> ClaimChecker:
     """Return an object that compares claims about jobs with the evidence of their files.
 
     If ``overruling`` is given, a person can confirm a claim that contradicts the evidence.
     """
-    from reconciler.control.claims import Claims
+    from reconciler.control.claims import ClaimChecker
 
     if overruling is None:
-        return Claims(jobs)
-    return Claims(
+        return ClaimChecker(jobs)
+    return ClaimChecker(
         jobs, lambda finding, claim: _build_overruling(jobs, overruling, finding, claim, options)
     )
 
 
 def _build_overruling(
-    jobs: Jobs, overruling: Overruling, finding: AttemptFinding, claim: Any, options: WriteOptions
+    jobs: JobContext,
+    overruling: Overruling,
+    finding: AttemptFinding,
+    claim: Any,
+    options: WriteOptions,
 ) -> tuple[Payload, int]:
     from lifecycle.payload import models as p
 

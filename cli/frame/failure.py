@@ -182,10 +182,10 @@ def _leading_on(arguments: list[str]) -> list[NextAction]:
     settings = Settings(folder, value_of(arguments, "--database-url"))
     try:
         with reading_of(settings) as workflow:
-            from reconciler.files.freshness import inspect_results
+            from reconciler.files.freshness import find_log_differences
 
             state = workflow.state()
-            seen = inspect_results(workflow.root, workflow.log, state)
+            seen = find_log_differences(workflow.root, workflow.log, state)
             refused = f"wfctl {' '.join(arguments)}"
             found = workflow.output.next_actions(state, seen)
             # Do not suggest the command that was just refused.

@@ -57,12 +57,12 @@ def forecast_effects(
     The forecast also depends on the current input files and task folders in ``root``.
     """
     from reconciler.files.freshness import find_changed_inputs  # needed only to show an impact
-    from reconciler.sweep.deviations import find_tasks_in_place
+    from reconciler.sweep.deviations import find_tasks_with_results
 
     # Check the inputs only of stages that will start again. A running attempt that continues has
     # already read its inputs.
     read = [id_ for id_ in impact.affected if id_ in state.stages and id_ not in impact.going_on]
-    in_place = find_tasks_in_place(root, state, stages_by_task(state, amendment, impact))
+    in_place = find_tasks_with_results(root, state, stages_by_task(state, amendment, impact))
     return forecast_approval(
         state, amendment, impact, find_changed_inputs(root, state, read), in_place
     )

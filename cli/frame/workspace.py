@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from eventstore.sqlite.connection import Journal
     from eventstore.store import EventStore
     from lifecycle.state.workflow import Workflow
-    from reconciler.context import Jobs
+    from reconciler.context import JobContext
     from service.files.inspection import FilesInspection
     from service.reading.log import WorkflowLog
     from service.reading.point_in_history import Moment
@@ -353,15 +353,17 @@ def tell_of_password(url: str | None) -> None:
 
 
 @contextmanager
-def open_job_runner(context: typer.Context, dry_run: bool = False) -> Iterator[tuple[Jobs, Output]]:
+def open_job_runner(
+    context: typer.Context, dry_run: bool = False
+) -> Iterator[tuple[JobContext, Output]]:
     """Open the workflow for writing, together with the object that runs its jobs."""
     from cli.terminal.progress_messages import Talk
-    from reconciler.context import Jobs
+    from reconciler.context import JobContext
     from reconciler.dpdispatcher.late_runner import late_runner
 
     with open_for_writing(context, dry_run) as (service, output):
         talk = Talk(settings_of(context), lambda: service.log.stream.removeprefix(WORKFLOW))
-        jobs = Jobs(service, late_runner(), talk.say, talk.tell)
+        jobs = JobContext(service, late_runner(), talk.say, talk.tell)
         try:
             yield replace(jobs, waits=partial(talk.waits, jobs)), output
         finally:

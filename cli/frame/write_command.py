@@ -17,7 +17,7 @@ from service.errors import AlreadyThere
 if TYPE_CHECKING:
     from cli.frame.ask_decision import Overruling
     from lifecycle.payload.models import Payload
-    from reconciler.context import Jobs
+    from reconciler.context import JobContext
     from service.writing.stream_writer import WriteOptions
     from service.writing.workflow_service import Outcome
 
@@ -44,7 +44,7 @@ def issue_command(
 
 
 def write_through_jobs(
-    context: typer.Context, options: WriteOptions, act: Callable[[Jobs], Outcome]
+    context: typer.Context, options: WriteOptions, act: Callable[[JobContext], Outcome]
 ) -> None:
     """Run ``act`` with the job runner, and print the recorded events."""
     with open_job_runner(context, options.dry_run) as (jobs, output):

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from cli.terminal.output import Output
-from reconciler.briefing.briefing import shorten_names
+from reconciler.briefing.briefing import join_names_as_ranges
 
 if TYPE_CHECKING:
     from reconciler.briefing.briefing import BriefCriteria, Briefing, BriefVerdict
@@ -29,7 +29,9 @@ def format_briefing(briefing: Briefing, output: Output, dry_run: bool) -> str:
     lines += _format_section(output, "success criteria", map(_format_criteria, briefing.judged))
     contradictions = (_format_item(c.kind, c.subjects, c.text) for c in briefing.contradictions)
     lines += _format_section(output, "contradictions", contradictions)
-    repaired = (f"{shorten_names(repair.stages)}: {repair.text}" for repair in briefing.repaired)
+    repaired = (
+        f"{join_names_as_ranges(repair.stages)}: {repair.text}" for repair in briefing.repaired
+    )
     lines += _format_section(output, "would repair" if dry_run else "repaired", repaired)
     if briefing.left_out:
         lines.append(f"left out: {', '.join(briefing.left_out)}")
@@ -84,7 +86,7 @@ def _format_attempts(found: Iterable[BriefVerdict]) -> Iterator[str]:
         reason = f": {one.reason}" if one.reason else ""
         ended = f"; ended {one.ended_at}" if one.ended_at else ""
         yield (
-            f"{shorten_names(one.stages)} {one.attempt} {one.verdict}{row} → {one.action}"
+            f"{join_names_as_ranges(one.stages)} {one.attempt} {one.verdict}{row} → {one.action}"
             f"{reason}{ended}"
         )
         if one.evidence:
@@ -93,9 +95,9 @@ def _format_attempts(found: Iterable[BriefVerdict]) -> Iterator[str]:
 
 def _format_item(kind: str, subjects: Iterable[str], text_: str) -> str:
     return (
-        f"{kind} {shorten_names(subjects)}: {text_}"
+        f"{kind} {join_names_as_ranges(subjects)}: {text_}"
         if text_
-        else f"{kind} {shorten_names(subjects)}"
+        else f"{kind} {join_names_as_ranges(subjects)}"
     )
 
 

@@ -142,9 +142,9 @@ class Output:
             return None
         if self._root is None or self._log is None:
             return None
-        from reconciler.files.freshness import inspect_results
+        from reconciler.files.freshness import find_log_differences
 
-        return inspect_results(self._root, self._log, state)
+        return find_log_differences(self._root, self._log, state)
 
     def next_actions(self, state: Workflow, seen: Seen | None = None) -> list[NextAction]:
         """Return the suggested next actions for a state of the workflow.

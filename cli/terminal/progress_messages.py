@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from cli.terminal.waiting import WaitingLine
     from lifecycle.state.workflow import Workflow
-    from reconciler.context import Jobs
+    from reconciler.context import JobContext
 
 #: Event types whose messages have a higher level than info.
 _LEVELS = {
@@ -85,7 +85,7 @@ class Talk:
             is_new = bool(text) and event.type not in _STEPS and sys.stderr.isatty()
             self._log_line(level if is_new else LogLevel.DEBUG, text or event.type, about)
 
-    def waits(self, jobs: Jobs, state: Workflow, ids: Collection[str]) -> None:
+    def waits(self, jobs: JobContext, state: Workflow, ids: Collection[str]) -> None:
         """Show the stages that wfctl waits for, if the log level includes info messages."""
         if LogLevel.INFO.number < self._settings.log_level.number:
             return

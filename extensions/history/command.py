@@ -31,7 +31,7 @@ from projections.words.account import Seen, list_origins
 from projections.words.decisions import AmendmentRecord
 from projections.words.text import format_cell, told_bytes, utc_seconds
 from reconciler.records.resource_use import NAMES as USED
-from reconciler.records.resource_use import together
+from reconciler.records.resource_use import combine_resource_use
 from service.errors import InvalidOption, NotFound, ServiceError, SqlTooLong
 from service.questions import audit as answers
 from service.questions.audit import drift_records, tampering_records
@@ -223,7 +223,7 @@ def costs(context: typer.Context, view: AsOf = None) -> None:
             begun = [one for one in attempts if record["first_version"] <= one["version"] <= last]
             told = [used.get((one["stage"], one["attempt"]), {}) for one in begun]
             known = ({n: value for n, value in one.items() if value is not None} for one in told)
-            record.update(dict.fromkeys(USED) | together(known))
+            record.update(dict.fromkeys(USED) | combine_resource_use(known))
         print_records(workflow.output, records, _COSTS, [*names, *USED], view)
 
 
@@ -380,9 +380,9 @@ def _of_account(workflow: Reading, state: Workflow, view: Moment | None) -> list
 
     For a past moment, only entries from the log are returned.
     """
-    from reconciler.files.freshness import inspect_results
+    from reconciler.files.freshness import find_log_differences
 
-    seen = inspect_results(workflow.root, workflow.log, state) if view is None else Seen()
+    seen = find_log_differences(workflow.root, workflow.log, state) if view is None else Seen()
     return answers.convert_account_items(list_origins(state, seen))
 
 

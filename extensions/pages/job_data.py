@@ -14,11 +14,11 @@ from lifecycle.errors import Refused
 from lifecycle.rules.impact import impact_of
 from lifecycle.state.workflow import Amendment, Stage, Workflow
 from projections.words.account import Seen
-from reconciler.context import Jobs
+from reconciler.context import JobContext
 from reconciler.control.job_output import open_job_output
 from reconciler.dpdispatcher.late_runner import late_runner
 from reconciler.errors import ReconcilerError
-from reconciler.files.freshness import inspect_results
+from reconciler.files.freshness import find_log_differences
 from reconciler.sweep.stage_tasks import get_stage_tasks
 from service.errors import ServiceError
 from service.reading.log import WorkflowLog
@@ -72,7 +72,7 @@ def _read_output(
 ) -> str:
     """Return the last lines that an attempt of a stage printed."""
     service = Service(Root(root), log, _LOOKER)
-    jobs = Jobs(service, late_runner(), _print_nothing, _print_nothing)
+    jobs = JobContext(service, late_runner(), _print_nothing, _print_nothing)
     try:
         with closing(open_job_output(jobs, state, stage, attempt, err=err, last=lines)) as heard:
             if heard.is_far:
@@ -98,7 +98,7 @@ def _list_tasks(root: Path, state: Workflow, stage: Stage) -> list[dict[str, Any
 
 
 def _inspect_workflow(root: Path, log: WorkflowLog, state: Workflow) -> Seen:
-    return inspect_results(Root(root), log, state)
+    return find_log_differences(Root(root), log, state)
 
 
 def _list_impact(root: Path, state: Workflow, amendment: Amendment) -> list[str]:

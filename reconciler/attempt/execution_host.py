@@ -72,7 +72,7 @@ class ExecutionHost:
         return json.dumps(asdict(self), indent=2) + "\n"
 
 
-def check_machine(given: Mapping[str, Any]) -> tuple[str, str]:
+def extract_machine_types(given: Mapping[str, Any]) -> tuple[str, str]:
     """Return the batch type and the context type of the machine in a submission.
 
     Raises UnusableSubmission if wfctl does not support one of them.
@@ -103,13 +103,15 @@ def load_execution_host(attempt: AttemptPaths) -> ExecutionHost:
     If no machine is recorded, returns this machine with a plain shell. Raises DamagedAttempt if the
     record cannot be read and no copy of it exists.
     """
-    known = (_parse_machine(text) for text in genuine.machine_text(attempt))
+    known = (_parse_machine(text) for text in genuine.iterate_machine_records(attempt))
     where = next((one for one in known if one is not None), None)
-    given = (genuine.submission_of(attempt) or {}).get("machine") if where is None else None
+    given = (
+        (genuine.read_attempt_submission(attempt) or {}).get("machine") if where is None else None
+    )
     if isinstance(given, dict) and "remote_root" in given and "batch_type" in given:
         # If the machine was not recorded, the submission describes it, unless it only refers to a
         # file.
-        where = ExecutionHost(*check_machine(given), str(given["remote_root"]))
+        where = ExecutionHost(*extract_machine_types(given), str(given["remote_root"]))
     if where is None:
         if os.path.lexists(attempt.machine_record):
             raise DamagedAttempt(
@@ -132,7 +134,7 @@ def _parse_machine(text: str) -> ExecutionHost | None:
     return found if all(isinstance(value, str) for value in asdict(found).values()) else None
 
 
-def why_unmakable(scratch: str, attempt: AttemptPaths) -> str | None:
+def find_scratch_folder_obstacle(scratch: str, attempt: AttemptPaths) -> str | None:
     """Return the reason why the folder of an attempt cannot be created, or None.
 
     ``scratch`` is the path of that folder on this machine. A full disk is not a reason, because
@@ -232,7 +234,7 @@ BECOME = (
 
 
 @contextmanager
-def hold_environment(environ: Mapping[str, str]) -> Iterator[str]:
+def open_environment_memory_file(environ: Mapping[str, str]) -> Iterator[str]:
     """Keep environment variables in memory, and yield a path for reading them.
 
     Other processes of this user can read the path while the `with` block runs. No secret is written
@@ -247,7 +249,9 @@ def hold_environment(environ: Mapping[str, str]) -> Iterator[str]:
         os.close(descriptor)
 
 
-def environment_of(attempt: AttemptPaths | None, environ: Mapping[str, str]) -> dict[str, str]:
+def build_job_environment(
+    attempt: AttemptPaths | None, environ: Mapping[str, str]
+) -> dict[str, str]:
     """Return the environment for the processes of an attempt.
 
     This is the recorded environment of the attempt, completed with variables of ``environ``, the
@@ -270,12 +274,12 @@ def environment_of(attempt: AttemptPaths | None, environ: Mapping[str, str]) -> 
 
 def write_environment(attempt: AttemptPaths, environ: Mapping[str, str]) -> None:
     """Write the environment of an attempt's jobs into the file that its script reads."""
-    held = "".join(map(_format_entry, environment_of(attempt, environ).items()))
+    held = "".join(map(_format_entry, build_job_environment(attempt, environ).items()))
     with open_replacement(attempt.environment_record, 0o600) as file:
         file.write(os.fsencode(held))
 
 
-def describe_environment(attempt: AttemptPaths) -> p.JobEnvironment:
+def select_loggable_environment(attempt: AttemptPaths) -> p.JobEnvironment:
     """Return the part of an attempt's recorded environment that may be written to the log.
 
     This part contains no secrets.
@@ -304,11 +308,11 @@ def digests_of_variables(attempt: AttemptPaths, environ: Mapping[str, str]) -> d
     read the key.
     """
     try:
-        key = _key_of_root(attempt.root)
+        key = _get_or_create_digest_key(attempt.root)
     except PermissionError:
         return {}
-    given = environment_of(attempt, environ)
-    names = sorted(name for name in given if not _is_left_out(name))
+    given = build_job_environment(attempt, environ)
+    names = sorted(name for name in given if not _is_session_variable(name))
     return {
         "variables": {
             _escape_text(name): _compute_keyed_digest(key, f"{name}={given[name]}")
@@ -326,7 +330,7 @@ def find_programs_of(
     Programs are searched on the PATH of the jobs, as a shell does. Omits files that are not
     regular, that are larger than `_PROGRAM_BYTES`, or that cannot be read.
     """
-    path = environment_of(attempt, environ).get("PATH", os.defpath)
+    path = build_job_environment(attempt, environ).get("PATH", os.defpath)
     names = [name for one in commands if isinstance(one, str) for name in find_programs(one)]
     names = [name for name in dict.fromkeys(names) if "/" not in name or name.startswith("/")]
     places = (shutil.which(name, path=path) for name in names[:_PROGRAMS])
@@ -344,7 +348,7 @@ def _digest_of_program(place: str) -> p.FileDigest | None:
     return None
 
 
-def _is_left_out(name: str) -> bool:
+def _is_session_variable(name: str) -> bool:
     """Return whether an environment variable depends on the session, job or terminal.
 
     Such a variable is omitted from the digests, because a change in it does not matter.
@@ -357,7 +361,7 @@ def _compute_keyed_digest(key: bytes, text: str) -> str:
     return hmac.digest(key, os.fsencode(text), "sha256").hex()[:_DIGITS]
 
 
-def _key_of_root(root: Path) -> bytes:
+def _get_or_create_digest_key(root: Path) -> bytes:
     """Return the secret key for digests of environment variables in a workflow root.
 
     Writes a random key if none exists. Only the owner of the root can read the key.

@@ -12,7 +12,7 @@ from reconciler.errors import EmptyInput, MissingInput
 from service.root.folder_entries import find_files, is_file, is_folder
 
 
-def check_inputs(root: Path, inputs: Sequence[str]) -> tuple[p.FileDigest, ...]:
+def digest_stage_inputs(root: Path, inputs: Sequence[str]) -> tuple[p.FileDigest, ...]:
     """Return path, size in bytes and digest of each input of a stage.
 
     Raises MissingInput if an input does not exist, or EmptyInput if it has no content.
@@ -30,7 +30,7 @@ def digests(root: Path, paths: Sequence[str]) -> tuple[p.FileDigest, ...]:
     The digest of a folder covers the names and contents of its files. Raises MissingInput if a path
     does not exist.
     """
-    found = ((path, *digest_below(root / path, path)) for path in paths)
+    found = ((path, *compute_size_and_digest(root / path, path)) for path in paths)
     return tuple(p.FileDigest(path=path, size=n, sha256=sha256) for path, n, sha256 in found)
 
 
@@ -43,13 +43,13 @@ def file_digest(root: Path, path: Path, content: bytes) -> p.FileDigest:
     return p.FileDigest(path=str(path.relative_to(root)), size=len(content), sha256=digest)
 
 
-def digest_of(file: Path) -> str:
+def compute_file_sha256(file: Path) -> str:
     """Return the SHA-256 of a file in hex."""
     with file.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def is_as(place: Path, recorded: Mapping[str, Any]) -> bool:
+def has_recorded_content(place: Path, recorded: Mapping[str, Any]) -> bool:
     """Return whether a file or folder still has its recorded size and SHA-256.
 
     Returns False if it no longer exists or cannot be read.
@@ -57,13 +57,13 @@ def is_as(place: Path, recorded: Mapping[str, Any]) -> bool:
     try:
         if is_file(place) and place.stat().st_size != recorded["size"]:
             return False
-        found = digest_below(place, place.name)
+        found = compute_size_and_digest(place, place.name)
     except (MissingInput, OSError):
         return False
     return found == (recorded["size"], recorded["sha256"])
 
 
-def digest_below(place: Path, path: str) -> tuple[int, str]:
+def compute_size_and_digest(place: Path, path: str) -> tuple[int, str]:
     """Return the size in bytes and the digest of the file or folder at ``place``.
 
     Raises MissingInput, with ``path`` as the name for the user, if it does not exist.

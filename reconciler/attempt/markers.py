@@ -29,7 +29,7 @@ from service.root.root import MARKER
 MARKERS = (EXIT_CODE, DONE)
 
 
-class SeenMarker(StrEnum):
+class MarkerState(StrEnum):
     """The possible states of a marker file: none, own, of another attempt, or unreadable."""
 
     NONE = "none"
@@ -46,13 +46,13 @@ class Marker:
     ``mtime`` is the change time of the file in ns.
     """
 
-    seen: SeenMarker
+    seen: MarkerState
     code: int | None = None
     tag: str | None = None
     mtime: int | None = None
 
 
-def read(path: Path, tag: str) -> Marker:
+def read_marker(path: Path, tag: str) -> Marker:
     """Read a marker file, and check whether it names the attempt with the given tag.
 
     A missing file gives a marker with the state `NONE`, an unreadable file one with `UNREADABLE`.
@@ -61,35 +61,35 @@ def read(path: Path, tag: str) -> Marker:
         content = plain.read_content(path)
         mtime = None if content is None else path.stat().st_mtime_ns
     except OSError:
-        return Marker(SeenMarker.UNREADABLE)
+        return Marker(MarkerState.UNREADABLE)
     if content is None or mtime is None:
-        return Marker(SeenMarker.NONE)
+        return Marker(MarkerState.NONE)
     lines = content.decode(errors="replace").split("\n")
     code = plain.parse_number(lines[0])
     found = lines[1].split(" ")[0] if len(lines) > 2 else None
     if code is None or not found:
-        return Marker(SeenMarker.UNREADABLE, code, found, mtime)
-    return Marker(SeenMarker.OWN if found == tag else SeenMarker.OTHER, code, found, mtime)
+        return Marker(MarkerState.UNREADABLE, code, found, mtime)
+    return Marker(MarkerState.OWN if found == tag else MarkerState.OTHER, code, found, mtime)
 
 
-def exit_code(attempt: AttemptPaths) -> Marker:
+def read_exit_code_marker(attempt: AttemptPaths) -> Marker:
     """Read the marker with the exit code of the attempt's monitor.
 
     A number without a tag belongs to the attempt if the record in the attempt's folder contains the
     same number. Earlier versions of wfctl wrote the tag into the marker itself, which is also
     accepted.
     """
-    marker = read(attempt.exit_code_marker, attempt.tag)
-    record = read(attempt.exit_code_record, attempt.tag)
-    if marker.seen is SeenMarker.NONE:
+    marker = read_marker(attempt.exit_code_marker, attempt.tag)
+    record = read_marker(attempt.exit_code_record, attempt.tag)
+    if marker.seen is MarkerState.NONE:
         return record
     text = plain.read_text(attempt.exit_code_marker)
     is_number = text.count("\n") <= 1 and plain.parse_number(text) is not None
-    if not (marker.seen is SeenMarker.UNREADABLE and is_number):
+    if not (marker.seen is MarkerState.UNREADABLE and is_number):
         return marker
-    if record.seen is SeenMarker.OWN and record.code == marker.code:
+    if record.seen is MarkerState.OWN and record.code == marker.code:
         return record
-    return Marker(SeenMarker.OTHER, marker.code, None, marker.mtime)
+    return Marker(MarkerState.OTHER, marker.code, None, marker.mtime)
 
 
 def make_folders(attempt: AttemptPaths, *below: Path) -> None:
@@ -102,7 +102,7 @@ def make_folders(attempt: AttemptPaths, *below: Path) -> None:
         make_folder(folder, attempt.root / MARKER)
 
 
-def clear_stale(
+def move_stale_files_aside(
     root: Path, stage: str, outputs: Sequence[str], previous: str | None
 ) -> tuple[str, ...]:
     """Move old outputs and markers out of the way of a new attempt, and return their paths.
@@ -115,10 +115,10 @@ def clear_stale(
     markers = [f"{stage}/{name}" for name in MARKERS]
     logs = [f"{stage}/log", f"{stage}/err"]
     paths = list(dict.fromkeys([*outputs, *markers, *logs]))
-    return tuple(path for path in paths if set_aside(root, stage, path, previous))
+    return tuple(path for path in paths if move_file_aside(root, stage, path, previous))
 
 
-def set_aside(root: Path, stage: str, path: str, previous: str | None) -> bool:
+def move_file_aside(root: Path, stage: str, path: str, previous: str | None) -> bool:
     """Move a file out of the way of a new attempt, and return whether the file existed.
 
     The file moves into the folder of the ``previous`` attempt. No file is deleted or overwritten.

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from reconciler.attempt.paths import FAULTS, SIGNALLED, UNTOLD
-from reconciler.host.processes import Tenant
+from reconciler.host.processes import FolderProcess
 from reconciler.host.program import Queue
 
 #: State number with which DPDispatcher marks a job whose task has finished successfully.
@@ -59,7 +59,7 @@ class ObservedJob:
         return self.alone and self.exit_code in UNTOLD
 
     @property
-    def told_code(self) -> int | None:
+    def shown_exit_code(self) -> int | None:
         """The exit code to show to users.
 
         This is the exit code of the command if it is known, otherwise the exit code of the job.
@@ -78,7 +78,7 @@ class ObservedJob:
 
 
 @dataclass(frozen=True, slots=True)
-class Far:
+class RemoteAnswer:
     """The answer of the remote machine on which an attempt's jobs run.
 
     ``asked_at`` is the time of the answer, in ns since the epoch by the clock of that machine.
@@ -108,12 +108,12 @@ class ObservedAttempt:
     """
 
     jobs: tuple[ObservedJob, ...] = ()
-    tenants: tuple[Tenant, ...] | None = None
+    tenants: tuple[FolderProcess, ...] | None = None
     copies: tuple[str, ...] = ()
     recovery_file: bool = False
     backward_missing: tuple[str, ...] = ()
     queue: Queue | None = None
-    far: Far | None = None
+    far: RemoteAnswer | None = None
     awaited: tuple[str, ...] = ()
     scratch_refusal: str | None = None
     complete: frozenset[str] = frozenset()

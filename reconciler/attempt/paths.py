@@ -55,7 +55,7 @@ IGNORE, IGNORE_ALL = ".gitignore", b"*\n"
 JOB = "job-"
 
 
-class OfJob(StrEnum):
+class JobRecordSuffix(StrEnum):
     """Suffixes of the files in which a job records its own status.
 
     The name of each file starts with the name of the job.
@@ -128,7 +128,7 @@ class ScriptEnd(IntEnum):
     TAKEN = 75
 
 
-class Watched(IntEnum):
+class WatchResult(IntEnum):
     """Results of watching an attempt's jobs. Their values are the watcher's exit codes."""
 
     OVER = 0
@@ -148,7 +148,7 @@ RUN = "WFCTL_RUN"
 _MARK = 4
 
 
-def new_mark() -> str:
+def generate_attempt_mark() -> str:
     """Return a random mark, which distinguishes a new attempt from others with the same id."""
     return secrets.token_hex(_MARK)
 
@@ -284,12 +284,12 @@ class AttemptPaths:
         """The paths of the jobs' stdout and stderr, relative to the root."""
         return f"{self.stage}/log", f"{self.stage}/err"
 
-    def of_job(self, job: str, what: OfJob) -> Path:
+    def job_record_path(self, job: str, what: JobRecordSuffix) -> Path:
         """Return the path of the file in which a job records one kind of status."""
         return self.folder / f"{JOB}{job}{what}"
 
 
-def of_recorded(
+def recorded_attempt_paths(
     root: Path, workflow: str, stage: str, known: Recorded, outputs: tuple[str, ...] = ()
 ) -> AttemptPaths:
     """Return the paths of an attempt that is recorded in the log."""
@@ -308,23 +308,25 @@ def parse_attempt_name(
     return AttemptPaths(root, workflow, stage, f"att-{number}", outputs, mark)
 
 
-def submission_of(attempt: AttemptPaths) -> dict[str, Any] | None:
+def read_attempt_submission(attempt: AttemptPaths) -> dict[str, Any] | None:
     """Return the submission of the attempt, or None if no file matches its recorded digest."""
-    return next((found for _, _, found in _genuine(attempt)), None)
+    return next((found for _, _, found in _iterate_genuine_submissions(attempt)), None)
 
 
-def digest_of(submission: str) -> str:
+def digest_submission(submission: str) -> str:
     """Return the digest that identifies a submission in the log."""
     return hashlib.sha256(submission.encode()).hexdigest()
 
 
-def keep(attempt: AttemptPaths, submission: str, machine: str) -> str:
+def save_submission_copies(attempt: AttemptPaths, submission: str, machine: str) -> str:
     """Write copies of a submission and of its machine next to the log.
 
     Returns the digest that identifies the submission.
     """
-    digest = digest_of(submission)
-    for place, text in zip(_kept(attempt, digest), (submission, machine), strict=True):
+    digest = digest_submission(submission)
+    for place, text in zip(
+        _submission_copy_paths(attempt, digest), (submission, machine), strict=True
+    ):
         place.parent.mkdir(parents=True, exist_ok=True)
         # This copy is a fallback for the attempt's own file, so a slow sync to disk is not
         # necessary.
@@ -334,29 +336,29 @@ def keep(attempt: AttemptPaths, submission: str, machine: str) -> str:
 
 def kept_submission(attempt: AttemptPaths) -> Path:
     """Return the path of the copy of the attempt's submission next to the log."""
-    return _kept(attempt, attempt.sha256)[0]
+    return _submission_copy_paths(attempt, attempt.sha256)[0]
 
 
-def machine_text(attempt: AttemptPaths) -> Iterator[str]:
+def iterate_machine_records(attempt: AttemptPaths) -> Iterator[str]:
     """Yield each recorded description of the machine of the attempt's jobs as text.
 
     The record in the attempt's own folder comes first, then the copy next to the log.
     """
     places = [attempt.machine_record]
-    places += [_kept(attempt, attempt.sha256)[1]] if attempt.sha256 else []
+    places += [_submission_copy_paths(attempt, attempt.sha256)[1]] if attempt.sha256 else []
     for place in places:
         content = _read(place)
         if content is not None:
             yield content.decode(errors="replace")
 
 
-def put_back(attempt: AttemptPaths) -> None:
+def restore_submission_file(attempt: AttemptPaths) -> None:
     """Restore the attempt's submission file from its copy if it was changed or removed.
 
     A file with other content is moved aside. Raises `DamagedAttempt` if neither the file nor its
     copy matches the recorded digest.
     """
-    place, content, _ = next(_genuine(attempt), (None, b"", None))
+    place, content, _ = next(_iterate_genuine_submissions(attempt), (None, b"", None))
     if place == attempt.submission:
         return
     if place is None:
@@ -367,19 +369,21 @@ def put_back(attempt: AttemptPaths) -> None:
             "copy of the submitted file exists",
         )
     if os.path.lexists(attempt.submission):
-        keep_aside(attempt, attempt.submission)
+        move_to_stale_folder(attempt, attempt.submission)
     attempt.folder.mkdir(parents=True, exist_ok=True)
     write_whole(attempt.submission, content)
 
 
-def keep_aside(attempt: AttemptPaths, path: Path) -> None:
+def move_to_stale_folder(attempt: AttemptPaths, path: Path) -> None:
     """Move a file that occupies a path the attempt needs to the folder ``stale``."""
     aside = attempt.stale
     aside.mkdir(parents=True, exist_ok=True)
     path.rename(aside / f"{path.name}.{len(list(aside.iterdir()))}")
 
 
-def _genuine(attempt: AttemptPaths) -> Iterator[tuple[Path, bytes, dict[str, Any]]]:
+def _iterate_genuine_submissions(
+    attempt: AttemptPaths,
+) -> Iterator[tuple[Path, bytes, dict[str, Any]]]:
     """Yield path, bytes and content of each file with the attempt's own submission.
 
     A file is accepted if its digest equals the digest in the log. If the log has no digest yet,
@@ -403,7 +407,7 @@ def _read(path: Path) -> bytes | None:
         return None
 
 
-def _kept(attempt: AttemptPaths, digest: str) -> tuple[Path, Path]:
+def _submission_copy_paths(attempt: AttemptPaths, digest: str) -> tuple[Path, Path]:
     folder = attempt.root / ".wfctl" / "submissions"
     return folder / f"{digest}.json", folder / f"{digest}.machine.json"
 
@@ -412,7 +416,7 @@ def _kept(attempt: AttemptPaths, digest: str) -> tuple[Path, Path]:
 _ESCAPED = re.compile(r"\[([*?[])\]")
 
 
-def forwarded(own: Mapping[str, Any]) -> Iterator[Path]:
+def iterate_forwarded_paths(own: Mapping[str, Any]) -> Iterator[Path]:
     """Yield each file or folder that an attempt's submission sends to its jobs.
 
     Glob patterns are resolved. Raises MissingInput if a pattern matches nothing. Without this

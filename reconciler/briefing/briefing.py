@@ -19,7 +19,7 @@ from service.questions.recent_events import PastEvent
 _NUMBERED = re.compile(r"(.*-)([1-9][0-9]*)")
 
 
-def shorten_names(names: Iterable[str]) -> str:
+def join_names_as_ranges(names: Iterable[str]) -> str:
     """Return names as one line of text in which consecutive numbers are joined to ranges.
 
     For example, ``s1``, ``s2`` and ``s3`` become ``s1..3``. Names without a number are unchanged
@@ -145,7 +145,7 @@ def _in_json(value: Any) -> Any:
         return value
     given = {field.name: getattr(value, field.name) for field in fields(value)}
     in_line = ("stages", "subjects")
-    return {n: shorten_names(v) if n in in_line else _in_json(v) for n, v in given.items()}
+    return {n: join_names_as_ranges(v) if n in in_line else _in_json(v) for n, v in given.items()}
 
 
 #: Number of UTF-8 bytes per token, for estimates of the length of a text in tokens.
@@ -170,11 +170,11 @@ def fit_briefing(full: Briefing, fits: Callable[[Briefing], bool]) -> Briefing:
         if fits(shown):
             break
         shorter = cut(shorter)
-        shown = replace(shorter, left_out=tuple(_left_out(full, shorter)))
+        shown = replace(shorter, left_out=tuple(_list_omitted_parts(full, shorter)))
     return shown
 
 
-def _left_out(full: Briefing, short: Briefing) -> Iterator[str]:
+def _list_omitted_parts(full: Briefing, short: Briefing) -> Iterator[str]:
     def fewer(name: str) -> int:
         return len(getattr(full, name)) - len(getattr(short, name))
 

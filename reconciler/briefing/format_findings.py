@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from reconciler.attempt.markers import SeenMarker
+from reconciler.attempt.markers import MarkerState
 from reconciler.attempt.observations import ObservedJob
 from reconciler.briefing.briefing import BriefItem, BriefVerdict, Repair
 from reconciler.control.judge_attempts import AttemptFinding
@@ -18,7 +18,7 @@ from reconciler.verdict.table import Action
 _SILENCE = 400
 
 
-def found_of(finding: AttemptFinding) -> BriefVerdict:
+def build_brief_verdict(finding: AttemptFinding) -> BriefVerdict:
     """Return the finding on an attempt as a verdict of the briefing."""
     verdict = finding.verdict
     return BriefVerdict(
@@ -29,7 +29,7 @@ def found_of(finding: AttemptFinding) -> BriefVerdict:
         row=verdict.row,
         reason=verdict.reason,
         ended_at=verdict.occurred_at,
-        evidence=tuple(_in_brief(finding.evidence)),
+        evidence=tuple(_describe_evidence_briefly(finding.evidence)),
         steps=finding.steps,
     )
 
@@ -49,7 +49,7 @@ def find_contradictions(finding: AttemptFinding) -> Iterator[BriefItem]:
     seen = finding.evidence
     code, done = seen.exit_marker, seen.done_marker
     states = {code.seen, done.seen}
-    own = [marker for marker in (code, done) if marker.seen is SeenMarker.OWN]
+    own = [marker for marker in (code, done) if marker.seen is MarkerState.OWN]
     codes = [job.exit_code for job in seen.jobs]
     times = [*(marker.mtime for marker in own), *(job.ended_at for job in seen.jobs)]
     begun = seen.launched_at
@@ -57,8 +57,8 @@ def find_contradictions(finding: AttemptFinding) -> Iterator[BriefItem]:
     moved = seen.root_recorded not in (None, seen.root_now)
     kinds = {
         "elsewhere": moved or seen.host_recorded not in (None, seen.host_now),
-        "marker_of_another": SeenMarker.OTHER in states,
-        "marker_unreadable": SeenMarker.UNREADABLE in states,
+        "marker_of_another": MarkerState.OTHER in states,
+        "marker_unreadable": MarkerState.UNREADABLE in states,
         "done_without_code": own == [done],
         "marker_disagrees": code in own
         and codes != []
@@ -84,7 +84,7 @@ _WORDS = {
 }
 
 
-def _in_brief(evidence: Evidence) -> Iterator[str]:
+def _describe_evidence_briefly(evidence: Evidence) -> Iterator[str]:
     """Yield a short text for each piece of evidence on an attempt."""
     monitor = {None: "does not answer", True: "is running", False: "gone"}[evidence.monitor_locked]
     yield f"monitor {monitor}"
@@ -97,7 +97,7 @@ def _in_brief(evidence: Evidence) -> Iterator[str]:
         if evidence.far is not None:
             yield f"the files of the attempt are on {evidence.far.host}"
     marker = evidence.exit_marker
-    if marker.seen is not SeenMarker.NONE:
+    if marker.seen is not MarkerState.NONE:
         code = "" if marker.code is None else f" {marker.code}"
         yield f"exit code marker{code} ({marker.seen.value})"
     if evidence.boot_recorded not in (None, evidence.boot_now):

@@ -24,14 +24,14 @@ from reconciler.briefing.briefing import BriefCriteria, Briefing, BriefItem, Bri
 from reconciler.files.freshness import (
     build_change_records,
     find_deviations,
+    find_log_differences,
     find_stages_to_correct,
-    inspect_results,
 )
 from service.files.stage_obstacles import read_surroundings
 from service.questions.recent_events import PastEvent, last_note, list_events_since_last_act
 
 if TYPE_CHECKING:
-    from reconciler.context import Jobs
+    from reconciler.context import JobContext
     from reconciler.control.judge_attempts import AttemptFinding
 
 _WAITS = (Status.READY, Status.PREPARING)
@@ -46,7 +46,7 @@ _ALONE = Surroundings()
 _MAX_STAGES = 8
 
 
-def rehydrate(jobs: Jobs, *, dry_run: bool = False) -> Briefing:
+def rehydrate(jobs: JobContext, *, dry_run: bool = False) -> Briefing:
     """Recover a workflow after a lost session, and return the briefing for the next one.
 
     Computes the state from the log, inspects all running attempts and repairs what is possible.
@@ -60,7 +60,10 @@ def rehydrate(jobs: Jobs, *, dry_run: bool = False) -> Briefing:
     now = before if dry_run else jobs.service.state()
     root = jobs.root
     died = [
-        id_ for id_ in before.stages if _has_died(root, before, id_) and _has_died(root, now, id_)
+        id_
+        for id_ in before.stages
+        if _has_interrupted_preparation(root, before, id_)
+        and _has_interrupted_preparation(root, now, id_)
     ]
     if not dry_run:
         news = build_change_records(jobs.service.root, now, find_deviations(jobs.root, now))
@@ -68,13 +71,13 @@ def rehydrate(jobs: Jobs, *, dry_run: bool = False) -> Briefing:
             jobs.acting_as("reconciler").record(*news)
         for id_ in died:
             with jobs.sole(id_):
-                if _has_died(root, jobs.service.state(), id_):
+                if _has_interrupted_preparation(root, jobs.service.state(), id_):
                     failed = p.StageFailed(stage=id_, error="interrupted during preparation")
                     jobs.acting_as("reconciler").record(failed)
         jobs.service.files.bring_up_to_date()
     history = list_events_since_last_act(jobs.service.log, known, before.head)
     state = jobs.service.state()
-    seen = inspect_results(jobs.service.root, jobs.service.log, state)
+    seen = find_log_differences(jobs.service.root, jobs.service.log, state)
     around = read_surroundings(jobs.service.root, state, jobs.service.log, seen)
     around = replace(around, lacking={**find_stages_to_correct(jobs.root, state), **around.lacking})
     briefing = briefing_of(before, state, findings, died, history, around)
@@ -100,11 +103,13 @@ def briefing_of(
     if findings:
         from reconciler.briefing import format_findings
 
-        found = [format_findings.found_of(one) for one in findings]
+        found = [format_findings.build_brief_verdict(one) for one in findings]
         denied = [item for one in findings for item in format_findings.find_contradictions(one)]
         repaired = [done for one in findings for done in format_findings.list_repairs(one)]
-    denied += (BriefItem(one.kind, (one.subject,), one.text) for one in items if _is_unfit(one))
-    waits = (one for one in items if one.person and not _is_unfit(one))
+    denied += (
+        BriefItem(one.kind, (one.subject,), one.text) for one in items if _is_file_mismatch(one)
+    )
+    waits = (one for one in items if one.person and not _is_file_mismatch(one))
     return Briefing(
         workflow=state.id,
         purpose=state.purpose,
@@ -126,7 +131,7 @@ def briefing_of(
         ),
         since=history[0] if history else None,
         meanwhile=tuple(history[1:]),
-        found=(*found, *_find_unseen_attempts(state, findings)),
+        found=(*found, *_list_uninspected_verdicts(state, findings)),
         contradictions=tuple(denied),
         repaired=(*repaired, *(Repair((id_,), _DIED) for id_ in died)),
         waiting=tuple(BriefItem(one.kind, (one.subject,), one.text) for one in waits),
@@ -146,7 +151,7 @@ def _describe_loops(state: Workflow) -> Iterator[str]:
         yield from map(str, loops_told(state))
 
 
-def _is_unfit(one: Item) -> bool:
+def _is_file_mismatch(one: Item) -> bool:
     """Return whether an item concerns a file that no longer matches the log.
 
     Such a file is a result, or an input of a stage that used it. A manual edit of a generated file
@@ -183,7 +188,9 @@ def _describe_last_decision(state: Workflow) -> str | None:
     return f"{last.decided_at}, {last.id} {last.status}{by}: {summarise_changes(last)}"
 
 
-def _reconcile_if_needed(jobs: Jobs, state: Workflow, dry_run: bool) -> Sequence[AttemptFinding]:
+def _reconcile_if_needed(
+    jobs: JobContext, state: Workflow, dry_run: bool
+) -> Sequence[AttemptFinding]:
     """Return findings about attempts if an attempt runs or must be stopped.
 
     The log is compared with reality for this. Otherwise returns no findings, and does not import
@@ -204,7 +211,7 @@ def _reconcile_if_needed(jobs: Jobs, state: Workflow, dry_run: bool) -> Sequence
     return reconcile_stages(jobs, dry_run=dry_run)
 
 
-def _has_died(root: Path, state: Workflow, id_: str) -> bool:
+def _has_interrupted_preparation(root: Path, state: Workflow, id_: str) -> bool:
     """Return whether a session ended while it was preparing the stage.
 
     If the stage's folder contains a wrapper script that wfctl did not write, a person completed the
@@ -219,7 +226,7 @@ def _has_died(root: Path, state: Workflow, id_: str) -> bool:
     return not has_foreign_wrapper(root / id_)
 
 
-def _find_unseen_attempts(
+def _list_uninspected_verdicts(
     state: Workflow, findings: Iterable[AttemptFinding]
 ) -> Iterator[BriefVerdict]:
     """Yield the recorded verdicts of running attempts that were not inspected in this call.

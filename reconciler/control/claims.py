@@ -9,7 +9,7 @@ from lifecycle.errors import Refused
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.sweeps.definition import is_sweep
-from reconciler.context import Jobs
+from reconciler.context import JobContext
 from reconciler.control.judge_attempts import inspect_attempt, newest_attempt
 from reconciler.verdict.table import Action
 from wording import Worded
@@ -44,14 +44,14 @@ class ClaimDenied(Worded, Refused):
 
 
 @dataclass(frozen=True, slots=True)
-class Claims:
+class ClaimChecker:
     """Checks claims about attempts, such as "its job has ended", against the evidence.
 
     ``uphold`` asks a person to overrule the evidence. If it is None, a contradicted claim is an
     error.
     """
 
-    jobs: Jobs
+    jobs: JobContext
     uphold: Uphold | None = None
 
     def computed(self, id_: str) -> tuple[Payload, int] | None:
@@ -63,7 +63,7 @@ class Claims:
         state = self.jobs.service.state()
         stage = state.stage(id_)
         is_open = stage.open_attempt is not None
-        return self._held(state, stage, "computed", _NOT_COMPUTED) if is_open else None
+        return self._check_claim(state, stage, "computed", _NOT_COMPUTED) if is_open else None
 
     def over(self, id_: str) -> tuple[Payload, int] | None:
         """Check the claim that the job of a stage in post-processing has ended.
@@ -74,7 +74,7 @@ class Claims:
         state = self.jobs.service.state()
         stage = state.stage(id_)
         known = stage.attempt is not None and stage.status is Status.POST_PROCESSING
-        return self._held(state, stage, "over", _ALIVE) if known else None
+        return self._check_claim(state, stage, "over", _ALIVE) if known else None
 
     def believe(self, id_: str) -> None:
         """Record the tasks of a sweep as done if nothing shows how they ended.
@@ -86,12 +86,12 @@ class Claims:
         if not is_sweep(stage.parameters) or stage.open_attempt is None:
             return
         # This import is slow and needed only for a sweep.
-        from reconciler.sweep.judge_tasks import close_tasks, tasks_without_verdict
+        from reconciler.sweep.judge_tasks import close_tasks, find_tasks_to_judge
 
         with self.jobs.sole(id_):
             if not inspect_attempt(self.jobs, state, stage).verdict.is_untold:
                 return
-            found = tasks_without_verdict(self.jobs.root, state, stage)
+            found = find_tasks_to_judge(self.jobs.root, state, stage)
             newest = newest_attempt(self.jobs, state, stage)
             earlier = {one.id: one for one, _ in found.values() if one.id != newest.id}
             for attempt in (*earlier.values(), newest):
@@ -102,7 +102,7 @@ class Claims:
                 f"{id_}: {tasks} recorded as done, although nothing shows how they ended", stage=id_
             )
 
-    def _held(
+    def _check_claim(
         self, state: Workflow, stage: Stage, claim: str, denying: frozenset[Action]
     ) -> tuple[Payload, int] | None:
         # An attempt that was never launched has left no evidence that could contradict the claim.

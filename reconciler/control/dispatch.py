@@ -20,33 +20,37 @@ from lifecycle.state.run_files import commands_of
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.sweeps.definition import is_sweep
 from reconciler.attempt import execution_host
-from reconciler.attempt.file_digests import check_inputs, digests
-from reconciler.attempt.markers import clear_stale, set_aside
+from reconciler.attempt.file_digests import digest_stage_inputs, digests
+from reconciler.attempt.markers import move_file_aside, move_stale_files_aside
 from reconciler.attempt.paths import ATTEMPTS, PREPARED, AttemptPaths
-from reconciler.context import Jobs, Mode, SubmissionFacts
-from reconciler.control.judge_attempts import build_start_command, check_strangers, record_found_job
+from reconciler.context import JobContext, Mode, SubmissionFacts
+from reconciler.control.judge_attempts import (
+    build_start_command,
+    check_unlogged_attempts,
+    record_unlogged_job,
+)
 from reconciler.control.recomputation import warn_of_recomputation
-from reconciler.control.rounds import keep_round
-from reconciler.control.stop_jobs import stop_earlier, stop_marked_attempts
+from reconciler.control.rounds import archive_previous_round
+from reconciler.control.stop_jobs import stop_attempt_before_rerun, stop_marked_attempts
 from reconciler.errors import AlreadyMonitored, LinkedStageFolder, UnusablePath
 from reconciler.files import carried_files
 from reconciler.files.compiled_modules import remove_compiled_modules
 from reconciler.files.described_submission import (
     build_attempt_submission,
     find_attempt_inputs,
-    submission_of,
+    get_stage_submission,
 )
-from reconciler.files.freshness import check_inputs_unchanged, check_results
+from reconciler.files.freshness import check_inputs_unchanged, check_upstream_results
 from reconciler.files.kept_folder import move_stage_to_kept_folder
 from reconciler.files.protected import record_protected_files
-from reconciler.files.script_consent import check_agreed
+from reconciler.files.script_consent import check_plan_and_scripts_approved
 from reconciler.host import processes, tmux_sessions
-from reconciler.records.traces import forward
+from reconciler.records.traces import list_forwarded_files
 from reconciler.submission.build import (
     build_diagnostic,
     write_diagnostic,
 )
-from reconciler.submission.compare_submission import check_recorded
+from reconciler.submission.compare_submission import check_submission_unchanged
 from reconciler.submission.transferred_files import list_read_results
 from reconciler.sweep.stage_tasks import get_stage_tasks
 from service.consent.scripts import agreed_scripts, find_importable_modules
@@ -76,7 +80,7 @@ class NoDiagnosticRun(Worded, Refused):
 
 
 def dispatch_stage(
-    jobs: Jobs, id_: str, *, sync: bool, options: WriteOptions, diagnostic: bool = False
+    jobs: JobContext, id_: str, *, sync: bool, options: WriteOptions, diagnostic: bool = False
 ) -> Outcome:
     """Launch an attempt of the stage, and return the outcome of recording it.
 
@@ -107,9 +111,9 @@ def dispatch_stage(
     options = replace(options, content=content)
     warn_of_recomputation(jobs, state, stage)
     if options.dry_run:
-        asked = _build_rehearsed_start(jobs, state, stage, mode, diagnostic)
+        asked = _build_provisional_start(jobs, state, stage, mode, diagnostic)
         outcome = jobs.service.handle(asked, options=options)
-        check_results(jobs.root, state, stage)
+        check_upstream_results(jobs.root, state, stage)
         _check_preparation(jobs, state, stage, diagnostic)
         return outcome
     check_edits(jobs.service, id_)
@@ -119,18 +123,18 @@ def dispatch_stage(
 
 
 def _start_next_attempt(
-    jobs: Jobs, id_: str, mode: Mode, options: WriteOptions, diagnostic: bool
+    jobs: JobContext, id_: str, mode: Mode, options: WriteOptions, diagnostic: bool
 ) -> Outcome:
     first = jobs.service.first_answer(options)
     if first is not None:
         return first
     state = jobs.service.state()
     stage = state.stage(id_)
-    if at_work := record_found_job(jobs, state, stage, options):
+    if at_work := record_unlogged_job(jobs, state, stage, options):
         return at_work
-    asked = _build_rehearsed_start(jobs, state, stage, mode, diagnostic)
+    asked = _build_provisional_start(jobs, state, stage, mode, diagnostic)
     jobs.service.rehearse(asked)
-    stop_earlier(jobs, stage)
+    stop_attempt_before_rerun(jobs, stage)
     check_files_before_start(jobs, state, stage)
     state = get_stage_tasks(jobs.root, state, stage).close_ended(lambda one: jobs.record(one).state)
     stage = state.stage(id_)
@@ -146,13 +150,13 @@ def _start_next_attempt(
     if kept:
         jobs.record(p.NoteLogged(stage=id_, text=f"outputs kept as {stage.keep_as}"))
     recorded = replace(attempt, sha256=command.submission_sha256)
-    check_recorded(recorded)
+    check_submission_unchanged(recorded)
     launch_attempt(jobs, stage, recorded, mode)
     return outcome
 
 
 def check_files_before_start(
-    jobs: Jobs, state: Workflow, stage: Stage, *, again: bool = False
+    jobs: JobContext, state: Workflow, stage: Stage, *, again: bool = False
 ) -> None:
     """Raise an error if no job of the stage may start now. Write nothing.
 
@@ -161,13 +165,13 @@ def check_files_before_start(
     `InputsChanged` or `StrangerAtWork`.
     """
     require_agreed_plan(state, f"{stage.id} is not dispatched", stage.id)
-    check_results(jobs.root, state, stage)
+    check_upstream_results(jobs.root, state, stage)
     if again:
         check_inputs_unchanged(jobs.root, state, stage)
-    check_strangers(jobs, state, stage)
+    check_unlogged_attempts(jobs, state, stage)
 
 
-def move_old_outputs_aside(jobs: Jobs, state: Workflow, stage: Stage) -> bool:
+def move_old_outputs_aside(jobs: JobContext, state: Workflow, stage: Stage) -> bool:
     """Move outputs aside that an amendment made outdated, before new outputs replace them.
 
     Returns whether a folder with kept outputs exists that is not recorded in the log yet.
@@ -185,11 +189,11 @@ def move_old_outputs_aside(jobs: Jobs, state: Workflow, stage: Stage) -> bool:
         kept = stage.keep_as is not None and move_stage_to_kept_folder(
             jobs.root, stage.id, stage.keep_as, left
         )
-    keep_round(jobs.root, state, stage, left)
+    archive_previous_round(jobs.root, state, stage, left)
     prepared = f"{stage.id}/{PREPARED}"
     anew = stage.regenerate and stage.parameters.get("command")
     previous = stage.attempt.name if stage.attempt else None
-    if anew and set_aside(jobs.root, stage.id, prepared, previous):
+    if anew and move_file_aside(jobs.root, stage.id, prepared, previous):
         jobs.say(
             f"{prepared} was built from earlier parameters, so wfctl builds a new one",
             stage=stage.id,
@@ -197,13 +201,15 @@ def move_old_outputs_aside(jobs: Jobs, state: Workflow, stage: Stage) -> bool:
     return kept
 
 
-def plan_next_attempt(jobs: Jobs, state: Workflow, stage: Stage, diagnostic: bool) -> AttemptPaths:
+def plan_next_attempt(
+    jobs: JobContext, state: Workflow, stage: Stage, diagnostic: bool
+) -> AttemptPaths:
     """Return the paths of the files of the stage's next attempt. Nothing is created."""
     return jobs.attempt(state, stage, f"att-{len(stage.attempts) + 1:04d}", diagnostic=diagnostic)
 
 
-def _build_rehearsed_start(
-    jobs: Jobs, state: Workflow, stage: Stage, mode: Mode, diagnostic: bool
+def _build_provisional_start(
+    jobs: JobContext, state: Workflow, stage: Stage, mode: Mode, diagnostic: bool
 ) -> p.AttemptStarted:
     """Build the command that records a start, before the attempt is prepared.
 
@@ -219,7 +225,7 @@ def _build_rehearsed_start(
 
 
 def prepare_attempt(
-    jobs: Jobs,
+    jobs: JobContext,
     state: Workflow,
     stage: Stage,
     attempt: AttemptPaths,
@@ -234,10 +240,10 @@ def prepare_attempt(
     submission sends. Raises MissingInput or EmptyInput if an input or an output of a dependency is
     missing or empty.
     """
-    check_agreed(jobs, state, stage.id)
+    check_plan_and_scripts_approved(jobs, state, stage.id)
     needed = needed_by(state, stage)
-    inputs = check_inputs(jobs.root, needed)
-    given = submission_of(jobs.root, state, stage)
+    inputs = digest_stage_inputs(jobs.root, needed)
+    given = get_stage_submission(jobs.root, state, stage)
     carried = None if diagnostic else carried_files.find_files_to_carry(jobs, stage)
     if diagnostic:
         given = write_diagnostic(attempt, given)
@@ -262,13 +268,17 @@ def prepare_attempt(
         raise
     told = {*needed, *list_read_results(given, attempt)}
     own = f"{stage.id}/{ATTEMPTS}/"
-    paths = [path for path in forward(attempt) if path not in told and not path.startswith(own)]
+    paths = [
+        path
+        for path in list_forwarded_files(attempt)
+        if path not in told and not path.startswith(own)
+    ]
     sent = digests(jobs.root, paths)
     known = {**find_attempt_inputs(jobs.root, state, stage, [*inputs, *sent]), "recovers": recovers}
     known |= {"diagnostic": diagnostic, "tasks": count}
     known["beside"] = modules
     if not execution_host.load_execution_host(attempt).is_far:
-        known["environment"] = execution_host.describe_environment(attempt)
+        known["environment"] = execution_host.select_loggable_environment(attempt)
         known |= execution_host.digests_of_variables(attempt, os.environ)
         known |= _find_programs(attempt, stage)
     if carried is not None:
@@ -285,18 +295,18 @@ def _find_programs(attempt: AttemptPaths, stage: Stage) -> dict[str, Any]:
     return {"program": program, "programs": [one for one in found if one != program]}
 
 
-def _check_preparation(jobs: Jobs, state: Workflow, stage: Stage, diagnostic: bool) -> None:
+def _check_preparation(jobs: JobContext, state: Workflow, stage: Stage, diagnostic: bool) -> None:
     """Raise the errors that preparing an attempt would raise, without writing anything."""
-    check_agreed(jobs, state, stage.id)
-    check_inputs(jobs.root, needed_by(state, stage))
+    check_plan_and_scripts_approved(jobs, state, stage.id)
+    digest_stage_inputs(jobs.root, needed_by(state, stage))
     get_stage_tasks(jobs.root, state, stage).check_points()
-    given = submission_of(jobs.root, state, stage, anew=stage.regenerate)
+    given = get_stage_submission(jobs.root, state, stage, anew=stage.regenerate)
     attempt = plan_next_attempt(jobs, state, stage, diagnostic)
     jobs.runner.check(attempt, build_diagnostic(given) if diagnostic else given)
 
 
 def launch_attempt(
-    jobs: Jobs, stage: Stage, attempt: AttemptPaths, mode: Mode, *, known: bool = False
+    jobs: JobContext, stage: Stage, attempt: AttemptPaths, mode: Mode, *, known: bool = False
 ) -> None:
     """Start a monitor (the process that watches jobs) for an attempt, and record it.
 
@@ -304,7 +314,7 @@ def launch_attempt(
     ``known``, the log already contains the launch, and a new record is written only if jobs were
     submitted.
     """
-    read = set(forward(attempt))
+    read = set(list_forwarded_files(attempt))
     tables = stage.work.tables
     left = [path for path in stage.left_in_place if path not in read]
     earlier = [one.name for one in stage.attempts if one.id != attempt.id]
@@ -312,7 +322,7 @@ def launch_attempt(
     # the earlier rounds.
     outputs = [] if tables and stage.attempts and stage.attempts[-1].round > 1 else stage.outputs
     paths = list(dict.fromkeys([*outputs, *(tables if outputs else ()), *left]))
-    clear_stale(jobs.root, stage.id, paths, earlier[-1] if earlier else None)
+    move_stale_files_aside(jobs.root, stage.id, paths, earlier[-1] if earlier else None)
     mode, facts, waited = attach_monitor(jobs, attempt, mode), jobs.runner.facts(attempt), 0.0
     while not facts.job_ids and waited < _FACTS_TIMEOUT:
         over = jobs.runner.wait(attempt, timeout=0.1)
@@ -320,10 +330,10 @@ def launch_attempt(
     # If the monitor of a recorded launch died before it submitted jobs, it launched nothing. Record
     # nothing, because the reconciler will launch the attempt again.
     if facts.job_ids or not (known or jobs.runner.wait(attempt, timeout=0)):
-        jobs.record(build_launch_event(attempt, mode, facts))
+        jobs.record(build_launch_command(attempt, mode, facts))
 
 
-def attach_monitor(jobs: Jobs, attempt: AttemptPaths, mode: Mode) -> Mode:
+def attach_monitor(jobs: JobContext, attempt: AttemptPaths, mode: Mode) -> Mode:
     """Start a monitor for an attempt, or use the running one, and return its mode."""
     # Even if the caller waits, the monitor runs detached, so that it survives the end of the
     # caller. The stage is not locked while the job runs.
@@ -337,7 +347,7 @@ def attach_monitor(jobs: Jobs, attempt: AttemptPaths, mode: Mode) -> Mode:
     return mode if launched.mode is detached else launched.mode
 
 
-def build_launch_event(
+def build_launch_command(
     attempt: AttemptPaths, mode: Mode, facts: SubmissionFacts
 ) -> p.StageLaunched:
     """Build the command that records the launch of an attempt."""

@@ -18,8 +18,8 @@ from projections.words.text import waiting_told
 from reconciler.attempt import execution_host as machine
 from reconciler.attempt import paths as genuine
 from reconciler.attempt.paths import ATTEMPTS, ERROR_LOG, LAUNCH_RECORD, OUTPUT_LOG, AttemptPaths
-from reconciler.context import Jobs
-from reconciler.control.judge_attempts import inspect_attempt, may_compute
+from reconciler.context import JobContext
+from reconciler.control.judge_attempts import inspect_attempt, is_possibly_running
 from reconciler.errors import MachineUnreachable, ReconcilerError
 from reconciler.far import query_machine
 from reconciler.records import traces
@@ -110,13 +110,13 @@ class JobOutput:
         """Return whether every submitted job has recorded its end."""
         if self.is_far:
             return self.ended_there
-        own = {job.name: job.exit_code for job in traces.jobs(self.attempt)}
-        submitted = traces.job_ids(self.attempt, traces.scratch_copies(self.attempt))
+        own = {job.name: job.exit_code for job in traces.read_started_jobs(self.attempt)}
+        submitted = traces.read_scheduler_job_ids(self.attempt, traces.scratch_copies(self.attempt))
         return bool(own) and all(own.get(name) is not None for name in {*own, *submitted})
 
 
 def open_job_output(
-    jobs: Jobs, state: Workflow, stage: Stage, id_: str, *, err: bool, last: int | None = None
+    jobs: JobContext, state: Workflow, stage: Stage, id_: str, *, err: bool, last: int | None = None
 ) -> JobOutput:
     """Open the stdout of an attempt's jobs for reading, or the stderr if ``err`` is set.
 
@@ -157,7 +157,7 @@ def _find_round_folder(stage: Stage, id_: str, home: Path) -> Path | None:
 
 def _find_output_paths(attempt: AttemptPaths, *, err: bool) -> list[str]:
     """Return the paths of the output files of an attempt's tasks, relative to the root."""
-    own = genuine.submission_of(attempt) or {}
+    own = genuine.read_attempt_submission(attempt) or {}
     name, usual = ("errlog", ERROR_LOG) if err else ("outlog", OUTPUT_LOG)
     given = [
         f"{own.get('work_base', '.')}/{task.get('task_work_path', '.')}/{task.get(name) or usual}"
@@ -206,7 +206,7 @@ def _find_start_of_last_lines(stream: BinaryIO, lines: int) -> int:
     return end - sum(map(len, kept[len(kept) - min(lines, len(kept)) :]))
 
 
-def follow_output(jobs: Jobs, stage: str, heard: JobOutput) -> Iterator[OutputPiece]:
+def follow_output(jobs: JobContext, stage: str, heard: JobOutput) -> Iterator[OutputPiece]:
     """Yield the output of an attempt's jobs as they write it, until the jobs have ended.
 
     If the remote machine does not answer, a warning is printed and the machine is asked again.
@@ -226,7 +226,7 @@ def follow_output(jobs: Jobs, stage: str, heard: JobOutput) -> Iterator[OutputPi
             time.sleep(_FAR_INTERVAL if heard.is_far else _LOCAL_INTERVAL)
 
 
-def _may_continue(jobs: Jobs, id_: str, heard: JobOutput, began: float) -> bool:
+def _may_continue(jobs: JobContext, id_: str, heard: JobOutput, began: float) -> bool:
     """Return whether the jobs of an attempt may write more output.
 
     This is true while a job runs, waits in the queue, or is about to be launched. ``began`` is the
@@ -239,7 +239,7 @@ def _may_continue(jobs: Jobs, id_: str, heard: JobOutput, began: float) -> bool:
     found = inspect_attempt(jobs, state, stage).verdict
     if found.action is Action.LAUNCH:
         return time.monotonic() - began < _LAUNCH_TIMEOUT
-    return may_compute(found) and not found.is_elsewhere
+    return is_possibly_running(found) and not found.is_elsewhere
 
 
 #: Maximum number of characters that are printed of a job's last line of output.
@@ -253,7 +253,7 @@ _WAITING_JOBS_COMMAND = "squeue --noheader --states=PENDING --format=%i --sort=-
 class Progress:
     """Describes the progress of running stages from data that is available immediately."""
 
-    def __init__(self, jobs: Jobs) -> None:
+    def __init__(self, jobs: JobContext) -> None:
         self._jobs = jobs
         self._asked_at: float | None = None
         self._waiting: list[str] = []
@@ -263,7 +263,7 @@ class Progress:
 
         ``elapsed`` is the time since the stage started, as text.
         """
-        place = self._place(state, stage)
+        place = self._describe_queue_position(state, stage)
         words = "" if place else read_last_line(self._jobs, state, stage)
         # The status of a stage whose launch is recorded can still be `preparing` if a caller waits
         # for it.
@@ -271,7 +271,7 @@ class Progress:
         told = [f"{stage.id} {status}, {elapsed}", waiting_told(stage.attempts[-1]), place, words]
         return ": ".join(filter(None, told))
 
-    def _place(self, state: Workflow, stage: Stage) -> str:
+    def _describe_queue_position(self, state: Workflow, stage: Stage) -> str:
         """Return a message with the position of the stage's jobs in the local Slurm queue.
 
         Returns an empty string if no job waits in that queue.
@@ -288,12 +288,12 @@ class Progress:
         if not here:
             return ""
         if self._asked_at is None or time.monotonic() - self._asked_at > _QUEUE_INTERVAL:
-            self._waiting, self._asked_at = _query_waiting_jobs(), time.monotonic()
+            self._waiting, self._asked_at = _query_pending_slurm_jobs(), time.monotonic()
         places = [number for number, id_ in enumerate(self._waiting, 1) if id_ in ids]
         return f"job {min(places)} of {len(self._waiting)} in the queue" if places else ""
 
 
-def _query_waiting_jobs() -> list[str]:
+def _query_pending_slurm_jobs() -> list[str]:
     """Return the ids of the pending Slurm jobs, in the order in which they will start.
 
     Returns an empty list if Slurm does not answer.
@@ -306,7 +306,7 @@ def _query_waiting_jobs() -> list[str]:
     return []
 
 
-def read_last_line(jobs: Jobs, state: Workflow, stage: Stage) -> str:
+def read_last_line(jobs: JobContext, state: Workflow, stage: Stage) -> str:
     """Return the last line that the jobs of the stage printed.
 
     Returns an empty string if the jobs have printed nothing or run on another machine.

@@ -24,16 +24,16 @@ from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.sweeps.definition import is_sweep
 from projections.words.text import parse_epoch
 from reconciler.attempt import execution_host as machine
-from reconciler.attempt.markers import SeenMarker
+from reconciler.attempt.markers import MarkerState
 from reconciler.attempt.observations import ObservedJob
 from reconciler.attempt.paths import (
     ATTEMPTS,
     LAUNCH_RECORD,
     AttemptPaths,
-    digest_of,
+    digest_submission,
     parse_attempt_name,
 )
-from reconciler.context import Jobs, Mode
+from reconciler.context import JobContext, Mode
 from reconciler.dpdispatcher.watch import AGAIN, confirm_with_second_check
 from reconciler.errors import DamagedAttempt, ReconcilerError
 from reconciler.evidence.collect import Survey, collect_evidence, survey_attempts
@@ -43,20 +43,25 @@ from reconciler.far import query_machine
 from reconciler.files import hand_launched_jobs
 from reconciler.files.described_submission import (
     build_attempt_submission,
-    find_inputs_of_launch,
-    submission_of,
+    find_foreign_launch_inputs,
+    get_stage_submission,
 )
 from reconciler.host import processes
-from reconciler.records.traces import forward, launch_told, launched, read_json
+from reconciler.records.traces import (
+    identify_file,
+    list_forwarded_files,
+    read_json,
+    read_launch_time,
+)
 from reconciler.sweep.stage_tasks import get_stage_tasks
 from reconciler.verdict.table import (
     Action,
     Verdict,
     derive_verdict,
-    is_purged,
+    is_remote_folder_missing,
     unreadable_verdict,
     verdict_after_move,
-    verdict_on_stranger,
+    verdict_on_unlogged_attempt,
 )
 from service.root.atomic_files import utc_text
 from service.root.folder_entries import is_folder, stat_of
@@ -106,7 +111,7 @@ def is_in_flight(stage: Stage) -> bool:
 
 
 def inspect_attempt(
-    jobs: Jobs, state: Workflow, stage: Stage, *, again: bool = False
+    jobs: JobContext, state: Workflow, stage: Stage, *, again: bool = False
 ) -> AttemptFinding:
     """Collect the evidence on the newest attempt of a stage, and return the finding.
 
@@ -118,7 +123,9 @@ def inspect_attempt(
     return inspect_attempts(jobs, state, [stage])[0]
 
 
-def inspect_attempts(jobs: Jobs, state: Workflow, stages: Sequence[Stage]) -> list[AttemptFinding]:
+def inspect_attempts(
+    jobs: JobContext, state: Workflow, stages: Sequence[Stage]
+) -> list[AttemptFinding]:
     """Inspect the newest attempts of the stages, and return one finding for each.
 
     If something is missing, for example a job in the queue, the check is repeated some seconds
@@ -133,7 +140,7 @@ def inspect_attempts(jobs: Jobs, state: Workflow, stages: Sequence[Stage]) -> li
 
 
 def _inspect_once(
-    jobs: Jobs, state: Workflow, stages: Sequence[Stage], *, again: bool
+    jobs: JobContext, state: Workflow, stages: Sequence[Stage], *, again: bool
 ) -> dict[str, AttemptFinding]:
     """Inspect the newest attempt of each stage once, and return the findings by stage.
 
@@ -163,7 +170,7 @@ def _inspect_once(
 
 
 def _build_unreadable_finding(
-    jobs: Jobs, attempt: AttemptPaths, error: Exception
+    jobs: JobContext, attempt: AttemptPaths, error: Exception
 ) -> tuple[Evidence, Verdict]:
     evidence = Evidence(
         observed_at=jobs.now(),
@@ -178,7 +185,13 @@ def _build_unreadable_finding(
 
 
 def _judge_attempt(
-    jobs: Jobs, state: Workflow, survey: Survey, stage: Stage, attempt: AttemptPaths, *, again: bool
+    jobs: JobContext,
+    state: Workflow,
+    survey: Survey,
+    stage: Stage,
+    attempt: AttemptPaths,
+    *,
+    again: bool,
 ) -> tuple[Evidence, Verdict]:
     recorded = stage.attempts[-1]
     # A job that a person launched, or an imported attempt without a folder, has no records of
@@ -201,7 +214,7 @@ def _judge_attempt(
         in_vain=recorded.relaunches_alike >= MAX_EQUAL_RELAUNCHES,
         verifiable=bool(stage.parameters.get("verify")),
     )
-    if is_purged(evidence) and not evidence.jobs:
+    if is_remote_folder_missing(evidence) and not evidence.jobs:
         # The files of the attempt were removed, so the job ids in the log are the only information
         # about its jobs.
         evidence = replace(
@@ -235,7 +248,7 @@ def _judge_attempt(
     return evidence, found
 
 
-def newest_attempt(jobs: Jobs, state: Workflow, stage: Stage) -> AttemptPaths:
+def newest_attempt(jobs: JobContext, state: Workflow, stage: Stage) -> AttemptPaths:
     """Return the paths of the files of the stage's newest attempt."""
     return jobs.attempt(state, stage, stage.attempts[-1].id)
 
@@ -252,12 +265,12 @@ def _describe_steps(stage: Stage, evidence: Evidence, found: Verdict) -> Iterato
         Action.LOST: again if can_recover(stage) else "record that the attempt failed: lost twice",
         Action.UNKNOWN: "change nothing and check again later",
     }
-    if lacks_launch(stage, evidence, found):
+    if is_launch_unrecorded(stage, evidence, found):
         yield "record that the attempt was launched"
     yield words[found.action]
 
 
-def lacks_launch(stage: Stage, evidence: Evidence, found: Verdict) -> bool:
+def is_launch_unrecorded(stage: Stage, evidence: Evidence, found: Verdict) -> bool:
     """Return whether the log must still record the launch of an attempt that was launched.
 
     This is also true if the launch is recorded without the ids of the jobs, and the ids are known
@@ -272,7 +285,7 @@ def lacks_launch(stage: Stage, evidence: Evidence, found: Verdict) -> bool:
     return was_launched and not (recorded.launched_at is not None and has_ids)
 
 
-class StrangerAtWork(Worded, Refused):
+class UnloggedAttemptRunning(Worded, Refused):
     """An attempt that is not in the log runs, or may run, in the folder of the stage."""
 
     code = "stranger_at_work"
@@ -289,19 +302,19 @@ class StrangerAtWork(Worded, Refused):
     at_work: str
 
 
-def check_strangers(jobs: Jobs, state: Workflow, stage: Stage) -> None:
+def check_unlogged_attempts(jobs: JobContext, state: Workflow, stage: Stage) -> None:
     """Print a warning about each unused result of an attempt that is not in the log.
 
     Raises `StrangerAtWork` if such an attempt in the stage's folder is still running or may be.
     """
-    for stranger in _find_strangers(jobs, state, stage):
-        evidence, found = _inspect_stranger(jobs, stage, stranger)
-        if may_compute(found):
+    for stranger in _find_unlogged_attempts(jobs, state, stage):
+        evidence, found = _inspect_unlogged_attempt(jobs, stage, stranger)
+        if is_possibly_running(found):
             who = [f"process {tenant.pid}" for tenant in evidence.tenants or ()]
             who += [f"job {job.id}" for job in evidence.jobs if job.id is not None]
             at_work = f" ({', '.join(who)})" if who else ""
-            raise StrangerAtWork(stage.id, stranger.folder, found.reason, at_work)
-        if found.is_uncollected or _is_in_place(evidence, found):
+            raise UnloggedAttemptRunning(stage.id, stranger.folder, found.reason, at_work)
+        if found.is_uncollected or _has_outputs_in_place(evidence, found):
             where = "left in place" if evidence.copies else "moved aside"
             jobs.say(
                 f"{stage.id}: {stranger.folder} contains the result of an attempt that is not "
@@ -311,7 +324,9 @@ def check_strangers(jobs: Jobs, state: Workflow, stage: Stage) -> None:
             )
 
 
-def _inspect_stranger(jobs: Jobs, stage: Stage, stranger: AttemptPaths) -> tuple[Evidence, Verdict]:
+def _inspect_unlogged_attempt(
+    jobs: JobContext, stage: Stage, stranger: AttemptPaths
+) -> tuple[Evidence, Verdict]:
     """Collect the evidence on an attempt that is not in the log, and judge it.
 
     If its jobs are missing, the check is repeated. Raises `StrangerAtWork` if its files cannot be
@@ -323,15 +338,17 @@ def _inspect_stranger(jobs: Jobs, stage: Stage, stranger: AttemptPaths) -> tuple
             evidence = replace(collect_evidence(stranger, jobs.now()), looked_twice=again)
         except DAMAGE_ERRORS as error:
             why = f"cannot be read ({error})"
-            raise StrangerAtWork(stage.id, stranger.folder, why, "") from error
+            raise UnloggedAttemptRunning(stage.id, stranger.folder, why, "") from error
         # If the root was copied, no job of the attempt runs in the copy. If the root was moved, its
         # running jobs are found.
-        return verdict_on_stranger(evidence)
+        return verdict_on_unlogged_attempt(evidence)
 
     return confirm_with_second_check(look_once)
 
 
-def _find_strangers(jobs: Jobs, state: Workflow, stage: Stage) -> Iterator[AttemptPaths]:
+def _find_unlogged_attempts(
+    jobs: JobContext, state: Workflow, stage: Stage
+) -> Iterator[AttemptPaths]:
     """Yield each attempt in the stage's folder that was launched but is not in the log."""
     known = {attempt.name for attempt in stage.attempts}
     for record in sorted((jobs.root / stage.id / ATTEMPTS).glob(f"att-*/{LAUNCH_RECORD}")):
@@ -341,7 +358,7 @@ def _find_strangers(jobs: Jobs, state: Workflow, stage: Stage) -> Iterator[Attem
             yield parse_attempt_name(jobs.root, state.id, stage.id, name, outputs)
 
 
-def may_compute(found: Verdict) -> bool:
+def is_possibly_running(found: Verdict) -> bool:
     """Return whether, according to the verdict, an attempt runs or may run."""
     at_work = found.action in (Action.WAIT, Action.ATTACH, Action.UNKNOWN)
     return at_work and not found.is_uncollected
@@ -350,13 +367,13 @@ def may_compute(found: Verdict) -> bool:
 _SECOND = 1_000_000_000
 
 
-def _is_in_place(evidence: Evidence, found: Verdict) -> bool:
+def _has_outputs_in_place(evidence: Evidence, found: Verdict) -> bool:
     """Return whether an attempt has succeeded and its outputs are still in place.
 
     The marker in the stage's folder belongs to this attempt, so no later attempt has ended there.
     """
     succeeded = found.action is Action.SUCCEEDED
-    return succeeded and evidence.done_marker.seen is SeenMarker.OWN
+    return succeeded and evidence.done_marker.seen is MarkerState.OWN
 
 
 @dataclass(frozen=True, slots=True)
@@ -372,7 +389,9 @@ class UnloggedAttempt:
     is_over: bool
 
 
-def _find_unlogged_attempt(jobs: Jobs, state: Workflow, stage: Stage) -> UnloggedAttempt | None:
+def _find_unlogged_attempt(
+    jobs: JobContext, state: Workflow, stage: Stage
+) -> UnloggedAttempt | None:
     """Return an attempt that is missing in the log and that the stage can use, or None.
 
     The attempt still runs, or has succeeded with the result that the stage would compute now.
@@ -381,32 +400,32 @@ def _find_unlogged_attempt(jobs: Jobs, state: Workflow, stage: Stage) -> Unlogge
     if not hand_launched_jobs.may_have_manual_job(stage):
         return None
     found = list[tuple[AttemptPaths, bool]]()
-    for one in _find_strangers(jobs, state, stage):
+    for one in _find_unlogged_attempts(jobs, state, stage):
         with suppress(LifecycleError, ReconcilerError, OSError, NotRegular):
-            if not _is_since(jobs, state, stage, one):
+            if not _is_newer_than_log_and_inputs(jobs, state, stage, one):
                 continue
-            evidence, judged = _inspect_stranger(jobs, stage, one)
-            if may_compute(judged):
+            evidence, judged = _inspect_unlogged_attempt(jobs, stage, one)
+            if is_possibly_running(judged):
                 goes_on, is_over = one.starts.exists(), False
             else:
-                goes_on, is_over = _is_usable(jobs.root, stage, one, evidence, judged), True
-            if goes_on and _is_as_defined(jobs, state, stage, one):
+                goes_on, is_over = _has_usable_result(jobs.root, stage, one, evidence, judged), True
+            if goes_on and _has_current_definition(jobs, state, stage, one):
                 found.append((one, is_over))
     if len(found) != 1:
         return None
     ((one, is_over),) = found
     # The log has no record of this attempt, so the data comes from its own folder.
     record = read_json(one.launch_record) or {}
-    rests_on = find_inputs_of_launch(
+    rests_on = find_foreign_launch_inputs(
         jobs.root, state, stage, str(one.submission.relative_to(jobs.root))
     )
-    moment = datetime.fromtimestamp((launched(one) or 0) / _SECOND, UTC)
+    moment = datetime.fromtimestamp((read_launch_time(one) or 0) / _SECOND, UTC)
     here = {"root": str(record.get("root", jobs.root)), "host": record.get("host")}
     started = build_start_command(one, Mode.TMUX, **here, boot_id=record.get("boot_id"), **rests_on)
     return UnloggedAttempt(started, utc_text(min(moment, jobs.service.clock())), is_over)
 
 
-def _is_usable(
+def _has_usable_result(
     root: Path, stage: Stage, one: AttemptPaths, evidence: Evidence, found: Verdict
 ) -> bool:
     """Return whether a completed attempt has the result that the stage would compute now.
@@ -415,40 +434,46 @@ def _is_usable(
     outputs were not changed after its end, the log has no newer attempt, and no earlier results
     must be kept.
     """
-    newest, began = stage.attempt, launched(one) or 0
+    newest, began = stage.attempt, read_launch_time(one) or 0
     earlier = parse_epoch(newest.started_at) if newest is not None else None
     if stage.keep_as is not None or (earlier is not None and began < earlier * _SECOND):
         return False
     if not found.is_uncollected:
-        marker = launch_told(one.done_marker)
-        if marker is None or not _is_in_place(evidence, found):
+        marker = identify_file(one.done_marker)
+        if marker is None or not _has_outputs_in_place(evidence, found):
             return False
         # Modification times are compared here. The change times of outputs are newer, because
         # removing the hard links to a file updates its change time.
-        written = (file for path in one.outputs for file in _find_statuses(root / path))
+        written = (file for path in one.outputs for file in _iterate_file_stats(root / path))
         if any(status.st_mtime_ns > marker[2] for status in written):
             return False
-    changed = (file for path in forward(one) for file in _find_statuses(root / path))
+    changed = (
+        file for path in list_forwarded_files(one) for file in _iterate_file_stats(root / path)
+    )
     return all(status.st_ctime_ns <= began for status in changed)
 
 
-def _find_statuses(place: Path) -> Iterator[os.stat_result]:
+def _iterate_file_stats(place: Path) -> Iterator[os.stat_result]:
     """Yield the file status (`stat`) of a file, or of a folder and of everything below it."""
     entries = [place, *(place.rglob("*") if is_folder(place) else ())]
     yield from (found for found in map(stat_of, entries) if found is not None)
 
 
-def _is_since(jobs: Jobs, state: Workflow, stage: Stage, one: AttemptPaths) -> bool:
+def _is_newer_than_log_and_inputs(
+    jobs: JobContext, state: Workflow, stage: Stage, one: AttemptPaths
+) -> bool:
     """Return whether an attempt is newer than the log and the inputs of its stage."""
-    began = launched(one)
+    began = read_launch_time(one)
     since = parse_epoch(state.created)
     if since is None or not began or began < since * _SECOND:
         return False
-    there = (launch_told(jobs.root / path) for path in needed_by(state, stage))
+    there = (identify_file(jobs.root / path) for path in needed_by(state, stage))
     return all(found is None or found[2] <= began for found in there)
 
 
-def _is_as_defined(jobs: Jobs, state: Workflow, stage: Stage, one: AttemptPaths) -> bool:
+def _has_current_definition(
+    jobs: JobContext, state: Workflow, stage: Stage, one: AttemptPaths
+) -> bool:
     """Return whether the stage would now submit the same job as the attempt did.
 
     Returns False for sweeps, whose tasks are not compared. If the definition changed after the
@@ -458,10 +483,10 @@ def _is_as_defined(jobs: Jobs, state: Workflow, stage: Stage, one: AttemptPaths)
         return False
     would_be = replace(one, outputs=tuple(stage.declared_outputs))
     given = build_attempt_submission(
-        jobs.root, state, stage, submission_of(jobs.root, state, stage)
+        jobs.root, state, stage, get_stage_submission(jobs.root, state, stage)
     )
     digest = jobs.runner.check(would_be, given)
-    return digest == digest_of(one.submission.read_text("utf-8"))
+    return digest == digest_submission(one.submission.read_text("utf-8"))
 
 
 def build_start_command(attempt: AttemptPaths, mode: Mode, **known: Any) -> p.AttemptStarted:
@@ -481,8 +506,8 @@ def build_start_command(attempt: AttemptPaths, mode: Mode, **known: Any) -> p.At
     )
 
 
-def record_found_job(
-    jobs: Jobs, state: Workflow, stage: Stage, options: WriteOptions | None = None
+def record_unlogged_job(
+    jobs: JobContext, state: Workflow, stage: Stage, options: WriteOptions | None = None
 ) -> Outcome | None:
     """Record a job of the stage that exists but is not in the log, and return the outcome.
 
@@ -508,7 +533,7 @@ def record_found_job(
     return outcome
 
 
-def record_found_jobs(jobs: Jobs, state: Workflow) -> Workflow:
+def record_unlogged_jobs(jobs: JobContext, state: Workflow) -> Workflow:
     """Record all jobs that exist but are not in the log, and return the new state.
 
     Prints a warning for each job that the rules do not allow to record.
@@ -517,12 +542,12 @@ def record_found_jobs(jobs: Jobs, state: Workflow) -> Workflow:
         stage for stage in state.stages.values() if hand_launched_jobs.may_have_manual_job(stage)
     ]
     ids = {job.stage for job in hand_launched_jobs.find_manual_launches(jobs.root, state, free)}
-    ids |= {stage.id for stage in free if any(_find_strangers(jobs, state, stage))}
+    ids |= {stage.id for stage in free if any(_find_unlogged_attempts(jobs, state, stage))}
     for id_ in [id_ for id_ in state.stages if id_ in ids]:
         try:
             with jobs.sole(id_):
                 state = jobs.service.state()
-                record_found_job(jobs, state, state.stage(id_))
+                record_unlogged_job(jobs, state, state.stage(id_))
         except LifecycleError as error:
             text = f"{id_}: wfctl cannot record the job that runs for this stage: {error.message}"
             jobs.say(text, level="warning", stage=id_)

@@ -11,7 +11,7 @@ from lifecycle.state.basis import cores
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.words.mandates import format_count
 from projections.words.text import told_span
-from reconciler.context import Jobs
+from reconciler.context import JobContext
 from reconciler.errors import ReconcilerError
 from reconciler.sweep.stage_tasks import get_stage_tasks
 
@@ -56,7 +56,7 @@ class Recomputation:
         return f"about {told_span(spent)} of computing, {hours}"
 
 
-def warn_of_recomputation(jobs: Jobs, state: Workflow, stage: Stage) -> None:
+def warn_of_recomputation(jobs: JobContext, state: Workflow, stage: Stage) -> None:
     """Print a warning if the next attempt of a stage would compute finished tasks again."""
     if text := describe_recomputation(jobs.root, state, stage):
         jobs.say(text, level="warning", stage=stage.id)

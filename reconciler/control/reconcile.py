@@ -17,12 +17,12 @@ from lifecycle.rules.stages import can_recover
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.sweeps.definition import is_sweep
 from lifecycle.words.waiting import can_never_start
-from reconciler.attempt.markers import SeenMarker
+from reconciler.attempt.markers import MarkerState
 from reconciler.attempt.paths import AttemptPaths
-from reconciler.context import Jobs, Mode
+from reconciler.context import JobContext, Mode
 from reconciler.control.dispatch import (
     attach_monitor,
-    build_launch_event,
+    build_launch_command,
     check_files_before_start,
     dispatch_stage,
     launch_attempt,
@@ -35,23 +35,23 @@ from reconciler.control.judge_attempts import (
     inspect_attempt,
     inspect_attempts,
     is_in_flight,
-    lacks_launch,
+    is_launch_unrecorded,
     newest_attempt,
-    record_found_jobs,
+    record_unlogged_jobs,
 )
 from reconciler.control.stop_jobs import diagnose_attempt, stop_attempt, stop_marked_attempts
-from reconciler.errors import MachineUnreachable, ReconcilerError, words_of
-from reconciler.evidence.collect import note_alone, with_digests
+from reconciler.errors import MachineUnreachable, ReconcilerError, format_error_message
+from reconciler.evidence.collect import record_orphaned_jobs, with_digests
 from reconciler.evidence.evidence import Evidence
-from reconciler.evidence.foreign_attempts import marker_paths
+from reconciler.evidence.foreign_attempts import foreign_marker_paths
 from reconciler.files import hand_launched_jobs
 from reconciler.files.leftovers import collect_leftovers
 from reconciler.files.restore_results import restore_results
-from reconciler.records.resource_use import together
-from reconciler.submission.fields import read_versions
+from reconciler.records.resource_use import combine_resource_use
+from reconciler.submission.fields import read_software_versions
 from reconciler.sweep.stage_tasks import get_stage_tasks
-from reconciler.verdict.diagnosis import Diagnosis, full_disk_of
-from reconciler.verdict.table import Action, hindered_verdict, is_hindered, lacked_room
+from reconciler.verdict.diagnosis import Diagnosis, describe_attempt_disk_full
+from reconciler.verdict.table import Action, hindered_verdict, is_ended_by_full_disk, is_hindered
 from reconciler.verdict.waiting import why_waiting
 from service.writing.stream_writer import WriteOptions
 from service.writing.workflow_service import Outcome
@@ -69,7 +69,7 @@ _MAX_STAGES_AT_ONCE = 2_000
 
 
 def reconcile_stages(
-    jobs: Jobs, *, dry_run: bool = False, only: str | None = None
+    jobs: JobContext, *, dry_run: bool = False, only: str | None = None
 ) -> list[AttemptFinding]:
     """Correct the log where it differs from reality, and return the findings.
 
@@ -81,25 +81,25 @@ def reconcile_stages(
     state = jobs.service.state()
     if not dry_run and only is None:
         stop_marked_attempts(jobs, tells=True)
-        state = record_found_jobs(jobs, state)
+        state = record_unlogged_jobs(jobs, state)
     stages = [stage for stage in find_stages_in_flight(state) if only in (None, stage.id)]
     if dry_run:
         return inspect_attempts(jobs, state, stages)
-    found = _settle_together(jobs, [stage.id for stage in stages])
+    found = _settle_stage_attempts(jobs, [stage.id for stage in stages])
     return [found[stage.id] for stage in stages if stage.id in found]
 
 
-def _settle_together(jobs: Jobs, ids: Sequence[str]) -> dict[str, AttemptFinding]:
+def _settle_stage_attempts(jobs: JobContext, ids: Sequence[str]) -> dict[str, AttemptFinding]:
     """Record findings about attempts of the stages, and carry out what follows from them.
 
     Findings that start no process are recorded together in a few appends, which is faster. Returns
     the findings by stage.
     """
-    with jobs.sole_of(ids) as mine:
+    with jobs.lock_free_stages(ids) as mine:
         state = jobs.service.state()
         stages = [state.stage(id_) for id_ in ids if is_in_flight(state.stage(id_))]
         found = {finding.stage: finding for finding in inspect_attempts(jobs, state, stages)}
-        news = [stage for stage in stages if _is_news(stage, found[stage.id])]
+        news = [stage for stage in stages if _is_new_or_actionable(stage, found[stage.id])]
         plain = [s.id for s in news if s.id in mine and not _starts_process(s, found[s.id])]
         settled = _record_findings(jobs, state, [found[id_] for id_ in plain])
     for id_ in [stage.id for stage in news if stage.id not in settled]:
@@ -108,7 +108,9 @@ def _settle_together(jobs: Jobs, ids: Sequence[str]) -> dict[str, AttemptFinding
     return found
 
 
-def _record_findings(jobs: Jobs, state: Workflow, findings: Sequence[AttemptFinding]) -> set[str]:
+def _record_findings(
+    jobs: JobContext, state: Workflow, findings: Sequence[AttemptFinding]
+) -> set[str]:
     """Record findings about stages together, and return the ids of these stages.
 
     If an append fails, the findings are split into halves and tried again. A single finding that
@@ -130,7 +132,7 @@ def _record_findings(jobs: Jobs, state: Workflow, findings: Sequence[AttemptFind
     )
 
 
-def _is_news(stage: Stage, finding: AttemptFinding) -> bool:
+def _is_new_or_actionable(stage: Stage, finding: AttemptFinding) -> bool:
     """Return whether a finding differs from the log or requires an action.
 
     A running sweep is always treated as new, because its tasks may have new results.
@@ -142,7 +144,7 @@ def _is_news(stage: Stage, finding: AttemptFinding) -> bool:
     told = (newest.verdict, newest.row, newest.reason, waits)
     known = (found.name, found.row, found.reason, why_waiting(finding.evidence)) == told
     idle = found.action in (Action.WAIT, Action.UNKNOWN)
-    return not (known and idle) or lacks_launch(stage, finding.evidence, found)
+    return not (known and idle) or is_launch_unrecorded(stage, finding.evidence, found)
 
 
 def _starts_process(stage: Stage, finding: AttemptFinding) -> bool:
@@ -151,11 +153,11 @@ def _starts_process(stage: Stage, finding: AttemptFinding) -> bool:
     return (
         action in (Action.ATTACH, Action.LAUNCH)
         or (action is Action.LOST and can_recover(stage))
-        or finding.verdict.is_of_tasks
+        or finding.verdict.is_derived_from_tasks
     )
 
 
-def _settle_attempt(jobs: Jobs, finding: AttemptFinding) -> AttemptFinding | None:
+def _settle_attempt(jobs: JobContext, finding: AttemptFinding) -> AttemptFinding | None:
     """Inspect an attempt again while its stage is locked, and carry out the result.
 
     Returns the new finding, or None if the attempt has ended or was replaced in the meantime.
@@ -172,19 +174,19 @@ def _settle_attempt(jobs: Jobs, finding: AttemptFinding) -> AttemptFinding | Non
             # ready, so download them here instead of starting another monitor.
             in_vain = now.evidence.in_vain and now.verdict.is_uncollected
             if now.verdict.action is Action.ATTACH and (now.evidence.moved or in_vain):
-                note_alone(attempt, now.evidence)
+                record_orphaned_jobs(attempt, now.evidence)
                 restore_results(attempt)
                 now = inspect_attempt(jobs, state, stage)
-            if now.verdict.is_of_tasks:
+            if now.verdict.is_derived_from_tasks:
                 from reconciler.sweep.judge_tasks import close_tasks  # only if a stage has tasks
 
                 state = jobs.record(close_tasks(state, stage, attempt)).state
                 stage = state.stage(stage.id)
                 now = inspect_attempt(jobs, state, stage, again=now.evidence.looked_twice)
-            now = _hold_back_start(jobs, state, stage, now)
+            now = _postpone_forbidden_start(jobs, state, stage, now)
             _carry_out(jobs, state, stage, now)
         except (ReconcilerError, OSError, NeedsConsent) as error:
-            now = _report_hindrance(jobs, now, words_of(error, jobs.root))
+            now = _warn_and_postpone_step(jobs, now, format_error_message(error, jobs.root))
             # If the failed step has already ended the attempt or started the next one, the rules
             # refuse this record. The refusal can be ignored.
             with suppress(LifecycleError):
@@ -192,8 +194,8 @@ def _settle_attempt(jobs: Jobs, finding: AttemptFinding) -> AttemptFinding | Non
         return now
 
 
-def _hold_back_start(
-    jobs: Jobs, state: Workflow, stage: Stage, now: AttemptFinding
+def _postpone_forbidden_start(
+    jobs: JobContext, state: Workflow, stage: Stage, now: AttemptFinding
 ) -> AttemptFinding:
     """Return the finding, or a finding to wait if its next job may not start.
 
@@ -205,9 +207,11 @@ def _hold_back_start(
     try:
         check_files_before_start(jobs, state, stage, again=True)
     except (Refused, NeedsConsent) as error:
-        return _report_hindrance(jobs, now, error.message)
-    if lacked_room(now.evidence) and not _is_known_hindrance(stage, now):
-        return _report_hindrance(jobs, now, full_disk_of(newest_attempt(jobs, state, stage)))
+        return _warn_and_postpone_step(jobs, now, error.message)
+    if is_ended_by_full_disk(now.evidence) and not _is_known_hindrance(stage, now):
+        return _warn_and_postpone_step(
+            jobs, now, describe_attempt_disk_full(newest_attempt(jobs, state, stage))
+        )
     return now
 
 
@@ -218,7 +222,7 @@ def _is_known_hindrance(stage: Stage, now: AttemptFinding) -> bool:
     return known is not None and Evidence.from_dict(known).exit_marker == now.evidence.exit_marker
 
 
-def _report_hindrance(jobs: Jobs, now: AttemptFinding, said: str) -> AttemptFinding:
+def _warn_and_postpone_step(jobs: JobContext, now: AttemptFinding, said: str) -> AttemptFinding:
     """Print a warning that a step failed, and return a finding to wait instead.
 
     The processing of all other stages continues.
@@ -231,18 +235,18 @@ def _report_hindrance(jobs: Jobs, now: AttemptFinding, said: str) -> AttemptFind
     )
 
 
-def _carry_out(jobs: Jobs, state: Workflow, stage: Stage, finding: AttemptFinding) -> None:
+def _carry_out(jobs: JobContext, state: Workflow, stage: Stage, finding: AttemptFinding) -> None:
     attempt, recorded = newest_attempt(jobs, state, stage), stage.attempts[-1]
     found = finding.verdict
     if found.action is Action.ATTACH:
-        note_alone(attempt, finding.evidence)
+        record_orphaned_jobs(attempt, finding.evidence)
     jobs.record_each(*_build_commands(jobs, state, finding))
     if found.action is Action.LOST and can_recover(stage):
         _replace_lost_attempt(jobs, state, stage)
     if found.action not in (Action.ATTACH, Action.LAUNCH):
         return
     if recorded.taken_over:
-        session = hand_launched_jobs.session_name(recorded.session or f"dpdisp_{stage.id}")
+        session = hand_launched_jobs.sanitize_session_name(recorded.session or f"dpdisp_{stage.id}")
         jobs.record(
             p.AttemptRelaunched(
                 stage=stage.id,
@@ -252,7 +256,7 @@ def _carry_out(jobs: Jobs, state: Workflow, stage: Stage, finding: AttemptFindin
                 reason=found.reason,
             )
         )
-        old_markers = [jobs.root / name for name in marker_paths(stage)]
+        old_markers = [jobs.root / name for name in foreign_marker_paths(stage)]
         hand_launched_jobs.restart_wrapper(
             jobs.root, stage.id, session, recorded.wrapper, old_markers
         )
@@ -275,7 +279,7 @@ def _carry_out(jobs: Jobs, state: Workflow, stage: Stage, finding: AttemptFindin
         attach_monitor(jobs, attempt, mode)
 
 
-def _build_found_launch(
+def _build_missing_launch_command(
     attempt: AttemptPaths, recorded: Attempt, evidence: Evidence, facts: SubmissionFacts
 ) -> Payload:
     """Build the command that records a launch which the log does not contain yet.
@@ -283,14 +287,14 @@ def _build_found_launch(
     If the monitor died before it wrote the ids of the jobs, the ids come from the evidence.
     """
     if recorded.taken_over:
-        found = build_launch_event(attempt, Mode(recorded.mode), facts)
+        found = build_launch_command(attempt, Mode(recorded.mode), facts)
         return found.model_copy(update={"session": recorded.session})
     ids = facts.job_ids or tuple(job.id for job in evidence.jobs if job.id is not None)
-    return build_launch_event(attempt, Mode(recorded.mode), replace(facts, job_ids=ids))
+    return build_launch_command(attempt, Mode(recorded.mode), replace(facts, job_ids=ids))
 
 
 def _build_commands(
-    jobs: Jobs, state: Workflow, finding: AttemptFinding
+    jobs: JobContext, state: Workflow, finding: AttemptFinding
 ) -> list[tuple[Payload, str | None]]:
     """Build the commands that record the results of a finding, each with its time or None.
 
@@ -299,8 +303,10 @@ def _build_commands(
     stage, found, evidence = state.stage(finding.stage), finding.verdict, finding.evidence
     attempt, recorded, action = newest_attempt(jobs, state, stage), stage.attempts[-1], found.action
     news: list[Payload] = []
-    if lacks_launch(stage, evidence, found):
-        news.append(_build_found_launch(attempt, recorded, evidence, jobs.runner.facts(attempt)))
+    if is_launch_unrecorded(stage, evidence, found):
+        news.append(
+            _build_missing_launch_command(attempt, recorded, evidence, jobs.runner.facts(attempt))
+        )
     if action in (Action.SUCCEEDED, Action.FAILED, Action.LOST):
         # Do not download leftover files if the next attempt of the stage would immediately move
         # them aside, or if the run was only a diagnostic one.
@@ -344,7 +350,7 @@ def _build_end(
     Yields nothing if the attempt has not ended, or if a new attempt will replace a lost one.
     """
     recorded, found, evidence = stage.attempts[-1], finding.verdict, finding.evidence
-    used = together(job.used for job in evidence.jobs if job.used)
+    used = combine_resource_use(job.used for job in evidence.jobs if job.used)
 
     def failed(*circumstances: str) -> p.StageFailed:
         diagnosed = diagnose_attempt(state, stage, attempt, evidence, found.name)
@@ -354,8 +360,11 @@ def _build_end(
         yield failed("a diagnostic run")
     elif found.action is Action.SUCCEEDED:
         ids: list[JsonValue] = [job.id for job in evidence.jobs if job.id]
-        known: dict[str, JsonValue] = {"job_ids": ids, "environment": {**read_versions(attempt)}}
-        detail = f": {found.reason}" if found.is_of_tasks else ", exit 0"
+        known: dict[str, JsonValue] = {
+            "job_ids": ids,
+            "environment": {**read_software_versions(attempt)},
+        }
+        detail = f": {found.reason}" if found.is_derived_from_tasks else ", exit 0"
         yield p.StageComputed(
             stage=stage.id,
             attempt=recorded.id,
@@ -369,8 +378,8 @@ def _build_end(
         # verdict would only repeat that it failed.
         is_told = found.is_failed_command and not recorded.taken_over
         more = [] if is_told else [found.reason]
-        code = next((job.told_code for job in evidence.jobs if job.told_code), None)
-        if recorded.taken_over and evidence.exit_marker.seen is SeenMarker.OWN:
+        code = next((job.shown_exit_code for job in evidence.jobs if job.shown_exit_code), None)
+        if recorded.taken_over and evidence.exit_marker.seen is MarkerState.OWN:
             code = code or evidence.exit_marker.code
         yield failed(*more).model_copy(update={"exit_code": code, "resources": used})
     elif found.action is Action.LOST and not can_recover(stage):
@@ -397,7 +406,7 @@ def build_stage_failure(
     )
 
 
-def _replace_lost_attempt(jobs: Jobs, state: Workflow, stage: Stage) -> None:
+def _replace_lost_attempt(jobs: JobContext, state: Workflow, stage: Stage) -> None:
     """Stop all processes of a lost attempt, then start a new attempt in its place.
 
     If a process may still be running, prints a warning and starts nothing.
@@ -433,7 +442,7 @@ POLL_INTERVAL = 0.1
 
 
 @dataclass(slots=True)
-class StageTurn:
+class StageCheckSchedule:
     """The times at which a stage is checked next while a caller waits for it.
 
     If the monitors of the stage keep dying, the pauses between them grow.
@@ -445,7 +454,9 @@ class StageTurn:
     reason_due: float = field(default_factory=lambda: time.monotonic() + _REASON_FIRST)
 
 
-def wait_all(jobs: Jobs, ids: Sequence[str], timeout: float | None = None) -> None:
+def wait_and_record_ends(
+    jobs: JobContext, ids: Sequence[str], timeout: float | None = None
+) -> None:
     """Wait until the attempts of the stages have ended, and record each end immediately.
 
     Returns early after ``timeout`` seconds. Stops waiting for a stage if its status can never be
@@ -454,10 +465,10 @@ def wait_all(jobs: Jobs, ids: Sequence[str], timeout: float | None = None) -> No
     """
     end = None if timeout is None else time.monotonic() + timeout
     state = jobs.service.state()
-    turns = {id_: StageTurn() for id_ in ids if is_in_flight(state.stage(id_))}
+    turns = {id_: StageCheckSchedule() for id_ in ids if is_in_flight(state.stage(id_))}
     while turns:
-        for id_ in [id_ for id_, turn in turns.items() if is_due(jobs, state, id_, turn)]:
-            beyond_help = is_beyond_help(jobs, id_)
+        for id_ in [id_ for id_, turn in turns.items() if is_check_due(jobs, state, id_, turn)]:
+            beyond_help = settle_and_is_waiting_useless(jobs, id_)
             state = jobs.service.state()
             if beyond_help or not is_in_flight(state.stage(id_)):
                 del turns[id_]
@@ -467,7 +478,7 @@ def wait_all(jobs: Jobs, ids: Sequence[str], timeout: float | None = None) -> No
         time.sleep(POLL_INTERVAL if turns else 0)
 
 
-def is_due(jobs: Jobs, state: Workflow, id_: str, turn: StageTurn) -> bool:
+def is_check_due(jobs: JobContext, state: Workflow, id_: str, turn: StageCheckSchedule) -> bool:
     """Return whether the stage must be checked and its state recorded now.
 
     This is the case if no monitor watches its attempt, or if the attempt now waits for another
@@ -479,13 +490,15 @@ def is_due(jobs: Jobs, state: Workflow, id_: str, turn: StageTurn) -> bool:
         if time.monotonic() < turn.due:
             return False
         if not jobs.runner.wait(attempt, timeout=0):
-            return _has_other_reason(jobs, state, stage, turn)
+            return _has_new_waiting_reason(jobs, state, stage, turn)
     turn.due = time.monotonic() + turn.pause
     turn.pause = min(2 * turn.pause or 0.1, _LONGEST_PAUSE)
     return True
 
 
-def _has_other_reason(jobs: Jobs, state: Workflow, stage: Stage, turn: StageTurn) -> bool:
+def _has_new_waiting_reason(
+    jobs: JobContext, state: Workflow, stage: Stage, turn: StageCheckSchedule
+) -> bool:
     """Return whether an attempt now waits for another reason than the reason in the log.
 
     The check is slow, so it is made only after the time ``turn.reason_due``.
@@ -500,7 +513,7 @@ def _has_other_reason(jobs: Jobs, state: Workflow, stage: Stage, turn: StageTurn
     return seen is not None and why_waiting(seen) != (recorded["reason"] if recorded else None)
 
 
-def is_beyond_help(jobs: Jobs, id_: str) -> bool:
+def settle_and_is_waiting_useless(jobs: JobContext, id_: str) -> bool:
     """Record the current status of a stage, and return whether waiting for it is useless.
 
     This is the case if its job can never start, or if its status can never be known.
@@ -520,11 +533,11 @@ def is_beyond_help(jobs: Jobs, id_: str) -> bool:
 
 
 def dispatch_sync(
-    jobs: Jobs, id_: str, options: WriteOptions, *, diagnostic: bool = False
+    jobs: JobContext, id_: str, options: WriteOptions, *, diagnostic: bool = False
 ) -> Outcome:
     """Launch an attempt of the stage, wait until it ends, and record its end."""
     outcome = dispatch_stage(jobs, id_, sync=True, options=options, diagnostic=diagnostic)
     if options.dry_run or outcome.repeated:
         return outcome
-    wait_all(jobs, [id_])
+    wait_and_record_ends(jobs, [id_])
     return replace(outcome, stands=jobs.service.state())

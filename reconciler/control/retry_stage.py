@@ -13,8 +13,8 @@ from lifecycle.rules.decide import payload_of
 from lifecycle.state.workflow import Stage
 from lifecycle.sweeps.definition import is_sweep
 from lifecycle.words.mandates import format_count
-from reconciler.attempt.paths import PREPARED, of_recorded
-from reconciler.context import Jobs
+from reconciler.attempt.paths import PREPARED, recorded_attempt_paths
+from reconciler.context import JobContext
 from reconciler.control.recomputation import find_recomputation, warn_of_recomputation
 from reconciler.records import traces
 from reconciler.submission import build as submission
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def retry_stage(
-    jobs: Jobs,
+    jobs: JobContext,
     id_: str,
     fix: str,
     options: WriteOptions,
@@ -66,7 +66,7 @@ def retry_stage(
             jobs.service.writer.record_refusal([command], refusal)
         raise refusal
     if decide is not None:
-        question = _describe_kept_tasks(jobs, jobs.service.state().stage(id_))
+        question = _render_keep_tasks_question(jobs, jobs.service.state().stage(id_))
         jobs.say(question, stage=id_)
         # Test the command first, so that a person is not asked to approve a command that the rules
         # refuse.
@@ -79,7 +79,7 @@ def retry_stage(
     return outcome
 
 
-def _describe_kept_tasks(jobs: Jobs, stage: Stage) -> str:
+def _render_keep_tasks_question(jobs: JobContext, stage: Stage) -> str:
     """Return a question for a person: may the finished tasks of a failed sweep be kept?
 
     Raises `InvalidOption` if the stage is not a sweep.
@@ -104,7 +104,7 @@ def _describe_kept_tasks(jobs: Jobs, stage: Stage) -> str:
     )
 
 
-def _find_changed_parameters(jobs: Jobs, stage: Stage) -> Iterator[str]:
+def _find_changed_parameters(jobs: JobContext, stage: Stage) -> Iterator[str]:
     """Yield the names of parameters that the prepared submission changes.
 
     The prepared submission.json is compared with the submission of the last attempt. Yields nothing
@@ -116,7 +116,7 @@ def _find_changed_parameters(jobs: Jobs, stage: Stage) -> Iterator[str]:
     # file is not used.
     if attempt is None or stage.regenerate or not prepared.is_file():
         return
-    ran = traces.read_json(of_recorded(jobs.root, "", stage.id, attempt).submission)
+    ran = traces.read_json(recorded_attempt_paths(jobs.root, "", stage.id, attempt).submission)
     if ran is None:
         return
     now = submission.read_submission(prepared)

@@ -15,7 +15,7 @@ from eventstore.private_files import read_regular
 from lifecycle.payload import models as p
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.words.rounds import LoopDefinition, folder_of
-from reconciler.context import Jobs
+from reconciler.context import JobContext
 from reconciler.errors import ReconcilerError
 from service.root.atomic_files import sync_folder
 from service.writing.stream_writer import WriteOptions
@@ -33,7 +33,7 @@ class UnreadablePoints(ReconcilerError):
     why: str
 
 
-def keep_round(root: Path, state: Workflow, stage: Stage, left: Iterable[str]) -> None:
+def archive_previous_round(root: Path, state: Workflow, stage: Stage, left: Iterable[str]) -> None:
     """Move the results of a stage's previous round to a folder of that round.
 
     Does nothing if the stage is in no loop, or if its round has not ended. The tasks of a sweep
@@ -71,7 +71,9 @@ def is_round_due(state: Workflow, name: str) -> bool:
     return due and not state.loop(name).asks_somebody
 
 
-def begin_proposed_round(jobs: Jobs, name: str, options: WriteOptions | None = None) -> Outcome:
+def begin_proposed_round(
+    jobs: JobContext, name: str, options: WriteOptions | None = None
+) -> Outcome:
     """Start the next round of a loop with the points that one of its stages wrote.
 
     Raises `UnreadablePoints` if the points cannot be read, or `OutsideEnvelope` for points outside
@@ -82,7 +84,7 @@ def begin_proposed_round(jobs: Jobs, name: str, options: WriteOptions | None = N
     return begin_round(jobs, command, options or WriteOptions())
 
 
-def begin_round(jobs: Jobs, command: p.RoundBegun, options: WriteOptions) -> Outcome:
+def begin_round(jobs: JobContext, command: p.RoundBegun, options: WriteOptions) -> Outcome:
     """Record the start of a round of a loop, and print the result.
 
     If a point may not be computed, the start is refused with an error, and the refusal is recorded.

@@ -18,16 +18,16 @@ from lifecycle.state.status import Status
 from lifecycle.state.workflow import Attempt as Recorded
 from lifecycle.state.workflow import Stage, Workflow
 from reconciler.attempt import execution_host as machine
-from reconciler.attempt.paths import ATTEMPT, AttemptPaths, OfJob
-from reconciler.context import Jobs
+from reconciler.attempt.paths import ATTEMPT, AttemptPaths, JobRecordSuffix
+from reconciler.context import JobContext
 from reconciler.control.judge_attempts import AttemptFinding
 from reconciler.errors import MachineUnreachable
 from reconciler.evidence.evidence import Evidence
 from reconciler.far import query_machine
 from reconciler.far.manual_jobs import observe_manual_jobs
 from reconciler.host import processes
-from reconciler.host.processes import Host, Process, Tenant
-from reconciler.host.program import is_held
+from reconciler.host.processes import FolderProcess, Host, Process
+from reconciler.host.program import is_lock_held
 from reconciler.records import traces
 from reconciler.sweep.stage_tasks import get_stage_tasks
 from reconciler.verdict.diagnosis import Diagnosis, diagnose
@@ -69,7 +69,7 @@ def diagnose_attempt(
 
 
 def diagnose_newest_attempt(
-    jobs: Jobs, state: Workflow, stage: Stage, recorded: Recorded
+    jobs: JobContext, state: Workflow, stage: Stage, recorded: Recorded
 ) -> Diagnosis:
     """Return the probable cause of the failure of the newest attempt.
 
@@ -92,7 +92,7 @@ _KILL_TIMEOUT = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Stopped:
+class StopResult:
     """Names of jobs and processes that were stopped, and of those that remain.
 
     A name looks like ``job 12`` or ``process 4711``.
@@ -101,13 +101,13 @@ class Stopped:
     ended: tuple[str, ...] = ()
     left: tuple[str, ...] = ()
 
-    def and_also(self, other: Stopped) -> Stopped:
+    def and_also(self, other: StopResult) -> StopResult:
         """Return the names in both results together, without duplicates."""
         ended = dict.fromkeys((*self.ended, *other.ended))
-        return Stopped(tuple(ended), tuple(dict.fromkeys((*self.left, *other.left))))
+        return StopResult(tuple(ended), tuple(dict.fromkeys((*self.left, *other.left))))
 
 
-def stop_attempt(attempt: AttemptPaths) -> Stopped:
+def stop_attempt(attempt: AttemptPaths) -> StopResult:
     """Stop all processes and queued jobs of an attempt on the machines where they run.
 
     First a file is created that prevents jobs of the attempt from starting their command. A job is
@@ -123,32 +123,32 @@ def stop_attempt(attempt: AttemptPaths) -> Stopped:
     if where.is_far or where.has_scheduler:
         told = query_machine.stop_attempt_jobs(attempt) if traces.may_be_submitted(attempt) else []
         ended, left = ([what for word, what in told if word == w] for w in ("ended", "left"))
-        there = Stopped(tuple(ended), tuple(left))
+        there = StopResult(tuple(ended), tuple(left))
     else:
         # A child process may work in another folder, so the processes are also found by this
         # variable, which they inherit.
         variable = f"{ATTEMPT}={attempt.tag}"
-        there = stop_below(Path(where.scratch)).and_also(
+        there = kill_processes_in_folder(Path(where.scratch)).and_also(
             _kill_until_none_left(lambda: processes.find_processes_with(variable))
         )
     if where.is_far or there.left:
         return there
-    locks = traces.told(attempt, OfJob.LOCK)
+    locks = traces.list_job_record_files(attempt, JobRecordSuffix.LOCK)
     return there.and_also(_kill_until_none_left(lambda: processes.find_lock_holders(locks)))
 
 
-def stop_below(folder: Path) -> Stopped:
+def kill_processes_in_folder(folder: Path) -> StopResult:
     """Kill every process whose working folder is ``folder`` or below it.
 
     ``folder`` is the scratch folder of an attempt. Only processes of the attempt work there, so no
     other process is killed.
     """
     return _kill_until_none_left(
-        lambda: processes.find_tenants_below(processes.list_tenants(), folder)
+        lambda: processes.find_processes_below(processes.list_user_processes(), folder)
     )
 
 
-def _kill_until_none_left(find: Callable[[], Sequence[Process | Tenant]]) -> Stopped:
+def _kill_until_none_left(find: Callable[[], Sequence[Process | FolderProcess]]) -> StopResult:
     """Kill the processes that ``find`` returns, and repeat until it returns none.
 
     The search is repeated because a process may start another one before it is killed. Stops after
@@ -164,7 +164,7 @@ def _kill_until_none_left(find: Callable[[], Sequence[Process | Tenant]]) -> Sto
                 with suppress(ProcessLookupError):
                     os.kill(one.pid, signal.SIGKILL)
         time.sleep(0.05)
-    return Stopped(tuple(ended), tuple(f"process {one.pid}" for one in left))
+    return StopResult(tuple(ended), tuple(f"process {one.pid}" for one in left))
 
 
 class NotStopped(Worded, Refused):
@@ -183,7 +183,11 @@ class NotStopped(Worded, Refused):
 
 
 def fail_and_stop(
-    jobs: Jobs, id_: str, error: str, options: WriteOptions, category: p.Category | None = None
+    jobs: JobContext,
+    id_: str,
+    error: str,
+    options: WriteOptions,
+    category: p.Category | None = None,
 ) -> Outcome:
     """Record that the stage failed, and stop its attempt on the machine where it runs.
 
@@ -207,7 +211,7 @@ def fail_and_stop(
     return replace(outcome, events=events, state=stopped.state, stands=stopped.stands)
 
 
-def stop_marked_attempts(jobs: Jobs, *, tells: bool = False) -> None:
+def stop_marked_attempts(jobs: JobContext, *, tells: bool = False) -> None:
     """Stop every attempt that the log marks to be stopped.
 
     Raises `NotStopped` if an attempt keeps running. With ``tells``, prints a warning instead and
@@ -220,14 +224,14 @@ def stop_marked_attempts(jobs: Jobs, *, tells: bool = False) -> None:
 
 
 @contextmanager
-def _report_not_stopped(jobs: Jobs, stage: Stage) -> Iterator[None]:
+def _report_not_stopped(jobs: JobContext, stage: Stage) -> Iterator[None]:
     try:
         yield
     except NotStopped as error:
         jobs.say(error.message, level="warning", stage=stage.id)
 
 
-def stop_earlier(jobs: Jobs, stage: Stage) -> None:
+def stop_attempt_before_rerun(jobs: JobContext, stage: Stage) -> None:
     """Stop the newest attempt of a stage and its processes before the stage runs again.
 
     Raises `NotStopped` if processes may still run and the end of the attempt was not observed.
@@ -244,7 +248,7 @@ def stop_earlier(jobs: Jobs, stage: Stage) -> None:
             _stop_newest_attempt(jobs, stage)
 
 
-def _stop_newest_attempt(jobs: Jobs, stage: Stage) -> Outcome | None:
+def _stop_newest_attempt(jobs: JobContext, stage: Stage) -> Outcome | None:
     """Stop the newest attempt of a stage, and record the stop in the log.
 
     Returns None, and records nothing, if the attempt was already stopped, or if no stop was
@@ -294,13 +298,13 @@ def _check_manual_jobs_ended(root: Path, stage: Stage, recorded: Recorded) -> No
 
 def _stop_monitor_and_jobs(
     stage: Stage, recorded: Recorded, attempt: AttemptPaths, *, is_said_to_be_here: bool
-) -> Stopped:
+) -> StopResult:
     """Stop the monitor and the jobs of an attempt, and return the stopped processes.
 
     Raises `NotStopped` if anything keeps running, or if the attempt was started on another host.
     """
     where = machine.load_execution_host(attempt)
-    launch = traces.texts(traces.read_json(attempt.launch_record))
+    launch = traces.select_text_values(traces.read_json(attempt.launch_record))
     began_on = Host(recorded.host, recorded.boot_id, launch.get("machine_id"))
     if not (began_on.is_here(attempt.root) or is_said_to_be_here):
         raise NotStopped(
@@ -312,7 +316,7 @@ def _stop_monitor_and_jobs(
         )
     away = where.is_far or where.has_scheduler
     if recorded.boot_id not in (None, processes.boot_id()) and not away:
-        return Stopped()
+        return StopResult()
     # The monitor is killed first. If it kept running, it would submit the killed jobs again.
     monitor = _kill_until_none_left(lambda: processes.find_lock_holders([attempt.monitor_lock]))
     try:
@@ -321,8 +325,8 @@ def _stop_monitor_and_jobs(
         raise NotStopped(stage.id, recorded.id, error.message) from error
     if found.left:
         raise NotStopped(stage.id, recorded.id, f"{', '.join(found.left)} does not stop")
-    locks = [attempt.monitor_lock, *traces.told(attempt, OfJob.LOCK)]
-    held = [lock.name for lock in locks if is_held(lock) is not False]
+    locks = [attempt.monitor_lock, *traces.list_job_record_files(attempt, JobRecordSuffix.LOCK)]
+    held = [lock.name for lock in locks if is_lock_held(lock) is not False]
     if held:
         raise NotStopped(
             stage.id,

@@ -13,11 +13,11 @@ from lifecycle.errors import LifecycleError
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.words.environments import merge_environments
 from reconciler.attempt.execution_host import ExecutionHost
-from reconciler.attempt.paths import AttemptPaths, new_mark
+from reconciler.attempt.paths import AttemptPaths, generate_attempt_mark
 from reconciler.dpdispatcher.runner import DPDispatcherRunner
 from reconciler.errors import MachineUnreachable, ReconcilerError
 from reconciler.far import query_machine
-from reconciler.files.described_submission import has_command, submission_of
+from reconciler.files.described_submission import get_stage_submission, has_command_or_submission
 from reconciler.submission import fields, job_script
 
 #: For each batch type, the program that submits a job.
@@ -27,7 +27,7 @@ _PROGRAM = re.compile(r"\s*(/?[A-Za-z0-9_][A-Za-z0-9_.+/-]*)(?=\s|$)")
 
 
 @dataclass(slots=True)
-class Trial:
+class MachineProblems:
     """The problems that a test of a machine found.
 
     They apply to all ``stages``, which share the backend profile, the resources and the software.
@@ -42,33 +42,36 @@ class Trial:
 class _TrialInput:
     """The data for testing a machine: a submission, its software and its programs."""
 
-    trial: Trial
+    trial: MachineProblems
     attempt: AttemptPaths
     given: Mapping[str, Any]
     software: Mapping[str, Any]
     programs: list[str]
 
 
-def try_machines(root: Path, state: Workflow) -> list[Trial]:
+def try_machines(root: Path, state: Workflow) -> list[MachineProblems]:
     """Test the machine of each backend profile in use, and return the problems found.
 
     Stages that share the profile but differ in resources or software are tested separately. Writes
     and removes a file in ``remote_root``. Starts no job.
     """
-    found: dict[str, _TrialInput | Trial] = {}
+    found: dict[str, _TrialInput | MachineProblems] = {}
     for stage in state.stages.values():
-        if has_command(root, stage):
+        if has_command_or_submission(root, stage):
             _collect_trial_inputs(found, root, state, stage)
-    return [one if isinstance(one, Trial) else _make_trial(one) for one in found.values()]
+    return [
+        one if isinstance(one, MachineProblems) else _build_machine_problems(one)
+        for one in found.values()
+    ]
 
 
 def _collect_trial_inputs(
-    found: dict[str, _TrialInput | Trial], root: Path, state: Workflow, stage: Stage
+    found: dict[str, _TrialInput | MachineProblems], root: Path, state: Workflow, stage: Stage
 ) -> None:
     profile = str(stage.backend or state.default_backend)
-    trial = Trial(profile, [stage.id])
+    trial = MachineProblems(profile, [stage.id])
     try:
-        given = submission_of(root, state, stage)
+        given = get_stage_submission(root, state, stage)
     except (ReconcilerError, LifecycleError) as error:
         trial.problems.append(error.message)
         found[stage.id] = trial
@@ -76,7 +79,7 @@ def _collect_trial_inputs(
     software = merge_environments(state.profile(stage), stage.parameters)
     resources = {**given.get("resources", {}), "envs": None}
     key = json.dumps([profile, given.get("machine"), resources, software], sort_keys=True)
-    attempt = AttemptPaths(root, state.id, stage.id, "att-0001", (), new_mark())
+    attempt = AttemptPaths(root, state.id, stage.id, "att-0001", (), generate_attempt_mark())
     known = found.setdefault(key, _TrialInput(trial, attempt, given, software, []))
     if isinstance(known, _TrialInput):
         known.trial.stages += [] if known.trial is trial else [stage.id]
@@ -88,7 +91,7 @@ def _find_program(stage: Stage) -> list[str]:
     return [word[1]] if word is not None and (word[1][0] == "/" or "/" not in word[1]) else []
 
 
-def _make_trial(input_: _TrialInput) -> Trial:
+def _build_machine_problems(input_: _TrialInput) -> MachineProblems:
     try:
         own, where, _ = DPDispatcherRunner().checked(input_.attempt, input_.given)
         input_.trial.problems += _find_problems(input_, own, where)
@@ -107,13 +110,13 @@ def _find_problems(input_: _TrialInput, own: Mapping[str, Any], where: Execution
     program = _PROGRAMS.get(where.batch_type.lower(), "")
     script = f"{environment}\n" + "\n".join(_build_checks(input_)) + "\n: > reached\n"
     shell = (header.partition("\n")[0].removeprefix("#!") or "bash").split()
-    return query_machine.try_environment(
+    return query_machine.find_machine_problems(
         own["machine"], where, attempt, [program, header, script, *shell]
     )
 
 
 def _build_checks(input_: _TrialInput) -> Iterator[str]:
     """Yield the lines of a script that prints missing programs and modules of jobs."""
-    software = fields.loaded_software(input_.software, input_.given.get("resources", {}))
+    software = fields.add_loaded_modules(input_.software, input_.given.get("resources", {}))
     programs = [] if "container" in software else list(dict.fromkeys(input_.programs))
     yield from job_script.build_missing_checks(software, programs)

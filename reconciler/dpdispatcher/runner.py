@@ -23,7 +23,7 @@ from eventstore.private_files import make_folder, open_lock
 from reconciler.attempt import execution_host as machine
 from reconciler.attempt import paths as genuine
 from reconciler.attempt.markers import make_folders
-from reconciler.attempt.paths import IGNORE, IGNORE_ALL, RUN, AttemptPaths, forwarded
+from reconciler.attempt.paths import IGNORE, IGNORE_ALL, RUN, AttemptPaths, iterate_forwarded_paths
 from reconciler.context import LaunchResult, Mode, SubmissionFacts
 from reconciler.dpdispatcher import wrapper
 from reconciler.errors import (
@@ -35,7 +35,7 @@ from reconciler.errors import (
 from reconciler.far import query_machine
 from reconciler.host import processes, program, tmux_sessions
 from reconciler.host import small_files as plain
-from reconciler.host.program import is_held
+from reconciler.host.program import is_lock_held
 from reconciler.records import traces
 from reconciler.submission import build as submission
 from reconciler.submission.forwarded_links import check_forwarded_links
@@ -73,7 +73,7 @@ class DPDispatcherRunner:
 
         Implements `JobRunner.check`.
         """
-        return genuine.digest_of(self.checked(attempt, given)[2])
+        return genuine.digest_submission(self.checked(attempt, given)[2])
 
     def prepare(self, attempt: AttemptPaths, given: Mapping[str, Any]) -> str:
         """Check the submission, write it, and return its SHA-256.
@@ -84,12 +84,12 @@ class DPDispatcherRunner:
         own, where, text = self.checked(attempt, given)
         if not (where.is_far or is_inside(Path(where.scratch), attempt.root)):
             _make_scratch(Path(where.scratch))
-        _make_private(attempt)
+        _create_private_folder(attempt)
         _replace(attempt.machine_record, where.to_text())
         _replace(attempt.submission, text)
-        digest = genuine.keep(attempt, text, where.to_text())
+        digest = genuine.save_submission_copies(attempt, text, where.to_text())
         machine.write_environment(attempt, self._environ)
-        self._render(replace(attempt, sha256=digest), own)
+        self._write_wrapper_script(replace(attempt, sha256=digest), own)
         return digest
 
     def launch(self, attempt: AttemptPaths, mode: Mode) -> LaunchResult:
@@ -97,14 +97,14 @@ class DPDispatcherRunner:
 
         Implements `JobRunner.launch`.
         """
-        _clear_way(attempt)
-        genuine.put_back(attempt)
+        _move_blocking_objects_aside(attempt)
+        genuine.restore_submission_file(attempt)
         machine.write_environment(attempt, self._environ)
-        self._render(attempt, submission.read_submission(attempt.submission))
+        self._write_wrapper_script(attempt, submission.read_submission(attempt.submission))
         self._record_launch(attempt)
-        if is_held(attempt.monitor_lock):
+        if is_lock_held(attempt.monitor_lock):
             raise AlreadyMonitored(attempt.stage, attempt.monitor_lock)
-        start = self._in_tmux if mode is Mode.TMUX else self._detached
+        start = self._launch_in_tmux if mode is Mode.TMUX else self._launch_detached
         try:
             return start(attempt)
         except LaunchFailed:
@@ -118,7 +118,7 @@ class DPDispatcherRunner:
         Implements `JobRunner.wait`.
         """
         end = None if timeout is None else time.monotonic() + timeout
-        while is_held(attempt.monitor_lock):
+        while is_lock_held(attempt.monitor_lock):
             if end is not None and time.monotonic() >= end:
                 return False
             time.sleep(_POLL)
@@ -129,7 +129,7 @@ class DPDispatcherRunner:
 
         Implements `JobRunner.facts`.
         """
-        return traces.facts(attempt)
+        return traces.read_submission_facts(attempt)
 
     def checked(
         self, attempt: AttemptPaths, given: Mapping[str, Any]
@@ -149,14 +149,14 @@ class DPDispatcherRunner:
             raise MachineFileMissing(attempt.stage, source)
         if source is not None and isinstance(named, dict):
             # The machine file may contain credentials, so only a separate process reads it.
-            described = query_machine.describe_machine(named, attempt)
+            described = query_machine.query_machine_settings(named, attempt)
         own, where = submission.build_attempt_copy(given, attempt, described)
         text = json.dumps(own, indent=2, ensure_ascii=False) + "\n"
-        check_forwarded_links(attempt.root, forwarded(own), Path(where.scratch))
-        self._check(attempt, text, submission.uses_ref(own))
+        check_forwarded_links(attempt.root, iterate_forwarded_paths(own), Path(where.scratch))
+        self._check_with_dpdispatcher(attempt, text, submission.uses_ref(own))
         return own, where, text
 
-    def _check(self, attempt: AttemptPaths, text: str, allow_ref: bool) -> None:
+    def _check_with_dpdispatcher(self, attempt: AttemptPaths, text: str, allow_ref: bool) -> None:
         dargs = program.find_neighbor_program(self._find_program(), "dargs")
         flags = ["--allow-ref"] if allow_ref else []
         # DPDispatcher writes a log into the current folder when it is imported, so the check runs
@@ -192,7 +192,7 @@ class DPDispatcherRunner:
                 attempt.submission, _extract_field_error(done.stdout + done.stderr)
             )
 
-    def _render(self, attempt: AttemptPaths, own: Mapping[str, Any]) -> None:
+    def _write_wrapper_script(self, attempt: AttemptPaths, own: Mapping[str, Any]) -> None:
         where, allow_ref = machine.load_execution_host(attempt), submission.uses_ref(own)
         wrapper.write_wrapper(
             attempt.wrapper, wrapper.render_wrapper(attempt, self._find_program(), where, allow_ref)
@@ -208,32 +208,32 @@ class DPDispatcherRunner:
             "machine_id": processes.machine_id(),
             "dpdisp": str(self._find_program()),
             "dpdispatcher_version": program.read_dpdispatcher_version(self._find_program()),
-            "places": traces.places_of(attempt),
+            "places": traces.identify_output_files(attempt),
         }
         _replace(attempt.launch_record, json.dumps(record, indent=2) + "\n")
 
-    def _in_tmux(self, attempt: AttemptPaths) -> LaunchResult:
+    def _launch_in_tmux(self, attempt: AttemptPaths) -> LaunchResult:
         if not tmux_sessions.is_installed(self._environ):
-            return self._detached(attempt, processes.MISSING)
+            return self._launch_detached(attempt, processes.MISSING)
         attempt.monitor_log.touch()  # has the mode of this process, not of a tmux server
-        before = _left_before(attempt)
+        before = _read_last_monitor_state(attempt)
         own = [str(attempt.wrapper), str(attempt.monitor_log)]
         command = ["bash", "-c", 'exec bash "$0" >> "$1" 2>&1', *own]
         become = [sys.executable, "-I", "-S", "-c", machine.BECOME]
-        with machine.hold_environment(self._environ) as place:
+        with machine.open_environment_memory_file(self._environ) as place:
             line = [*become, place, *command]
             refusal = tmux_sessions.start_session(
                 attempt.session, attempt.root, line, self._environ
             )
             if refusal is None:
                 lives = partial(tmux_sessions.is_live, attempt.session, self._environ)
-                pid = _taken_up(attempt, before, lives)
+                pid = _wait_for_monitor_pid(attempt, before, lives)
                 return LaunchResult(Mode.TMUX, session=attempt.session, pid=pid)
         note = f"tmux did not start a session ({refusal}), so the monitor runs through setsid."
-        return self._detached(attempt, note)
+        return self._launch_detached(attempt, note)
 
-    def _detached(self, attempt: AttemptPaths, note: str | None = None) -> LaunchResult:
-        before = _left_before(attempt)
+    def _launch_detached(self, attempt: AttemptPaths, note: str | None = None) -> LaunchResult:
+        before = _read_last_monitor_state(attempt)
         # The shell in between ends immediately, so that the monitor is not a child of this process
         # and survives it.
         command = 'setsid bash "$0" >> "$1" 2>&1 < /dev/null & echo $!'
@@ -250,7 +250,9 @@ class DPDispatcherRunner:
             )
         # If the shell was killed, it printed no process id, but the monitor may be running.
         started = int(done.stdout or 0)
-        pid = _taken_up(attempt, before, lambda: processes.start_ticks(started) is not None)
+        pid = _wait_for_monitor_pid(
+            attempt, before, lambda: processes.start_ticks(started) is not None
+        )
         return LaunchResult(Mode.SETSID, pid=pid, note=note)
 
     def _find_program(self) -> Path:
@@ -275,26 +277,28 @@ def _make_scratch(folder: Path) -> None:
             raise
 
 
-def _clear_way(attempt: AttemptPaths) -> None:
+def _move_blocking_objects_aside(attempt: AttemptPaths) -> None:
     """Move objects aside, such as folders, that occupy the path of a file of the monitor."""
     own = [attempt.monitor_record, attempt.launch_record, attempt.log, attempt.monitor_log]
     own += [attempt.exit_code_record, attempt.environment_record]
     shared = [attempt.monitor_lock, attempt.wrapper]
     for path in (*own, *shared, attempt.exit_code_marker, attempt.done_marker):
         if os.path.lexists(path) and not path.is_file():
-            genuine.keep_aside(attempt, path)
+            genuine.move_to_stale_folder(attempt, path)
 
 
-def _left_before(attempt: AttemptPaths) -> tuple[str, int]:
+def _read_last_monitor_state(attempt: AttemptPaths) -> tuple[str, int]:
     """Return the record of the last monitor, and the current size of the monitors' log."""
     log = attempt.monitor_log
     return plain.read_text(attempt.monitor_record), log.stat().st_size if log.exists() else 0
 
 
-def _taken_up(attempt: AttemptPaths, before: tuple[str, int], lives: Callable[[], object]) -> int:
+def _wait_for_monitor_pid(
+    attempt: AttemptPaths, before: tuple[str, int], lives: Callable[[], object]
+) -> int:
     """Wait until a new monitor has recorded its process id, and return the id.
 
-    ``before`` is the state before the start, from `_left_before`. Raises AlreadyMonitored if
+    ``before`` is the state before the start, from `_read_last_monitor_state`. Raises AlreadyMonitored if
     another monitor holds the lock, or LaunchFailed if the new monitor ended or did not start in
     time.
     """
@@ -303,7 +307,7 @@ def _taken_up(attempt: AttemptPaths, before: tuple[str, int], lives: Callable[[]
     while (mark := plain.read_text(attempt.monitor_record)) == known:
         gone = not lives() or time.monotonic() > end
         if gone and plain.read_text(attempt.monitor_record) == known:
-            if is_held(attempt.monitor_lock):
+            if is_lock_held(attempt.monitor_lock):
                 raise AlreadyMonitored(attempt.stage, attempt.monitor_lock)
             log = attempt.monitor_log
             printed = log.read_bytes()[size:] if log.exists() else b""
@@ -326,7 +330,7 @@ def _last_lines(text: str) -> str:
     return "\n".join(text.strip().splitlines()[-_LAST_LINES:])
 
 
-def _make_private(attempt: AttemptPaths) -> None:
+def _create_private_folder(attempt: AttemptPaths) -> None:
     """Create the attempt's folder and the lock of its monitor with restricted access.
 
     No other user can then hold the lock. Leftover files of an earlier workflow are moved aside.
@@ -336,7 +340,7 @@ def _make_private(attempt: AttemptPaths) -> None:
     home = attempt.root / MARKER
     for folder in (home, attempt.starts.parent, attempt.starts):
         make_folder(folder, home)
-    _clear_way(attempt)
+    _move_blocking_objects_aside(attempt)
     os.close(open_lock(attempt.monitor_lock, home))
 
 

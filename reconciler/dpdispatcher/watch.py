@@ -17,14 +17,14 @@ from functools import partial
 from pathlib import Path
 
 from reconciler.attempt.execution_host import load_execution_host as machine_of
-from reconciler.attempt.markers import Marker, SeenMarker
-from reconciler.attempt.paths import AttemptPaths, OfJob, Watched, parse_attempt_name
+from reconciler.attempt.markers import Marker, MarkerState
+from reconciler.attempt.paths import AttemptPaths, JobRecordSuffix, WatchResult, parse_attempt_name
 from reconciler.errors import ReconcilerError
-from reconciler.evidence.collect import collect_evidence, note_alone
+from reconciler.evidence.collect import collect_evidence, record_orphaned_jobs
 from reconciler.evidence.evidence import Evidence
 from reconciler.far import query_machine
 from reconciler.records import traces
-from reconciler.verdict.table import Action, Name, Verdict, derive_verdict
+from reconciler.verdict.table import Action, Situation, Verdict, derive_verdict
 from service.root.atomic_files import system_clock, utc_text, write_whole
 
 #: Seconds between two checks of the jobs. The pauses start short, because jobs may be short, and
@@ -38,21 +38,21 @@ PATIENCE = 600.0
 #: Seconds to wait before a check that found something missing is repeated.
 AGAIN = 5.0
 _WATCHED = {
-    Action.LAUNCH: Watched.NOTHING,
-    Action.SUCCEEDED: Watched.COLLECTED,
-    Action.FAILED: Watched.OVER,
-    Action.LOST: Watched.OVER,
+    Action.LAUNCH: WatchResult.NOTHING,
+    Action.SUCCEEDED: WatchResult.COLLECTED,
+    Action.FAILED: WatchResult.OVER,
+    Action.LOST: WatchResult.OVER,
 }
 #: Verdicts for which the result of watching does not follow from the verdict's action.
 _WATCHED_BY_NAME = {
     # The records of the job starts were removed. DPDispatcher would therefore compute the job a
     # second time.
-    Name.ORPHAN_DIR_DELETED: Watched.REMOVED,
-    Name.PURGED: Watched.REMOVED,
+    Situation.ORPHAN_DIR_DELETED: WatchResult.REMOVED,
+    Situation.PURGED: WatchResult.REMOVED,
     # Asking again is useless, because the machine refuses until a person corrects the mistake.
-    Name.MACHINE_REFUSED: Watched.SILENT,
-    Name.FINISHED_NOT_COLLECTED: Watched.OVER,
-    Name.ASKED_THROUGH_DPDISPATCHER: Watched.OVER,
+    Situation.MACHINE_REFUSED: WatchResult.SILENT,
+    Situation.FINISHED_NOT_COLLECTED: WatchResult.OVER,
+    Situation.ASKED_THROUGH_DPDISPATCHER: WatchResult.OVER,
 }
 
 
@@ -60,7 +60,7 @@ Look = tuple[Evidence, Verdict]
 """The evidence of one check, and the verdict on it."""
 
 
-def watch_attempt(attempt: AttemptPaths, patience: float = PATIENCE) -> Watched:
+def watch_attempt(attempt: AttemptPaths, patience: float = PATIENCE) -> WatchResult:
     """Watch the jobs of an attempt until DPDispatcher or a person must act.
 
     Returns when the jobs have ended or are missing, or when the machine has not answered for
@@ -71,15 +71,15 @@ def watch_attempt(attempt: AttemptPaths, patience: float = PATIENCE) -> Watched:
         evidence, judged = confirm_with_second_check(partial(_inspect_attempt, attempt))
         found = _find_result(judged)
         _print_finding(evidence, judged)
-        _keep_ends(attempt, evidence)
-        note_alone(attempt, evidence)
+        _record_scheduler_ends(attempt, evidence)
+        record_orphaned_jobs(attempt, evidence)
         if found is not None:
             return found
         if evidence.silence is None:
             answered = time.monotonic()
         elif time.monotonic() - answered > patience:
-            return Watched.SILENT
-        if _news_within(attempt, evidence, next(pauses)):
+            return WatchResult.SILENT
+        if _wait_for_job_end(attempt, evidence, next(pauses)):
             # A job has ended, so check soon again: a scheduler reports only for a limited time how
             # a job ended.
             pauses = _growing_pauses()
@@ -106,13 +106,13 @@ def _inspect_attempt(attempt: AttemptPaths, again: bool) -> Look:
         monitor_locked=False,
         monitor_alive=False,
         session=False,
-        exit_marker=Marker(SeenMarker.NONE),
+        exit_marker=Marker(MarkerState.NONE),
         looked_twice=again,
     )
     return evidence, derive_verdict(evidence)
 
 
-def _find_result(found: Verdict) -> Watched | None:
+def _find_result(found: Verdict) -> WatchResult | None:
     return _WATCHED_BY_NAME.get(found.name, _WATCHED.get(found.action))
 
 
@@ -123,7 +123,7 @@ def _growing_pauses() -> Iterator[float]:
         pause = min(2 * pause, _LONGEST_PAUSE)
 
 
-def _news_within(attempt: AttemptPaths, evidence: Evidence, pause: float) -> bool:
+def _wait_for_job_end(attempt: AttemptPaths, evidence: Evidence, pause: float) -> bool:
     """Wait for ``pause`` seconds, or until a job has recorded its end on this machine.
 
     Returns whether a job has recorded its end.
@@ -132,14 +132,14 @@ def _news_within(attempt: AttemptPaths, evidence: Evidence, pause: float) -> boo
     end = time.monotonic() + pause
     while time.monotonic() < end:
         time.sleep(min(_GLANCE, pause))
-        if len(traces.told(attempt, OfJob.EXIT)) > known:
+        if len(traces.list_job_record_files(attempt, JobRecordSuffix.EXIT)) > known:
             return True
     return False
 
 
-def _keep_ends(attempt: AttemptPaths, evidence: Evidence) -> None:
+def _record_scheduler_ends(attempt: AttemptPaths, evidence: Evidence) -> None:
     try:
-        traces.keep(attempt, evidence.jobs)
+        traces.record_scheduler_ends(attempt, evidence.jobs)
     except OSError as error:
         # This file is not essential for the running jobs, and the next check tries to write it
         # again.
@@ -166,16 +166,16 @@ def main(arguments: list[str]) -> int:
     try:
         # DPDispatcher recognizes finished jobs by these tags when it collects results, and needs
         # the folder to submit jobs.
-        if found is Watched.OVER:
-            query_machine.tag_jobs(attempt)
+        if found is WatchResult.OVER:
+            query_machine.tag_finished_jobs(attempt)
             if machine_of(attempt).is_far:
                 query_machine.keep_written_files(attempt)
-        elif found is Watched.NOTHING and machine_of(attempt).is_far:
+        elif found is WatchResult.NOTHING and machine_of(attempt).is_far:
             place = query_machine.make_scratch_folder(attempt)
             write_whole(attempt.place_record, json.dumps(place).encode() + b"\n")
     except ReconcilerError as error:
         print(error.message)
-        return Watched.BROKEN if found is Watched.NOTHING else Watched.SILENT
+        return WatchResult.BROKEN if found is WatchResult.NOTHING else WatchResult.SILENT
     return found
 
 

@@ -16,7 +16,7 @@ from eventstore.disk_space import NO_ROOM_REPORTED
 from reconciler.attempt import execution_host as machine
 from reconciler.attempt import paths as genuine
 from reconciler.attempt.execution_host import ExecutionHost
-from reconciler.attempt.paths import ENVIRONMENT_RECORD, AttemptPaths, ScriptEnd, Watched
+from reconciler.attempt.paths import ENVIRONMENT_RECORD, AttemptPaths, ScriptEnd, WatchResult
 from reconciler.host import program
 from reconciler.host.program import UNHEARD
 from reconciler.records import backward_files
@@ -414,7 +414,7 @@ def render_wrapper(
         common,
         work=shlex.quote(where.scratch),
         silent=int(ScriptEnd.SILENT),
-        backward=shlex.join(backward_files.backward(attempt)),
+        backward=shlex.join(backward_files.attempt_backward_patterns(attempt)),
         tagging=_read_script("tags.sh"),
         work_pattern=shlex.quote(f"{pattern}/*"),
     )
@@ -459,11 +459,11 @@ def _build_watch_values(attempt: AttemptPaths) -> dict[str, object]:
     return {
         "modules": _quote_path(Path(__file__).resolve().parents[2]),
         "names": shlex.join(names),
-        "over": int(Watched.OVER),
-        "collected": int(Watched.COLLECTED),
-        "nothing": int(Watched.NOTHING),
-        "silent": int(Watched.SILENT),
-        "broken": int(Watched.BROKEN),
+        "over": int(WatchResult.OVER),
+        "collected": int(WatchResult.COLLECTED),
+        "nothing": int(WatchResult.NOTHING),
+        "silent": int(WatchResult.SILENT),
+        "broken": int(WatchResult.BROKEN),
         "unheard": " | ".join(f"*{shlex.quote(words)}*" for words in UNHEARD),
     }
 

@@ -16,14 +16,14 @@ from reconciler.attempt import execution_host as machine
 from reconciler.attempt import file_digests, markers
 from reconciler.attempt.execution_host import ExecutionHost
 from reconciler.attempt.observations import ObservedAttempt, ObservedJob
-from reconciler.attempt.paths import UNTOLD, AttemptPaths, OfJob
+from reconciler.attempt.paths import UNTOLD, AttemptPaths, JobRecordSuffix
 from reconciler.errors import ReconcilerError
 from reconciler.evidence.evidence import Evidence, OutputEvidence, Presence
 from reconciler.far import query_machine
 from reconciler.host import processes, tmux_sessions
 from reconciler.host import small_files as plain
-from reconciler.host.processes import Host, Process, Tenant
-from reconciler.host.program import EXCEEDED, TAKEN, Queue, find_printed_end, is_held
+from reconciler.host.processes import FolderProcess, Host, Process
+from reconciler.host.program import EXCEEDED, TAKEN, Queue, find_printed_slurm_state, is_lock_held
 from reconciler.records import backward_files, traces
 from service.root.folder_entries import exists, stat_of
 
@@ -39,7 +39,7 @@ class Survey:
     """
 
     machines: Mapping[str, ExecutionHost]
-    census: Sequence[Tenant]
+    census: Sequence[FolderProcess]
     queues: Mapping[str, Queue]
     answers: Mapping[str, ObservedAttempt]
 
@@ -60,7 +60,7 @@ def survey_attempts(attempts: Sequence[AttemptPaths]) -> Survey:
         answers=query_machine.observe_far_attempts(
             [one for one in attempts if machines[one.tag].is_far]
         ),
-        census=processes.list_tenants() if attempts else (),
+        census=processes.list_user_processes() if attempts else (),
     )
 
 
@@ -86,11 +86,14 @@ def collect_evidence(
     survey = survey or survey_attempts([attempt])
     where = survey.machines[attempt.tag]
     record = attempt.launch_record
-    launch, launched_at = traces.texts(traces.read_json(record)), traces.launched(attempt)
+    launch, launched_at = (
+        traces.select_text_values(traces.read_json(record)),
+        traces.read_launch_time(attempt),
+    )
     name, boot_id = recorded_host or launch.get("host"), recorded_boot or launch.get("boot_id")
     began_on = Host(name, boot_id, launch.get("machine_id"))
     began_here = name is not None and began_on.is_here(attempt.root)
-    locked, watcher = is_held(attempt.monitor_lock), _read_monitor(attempt)
+    locked, watcher = is_lock_held(attempt.monitor_lock), _read_monitor(attempt)
     alive = None if watcher is None else watcher.is_alive()
     found = _observe_far(attempt, survey) if where.is_far else _observe_here(attempt, where, survey)
     return Evidence(
@@ -105,15 +108,17 @@ def collect_evidence(
         launched_at=launched_at,
         monitor_locked=locked,
         monitor_alive=alive,
-        monitor_stopped=watcher is not None and alive is True and processes.is_stopped(watcher.pid),
+        monitor_stopped=watcher is not None
+        and alive is True
+        and processes.is_process_paused(watcher.pid),
         session=None if locked or watcher else tmux_sessions.is_live(attempt.session, os.environ),
         jobs=found.jobs,
         tenants=found.tenants,
         copies=found.copies,
         recovery_file=found.recovery_file,
         backward_missing=found.backward_missing,
-        exit_marker=markers.exit_code(attempt),
-        done_marker=markers.read(attempt.done_marker, attempt.tag),
+        exit_marker=markers.read_exit_code_marker(attempt),
+        done_marker=markers.read_marker(attempt.done_marker, attempt.tag),
         outputs=tuple(_observe_output(attempt, path) for path in attempt.outputs),
         scheduler=where.batch_type if where.has_scheduler else None,
         queue=found.queue,
@@ -124,9 +129,9 @@ def collect_evidence(
     )
 
 
-def _find_stopped_processes(tenants: Sequence[Tenant] | None) -> tuple[int, ...]:
+def _find_stopped_processes(tenants: Sequence[FolderProcess] | None) -> tuple[int, ...]:
     """Return the ids of the jobs' processes that the signal SIGSTOP has paused."""
-    return tuple(one.pid for one in tenants or () if processes.is_stopped(one.pid))
+    return tuple(one.pid for one in tenants or () if processes.is_process_paused(one.pid))
 
 
 #: State number with which DPDispatcher marks a job that is not submitted yet.
@@ -135,48 +140,51 @@ _UNSUBMITTED = 1
 
 def _observe_here(attempt: AttemptPaths, where: ExecutionHost, survey: Survey) -> ObservedAttempt:
     """Collect the observations of an attempt whose files are on this machine."""
-    tenants = processes.find_tenants_below(survey.census, Path(where.scratch))
+    tenants = processes.find_processes_below(survey.census, Path(where.scratch))
     queue = survey.queues.get(os.path.realpath(where.scratch)) if where.has_slurm else None
-    copies = traces.copies_below(Path(where.scratch))
-    states = traces.states(copies)
+    copies = traces.list_copies_in_folder(Path(where.scratch))
+    states = traces.read_job_states(copies)
     known = _read_jobs(attempt, copies, states, {str(tenant.pid) for tenant in tenants})
-    alone = traces.alone(attempt)
+    alone = traces.list_orphaned_jobs(attempt)
     complete = frozenset(
-        name for name in alone if backward_files.is_complete(attempt, copies, name)
+        name for name in alone if backward_files.has_complete_results(attempt, copies, name)
     )
     # The failure flag of a task whose shell was killed only reports the kill. It shows nothing
     # about the result of the command.
     jobs = (
         replace(job, failed_flag=None)
-        if job.failed_flag and (job.is_untold or traces.has_marks(attempt, job.name))
+        if job.failed_flag and (job.is_untold or traces.has_task_marks(attempt, job.name))
         else job
         for job in _add_queue_entries(attempt, known, queue, complete, works=bool(tenants))
     )
     if where.has_slurm:
-        jobs = (_with_own_end(job, _ends_printed(job, copies)) for job in jobs)
+        jobs = (_add_printed_end_state(job, _find_printed_end_states(job, copies)) for job in jobs)
     return ObservedAttempt(
-        jobs=traces.recall(attempt, jobs),
+        jobs=traces.add_recorded_ends(attempt, jobs),
         tenants=tenants,
         copies=tuple(copy.name for copy in copies),
         recovery_file=bool(states),
-        backward_missing=backward_files.backward_missing(attempt, copies),
+        backward_missing=backward_files.find_unmatched_backward_patterns(attempt, copies),
         queue=queue,
-        awaited=traces.awaited(attempt),
-        scratch_refusal=machine.why_unmakable(where.scratch, attempt),
+        awaited=traces.describe_remaining_processes(attempt),
+        scratch_refusal=machine.find_scratch_folder_obstacle(where.scratch, attempt),
     )
 
 
-def _ends_printed(job: ObservedJob, copies: Sequence[Path]) -> Mapping[str, str]:
+def _find_printed_end_states(job: ObservedJob, copies: Sequence[Path]) -> Mapping[str, str]:
     """Return the end state that Slurm printed into the output of a job, by the job's id.
 
     The dict is empty if Slurm printed none.
     """
-    ends = (find_printed_end(traces.end_of(copy / f"slurm-{job.id}.out")) for copy in copies)
+    ends = (
+        find_printed_slurm_state(traces.read_file_end(copy / f"slurm-{job.id}.out"))
+        for copy in copies
+    )
     found = next(filter(None, ends), None)
     return {} if found is None else {str(job.id): found}
 
 
-def _with_own_end(job: ObservedJob, ends: Mapping[str, str]) -> ObservedJob:
+def _add_printed_end_state(job: ObservedJob, ends: Mapping[str, str]) -> ObservedJob:
     """Return the job, with the end state from its own output if it failed."""
     if job.id is None or job.exit_code == 0 or job.id_alive or job.queued in EXCEEDED | TAKEN:
         return job
@@ -195,19 +203,21 @@ def _observe_far(attempt: AttemptPaths, survey: Survey) -> ObservedAttempt:
     # names the submitted jobs.
     submitted = [
         ObservedJob(name, id=id_)
-        for name, id_ in traces.job_ids(attempt, ()).items()
+        for name, id_ in traces.read_scheduler_job_ids(attempt, ()).items()
         if name not in told and not answer.far.has_folder
     ]
     jobs_there = (*answer.jobs, *submitted)
     known = (replace(job, id_alive=job.id in live and not asked) for job in jobs_there)
     listed = _add_queue_entries(attempt, known, answer.queue, answer.complete, works=bool(live))
-    jobs = (_with_own_end(job, answer.ends) for job in listed)
+    jobs = (_add_printed_end_state(job, answer.ends) for job in listed)
     missing = (
         path
         for path in answer.backward_missing
         if not (exists(attempt.root / path) or any(attempt.root.glob(path)))
     )
-    return replace(answer, jobs=traces.recall(attempt, jobs), backward_missing=tuple(missing))
+    return replace(
+        answer, jobs=traces.add_recorded_ends(attempt, jobs), backward_missing=tuple(missing)
+    )
 
 
 def _add_queue_entries(
@@ -225,7 +235,7 @@ def _add_queue_entries(
     write more.
     """
     listed = {one.id: one for one in (queue.listed or ())} if queue is not None else {}
-    alone = traces.alone(attempt)
+    alone = traces.list_orphaned_jobs(attempt)
     for job in sorted(jobs, key=lambda one: one.name):
         entry, said = listed.get(job.id or ""), dict[str, Any]()
         if entry is not None:
@@ -243,23 +253,23 @@ def _read_jobs(
     live: set[str],
 ) -> Iterator[ObservedJob]:
     """Yield the jobs of an attempt, read from their records and DPDispatcher's files."""
-    own = {job.name: (job, shell) for job, _, shell in traces.started(attempt)}
-    ids = traces.job_ids(attempt, copies)
+    own = {job.name: (job, shell) for job, _, shell in traces.iterate_started_jobs(attempt)}
+    ids = traces.read_scheduler_job_ids(attempt, copies)
     submitted = {name for name, (state, _) in states.items() if state != _UNSUBMITTED}
     for name in {*own, *ids, *submitted}:
         told, shell = own.get(name, (ObservedJob(name), None))
         id_, (state, fail_count) = ids.get(name), states.get(name, (None, None))
         flags = (copy / f"{name}_flag_if_job_task_fail" for copy in copies)
         flag = next((place for place in flags if place.exists()), None)
-        lock = attempt.of_job(name, OfJob.LOCK)
+        lock = attempt.job_record_path(name, JobRecordSuffix.LOCK)
         # The job recorded that it runs without its lock, so a free lock does not show that the job
         # has ended.
-        unlocked = lock.with_suffix(OfJob.UNLOCKED).exists()
+        unlocked = lock.with_suffix(JobRecordSuffix.UNLOCKED).exists()
         yield replace(
             told,
             id=id_,
             id_alive=shell.is_alive() if shell is not None else id_ in live,
-            lock_held=None if unlocked else is_held(lock),
+            lock_held=None if unlocked else is_lock_held(lock),
             tag=any(traces.is_tagged(copy, name) for copy in copies),
             failed_flag=None if flag is None else plain.read_text(flag).strip() == "1",
             state=state,
@@ -277,7 +287,7 @@ def with_digests(root: Path, evidence: Evidence) -> Evidence:
 
 def _add_digest(root: Path, output: OutputEvidence) -> OutputEvidence:
     with suppress(OSError, ReconcilerError):
-        _, sha256 = file_digests.digest_below(root / output.path, output.path)
+        _, sha256 = file_digests.compute_size_and_digest(root / output.path, output.path)
         found = map(stat_of, (root / output.path).rglob("*"))
         times = [one.st_mtime_ns for one in found if one is not None]
         return replace(output, sha256=sha256, mtime=max([*times, output.mtime or 0]))
@@ -296,11 +306,11 @@ def _observe_output(attempt: AttemptPaths, path: str) -> OutputEvidence:
     if found is None:
         return OutputEvidence(path, Presence.MISSING)
     presence = Presence.PRESENT if found.st_size else Presence.EMPTY
-    new = traces.is_new(attempt, path)
+    new = traces.is_output_new(attempt, path)
     return OutputEvidence(path, presence, new, found.st_size, found.st_mtime_ns)
 
 
-def note_alone(attempt: AttemptPaths, evidence: Evidence) -> None:
+def record_orphaned_jobs(attempt: AttemptPaths, evidence: Evidence) -> None:
     """Record each job of the attempt whose command runs although its shells were killed.
 
     No shell can record how such a command ends. If a shell survived and recorded the end after all,
@@ -309,7 +319,7 @@ def note_alone(attempt: AttemptPaths, evidence: Evidence) -> None:
     unasked = evidence.scheduler is not None and evidence.queue is None
     knows = evidence.silence is None and not unasked
     for job in evidence.jobs:
-        place = attempt.of_job(job.name, OfJob.ALONE)
+        place = attempt.job_record_path(job.name, JobRecordSuffix.ALONE)
         if knows and job.started and job.id is not None and job.lock_held and not job.id_alive:
             place.touch()
         if job.tag and not job.alone:

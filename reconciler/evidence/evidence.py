@@ -11,15 +11,15 @@ from enum import StrEnum
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from reconciler.attempt.markers import Marker, SeenMarker
-from reconciler.attempt.observations import Far, ObservedJob
-from reconciler.host.processes import Tenant
+from reconciler.attempt.markers import Marker, MarkerState
+from reconciler.attempt.observations import ObservedJob, RemoteAnswer
+from reconciler.host.processes import FolderProcess
 from reconciler.host.program import Queue
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
-_UNMARKED = Marker(SeenMarker.NONE)
+_UNMARKED = Marker(MarkerState.NONE)
 
 
 class Presence(StrEnum):
@@ -95,7 +95,7 @@ class Evidence:
     monitor_alive: bool | None = None
     session: bool | None = None
     jobs: tuple[ObservedJob, ...] = ()
-    tenants: tuple[Tenant, ...] | None = None
+    tenants: tuple[FolderProcess, ...] | None = None
     copies: tuple[str, ...] = ()
     recovery_file: bool = False
     backward_missing: tuple[str, ...] = ()
@@ -104,7 +104,7 @@ class Evidence:
     outputs: tuple[OutputEvidence, ...] = ()
     scheduler: str | None = None
     queue: Queue | None = None
-    far: Far | None = None
+    far: RemoteAnswer | None = None
     looked_twice: bool = False
     last_chance: bool = False
     moved: bool = False

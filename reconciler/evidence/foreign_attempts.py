@@ -10,7 +10,7 @@ from pathlib import Path
 
 from eventstore.private_files import NotRegular
 from lifecycle.state.workflow import Attempt, Stage, Workflow
-from reconciler.attempt.markers import Marker, SeenMarker
+from reconciler.attempt.markers import Marker, MarkerState
 from reconciler.attempt.paths import DONE, EXIT_CODE
 from reconciler.evidence.evidence import Evidence, ForeignLaunch
 from reconciler.far.manual_jobs import observe_manual_jobs
@@ -55,7 +55,7 @@ def _add_manual_jobs(
     )
 
 
-def marker_paths(stage: Stage) -> tuple[str, str]:
+def foreign_marker_paths(stage: Stage) -> tuple[str, str]:
     """Return the paths of the marker files of an attempt that wfctl did not launch.
 
     The first path is the completion marker, the second the file with the exit code. Both are
@@ -69,17 +69,17 @@ def marker_paths(stage: Stage) -> tuple[str, str]:
 def _add_markers(evidence: Evidence, stage: Stage, root: Path) -> Evidence:
     """Return the evidence with the session and markers of an attempt launched by others."""
     recorded = stage.attempts[-1]
-    done, code = marker_paths(stage)
+    done, code = foreign_marker_paths(stage)
     session = tmux_sessions.is_live(recorded.session, os.environ) if recorded.session else False
     return replace(
         evidence,
         session=session,
-        done_marker=_marker(root, done, recorded),
-        exit_marker=_marker(root, code, recorded),
+        done_marker=_read_foreign_marker(root, done, recorded),
+        exit_marker=_read_foreign_marker(root, code, recorded),
     )
 
 
-def _marker(root: Path, name: str, recorded: Attempt) -> Marker:
+def _read_foreign_marker(root: Path, name: str, recorded: Attempt) -> Marker:
     """Read a marker file, and return its exit code and its change time.
 
     A marker that is older than the launch of the attempt is returned as a marker of another
@@ -90,9 +90,9 @@ def _marker(root: Path, name: str, recorded: Attempt) -> Marker:
             text = file.read(_LONGEST + 1).decode(errors="replace")
             mtime = os.fstat(file.fileno()).st_mtime_ns
     except (OutsideRoot, NotRegular, FileNotFoundError, NotADirectoryError):
-        return Marker(SeenMarker.NONE)
+        return Marker(MarkerState.NONE)
     code, older = plain.parse_number(text.split("\n")[0]), False
     with suppress(ValueError, OverflowError):
         launched = datetime.fromisoformat(recorded.launched_at or recorded.started_at)
         older = mtime < int(launched.timestamp()) * 10**9
-    return Marker(SeenMarker.OTHER if older else SeenMarker.OWN, code, None, mtime)
+    return Marker(MarkerState.OTHER if older else MarkerState.OWN, code, None, mtime)

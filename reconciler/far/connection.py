@@ -46,7 +46,9 @@ class UnknownHost(RefusedConnection):
 def main() -> int:
     """Answer the request on stdin. With an argument, copy stdin without secrets instead."""
     if len(sys.argv) > 1:
-        return _pass_on(json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))["machine"])
+        return _copy_stdin_without_secrets(
+            json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))["machine"]
+        )
     answers = sys.stdout
     # DPDispatcher writes log lines to stdout. They are redirected, because stdout must contain only
     # the answer.
@@ -65,7 +67,7 @@ def main() -> int:
                 str(machine.get("context_type")).lower() in _LOCAL_CONTEXTS
                 and "submission" in request
             ):
-                answer |= _describe_submission(request["submission"])
+                answer |= _find_job_folder_and_names(request["submission"])
     except RefusedConnection as error:
         unknown = isinstance(error, UnknownHost)
         answer = {"refused": redact_secrets(str(error), machine), "is_unknown_host": unknown}
@@ -76,7 +78,7 @@ def main() -> int:
     return 0
 
 
-def _pass_on(machine: dict[str, Any]) -> int:
+def _copy_stdin_without_secrets(machine: dict[str, Any]) -> int:
     try:
         machine = resolve_references(machine)
     except (OSError, ValueError, TypeError) as error:
@@ -201,7 +203,7 @@ def _open_session(profile: dict[str, Any]) -> Any:
     host_keys = runpy.run_path(str(Path(__file__).with_name("host_keys.py")))
     host_keys["check_host_keys"](SSHSession)
     try:
-        _check_names(profile)
+        _check_key_file_and_host(profile)
         return SSHSession(**profile)
     except host_keys["RefusedHostKey"] as error:
         raise RefusedConnection(str(error)) from error
@@ -213,7 +215,7 @@ def _open_session(profile: dict[str, Any]) -> Any:
         raise RefusedConnection(_describe_refused_login(profile, error)) from error
 
 
-def _check_names(profile: dict[str, Any]) -> None:
+def _check_key_file_and_host(profile: dict[str, Any]) -> None:
     """Raise `RefusedConnection` if the key file or the host in the settings is missing."""
     key, host = profile.get("key_filename"), profile.get("hostname")
     if key and not Path(key).exists():
@@ -275,7 +277,7 @@ def _describe_refused_login(profile: dict[str, Any], error: Exception) -> str:
     return f"{host} rejects the user {user}{by}: {error}"
 
 
-def _describe_submission(path: str) -> dict[str, Any]:
+def _find_job_folder_and_names(path: str) -> dict[str, Any]:
     """Return the folder in which the jobs of a submission work, and the names of the jobs."""
     with _suppress_log_file():
         from dpdispatcher.entrypoints.submit import load_submission_from_json

@@ -38,7 +38,7 @@ def check_host_keys(session_class: Any) -> None:
 
         def start_client(transport: Any, *args: Any, **options: Any) -> None:
             place = own.hostname, own.port
-            _start_checked(transport, place, lambda: start(transport, *args, **options))
+            _start_with_key_check(transport, place, lambda: start(transport, *args, **options))
 
         paramiko.Transport.start_client = start_client
         try:
@@ -49,7 +49,9 @@ def check_host_keys(session_class: Any) -> None:
     session_class._setup_ssh = set_up_checked  # noqa: SLF001
 
 
-def _start_checked(transport: Any, place: tuple[str, int], start: Callable[[], None]) -> None:
+def _start_with_key_check(
+    transport: Any, place: tuple[str, int], start: Callable[[], None]
+) -> None:
     """Start a connection to a machine, and check the key of the machine.
 
     ``place`` is the host name and the port. A new host is accepted if the user's SSH settings allow
@@ -146,11 +148,11 @@ def _read_host_keys(path: Path, name: str) -> Iterator[tuple[bool, Any]]:
             entry = HostKeyEntry.from_line(line.removeprefix("@revoked ").strip())
         except (InvalidHostKey, ValueError):
             continue
-        if entry is not None and _is_named(name, entry.hostnames):
+        if entry is not None and _matches_host_pattern(name, entry.hostnames):
             yield is_revoked, entry.key
 
 
-def _is_named(name: str, patterns: Iterable[str]) -> bool:
+def _matches_host_pattern(name: str, patterns: Iterable[str]) -> bool:
     from paramiko import HostKeys
 
     is_named = False

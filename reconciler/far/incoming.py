@@ -33,7 +33,7 @@ PROTECTED_RECORD = "protected.json"
 _CONTROL_CATEGORIES = frozenset({"Cc", "Zl", "Zp"})
 
 
-def is_plain(path: str) -> bool:
+def is_safe_path(path: str) -> bool:
     """Return whether a path stays inside its base folder and is no settings file.
 
     A path with bytes that are not UTF-8 is allowed. A path with a control character is not.
@@ -127,7 +127,7 @@ def is_result(
     - A file that wfctl writes is included only by a pattern that contains `.attempts`. wfctl uses
       such patterns for the results of tasks.
     """
-    if not is_plain(path) or (protected is not None and protected.is_written_here(base / path)):
+    if not is_safe_path(path) or (protected is not None and protected.is_written_here(base / path)):
         return False
     matching = _find_matching(path, patterns)
     if is_importable(path):  # a check here would import the file, for example as `json`
@@ -138,7 +138,7 @@ def is_result(
         _matches_path_or_folder(path, os.path.normpath(p)) for p in sent
     )
     is_sent = is_sent or (protected is not None and protected.is_named(base / path))
-    return any(not is_sent or _matches_whole(path, pattern) for pattern in matching)
+    return any(not is_sent or _equals_literal_pattern(path, pattern) for pattern in matching)
 
 
 def is_requested(path: str, patterns: Iterable[str]) -> bool:
@@ -147,7 +147,7 @@ def is_requested(path: str, patterns: Iterable[str]) -> bool:
     The file may still be refused by `is_result`. Such a file is not an error, because a job may
     write it.
     """
-    return is_plain(path) and bool(_find_matching(path, patterns))
+    return is_safe_path(path) and bool(_find_matching(path, patterns))
 
 
 def _find_matching(path: str, patterns: Iterable[str]) -> list[str]:
@@ -181,7 +181,7 @@ def _matches_path_or_folder(path: str, pattern: str) -> bool:
     return True
 
 
-def _matches_whole(path: str, pattern: str) -> bool:
+def _equals_literal_pattern(path: str, pattern: str) -> bool:
     """Return whether a pattern contains no wildcards and equals the path."""
     return not _has_wildcards(pattern) and fnmatchcase(path, pattern)
 
@@ -205,11 +205,11 @@ def find_refused_leftovers(paths: Sequence[str], links: Mapping[str, str], stage
         for path in paths
         if is_own_file(path)
         or any(str(above) in files for above in PurePosixPath(path).parents)
-        or (path in links and not _stays_in(stage, path, links[path]))
+        or (path in links and not _is_link_inside_stage(stage, path, links[path]))
     }
 
 
-def _stays_in(stage: str, path: str, target: str) -> bool:
+def _is_link_inside_stage(stage: str, path: str, target: str) -> bool:
     """Return whether the target of a link is in the stage's folder.
 
     In the target, ``..`` may occur only at the start. Later in the target, it could follow another
@@ -220,4 +220,4 @@ def _stays_in(stage: str, path: str, target: str) -> bool:
     if not target or target.startswith("/") or ".." in steps[upwards:]:
         return False
     place = os.path.normpath(f"{os.path.dirname(path)}/{target}")  # noqa: PTH120 - of a path of bytes
-    return place.startswith(f"{stage}/") and is_plain(place)
+    return place.startswith(f"{stage}/") and is_safe_path(place)

@@ -14,12 +14,12 @@ from typing import Any
 
 from reconciler.attempt import execution_host as machine
 from reconciler.attempt.observations import ObservedAttempt, ObservedJob
-from reconciler.attempt.paths import digest_of
+from reconciler.attempt.paths import digest_submission
 from reconciler.errors import ReconcilerError
 from reconciler.far import query_machine
 from reconciler.host import processes
 from reconciler.host import small_files as plain
-from reconciler.host.processes import Tenant
+from reconciler.host.processes import FolderProcess
 from reconciler.host.program import Queue
 from reconciler.records import backward_files, traces
 
@@ -52,15 +52,15 @@ def observe_manual_jobs(
     given = (traces.read_json(submission) or {}).get("machine")
     if not isinstance(given, dict) or ("$ref" not in given and "remote_root" not in given):
         return ManualJobs()
-    if recorded_sha256 not in ("", digest_of(text)):
+    if recorded_sha256 not in ("", digest_submission(text)):
         return ManualJobs(why_unknown=f"{submission.name} was changed after the launch")
-    if "$ref" not in given and not traces.copies_below(root / str(given["remote_root"])):
+    if "$ref" not in given and not traces.list_copies_in_folder(root / str(given["remote_root"])):
         # The folder of the jobs does not exist, so only a process that runs the wrapper can be
         # observed.
         return ManualJobs(is_watched=_is_watched(root, submission, wrapper))
     try:
-        described = query_machine.describe_submission(submission, given, root)
-        batch, context = machine.check_machine(described)
+        described = query_machine.query_submission_settings(submission, given, root)
+        batch, context = machine.extract_machine_types(described)
     except ReconcilerError as error:
         return ManualJobs(why_unknown=error.message)
     if context != "LocalContext":
@@ -70,10 +70,10 @@ def observe_manual_jobs(
     queue = query_machine.query_local_queue([where.scratch]) if where.has_slurm else None
     # The processes are listed before the records are read. A job that ends in between is then seen
     # as ended, not as lost.
-    tenants = processes.find_tenants_below(processes.list_tenants(), folder)
+    tenants = processes.find_processes_below(processes.list_user_processes(), folder)
     is_watched = _is_watched(root, submission, wrapper)
     copies = (folder,) if folder.is_dir() else ()
-    states = traces.states(copies)
+    states = traces.read_job_states(copies)
     jobs = tuple(_read_jobs(folder, described["jobs"], states, tenants, queue))
     submitted = [path.stat().st_mtime for path in folder.glob("*_job_id")]
     return ManualJobs(
@@ -95,7 +95,7 @@ def _read_jobs(
     folder: Path,
     names: list[str],
     states: Mapping[str, tuple[int, int]],
-    tenants: tuple[Tenant, ...],
+    tenants: tuple[FolderProcess, ...],
     queue: Queue | None,
 ) -> Iterator[ObservedJob]:
     """Yield each submitted job with its state in the scheduler and DPDispatcher's files."""
@@ -129,7 +129,7 @@ def _find_missing_files(given: Mapping[str, Any], folder: Path) -> tuple[str, ..
 def _is_watched(root: Path, submission: Path, wrapper: Path) -> bool:
     """Return whether a process that works in the root runs the wrapper or the submission."""
     place = os.path.realpath(root)
-    for tenant in processes.list_tenants():
+    for tenant in processes.list_user_processes():
         if tenant.folder == place:
             words = processes.command_line(tenant.pid)
             files = {os.path.realpath(Path(place, word)) for word in words[1:]}

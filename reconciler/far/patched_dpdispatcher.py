@@ -126,7 +126,7 @@ def _path_in_root(submission: Any, name: str) -> Path:
     return Path(submission.machine.context.local_root, name)
 
 
-def keep_error_files(folder: Path) -> None:
+def patch_error_file_folder(folder: Path) -> None:
     """Make DPDispatcher write the error files of failed jobs into ``folder``.
 
     By default, it writes them into the root.
@@ -159,12 +159,12 @@ def patch_download_to_extract_results(folder: Path) -> None:
     # An installed DPDispatcher before version 1.1 has no such function and unpacks archives in
     # another way.
     if hasattr(ssh_context, "safe_extract_tar"):
-        ssh_context.SSHContext.download = _extract_results_only(
+        ssh_context.SSHContext.download = _wrap_download_function(
             ssh_context.SSHContext.download, folder
         )
 
 
-def _extract_results_only(download: Any, folder: Path) -> Any:
+def _wrap_download_function(download: Any, folder: Path) -> Any:
     from dpdispatcher.contexts import ssh_context
 
     extract = ssh_context.safe_extract_tar
@@ -225,7 +225,7 @@ def _list_file_patterns(submission: Any, way: str) -> list[str]:
     ]
 
 
-def check_host_keys() -> None:
+def patch_host_key_check() -> None:
     """Make DPDispatcher connect only to machines with a known host key.
 
     By default, it accepts any key.
@@ -239,7 +239,7 @@ def _neighbor_script_path(name: str) -> str:
     return str(Path(__file__).with_name(name))
 
 
-def frame_answers() -> None:
+def patch_answers_to_skip_noise() -> None:
     """Make DPDispatcher ignore lines that a login shell prints around a command's output.
 
     Each command prints a random mark before and after its output.
@@ -273,7 +273,7 @@ def _sleep_until_jobs_end(folder: Path, seconds: float) -> None:
     time.sleep(_CHECK_INTERVAL)
 
 
-def exit_without_cleanup() -> list[int]:
+def patch_exit_to_skip_cleanup() -> list[int]:
     """Make the process skip Python's cleanup when it exits.
 
     The caller puts the exit code into the returned list. Without a code, the process exits
@@ -304,10 +304,10 @@ def main(arguments: list[str]) -> None:
         patch_upload_to_send_once()
         patch_download_to_fail_at_once()
         folder = Path(arguments[-1]).absolute().parent
-        keep_error_files(folder)
+        patch_error_file_folder(folder)
         patch_download_to_extract_results(folder)
-        check_host_keys()
-        frame_answers()
+        patch_host_key_check()
+        patch_answers_to_skip_noise()
     sys.argv = arguments
     # The program must not import the modules next to this script, whose names may be those of other
     # modules.
@@ -329,7 +329,7 @@ def is_connection_lost(error: BaseException) -> bool:
 
 
 if __name__ == "__main__":
-    code = exit_without_cleanup()
+    code = patch_exit_to_skip_cleanup()
     try:
         main(sys.argv[1:])
         code.append(0)

@@ -25,17 +25,17 @@ from lifecycle.words.values import MAX_COUNT
 from reconciler.attempt import execution_host as machine
 from reconciler.attempt import paths as genuine
 from reconciler.attempt.execution_host import ExecutionHost
-from reconciler.attempt.file_digests import digest_of, is_as
-from reconciler.attempt.observations import Far, ObservedAttempt, ObservedJob
+from reconciler.attempt.file_digests import compute_file_sha256, has_recorded_content
+from reconciler.attempt.observations import ObservedAttempt, ObservedJob, RemoteAnswer
 from reconciler.attempt.paths import ATTEMPT, ATTEMPTS, AttemptPaths
 from reconciler.errors import MachineRefused, MachineUnreachable, ReconcilerError
 from reconciler.far import incoming
 from reconciler.host import processes, program
 from reconciler.host import small_files as plain
-from reconciler.host.processes import Tenant, place_of
-from reconciler.host.program import Listed, Queue
+from reconciler.host.processes import FolderProcess, find_containing_folder
+from reconciler.host.program import ListedJob, Queue
 from reconciler.records import backward_files, traces
-from reconciler.records.resource_use import together, used_in
+from reconciler.records.resource_use import combine_resource_use, parse_resource_use
 from service.root.folder_entries import is_folder
 from service.root.paths_within_root import OutsideRoot, is_inside, place_within
 
@@ -53,7 +53,7 @@ _STOP_TIMEOUT = 60
 _MAX_ANSWER_BYTES, _MAX_LOG_BYTES = 1 << 26, 1 << 30
 
 
-def describe_machine(given: Mapping[str, Any], attempt: AttemptPaths) -> dict[str, Any]:
+def query_machine_settings(given: Mapping[str, Any], attempt: AttemptPaths) -> dict[str, Any]:
     """Return the batch type, the context type and the roots that a machine file defines.
 
     ``given`` refers to the file. Raises MachineUnreachable if the file cannot be read, or
@@ -63,10 +63,10 @@ def describe_machine(given: Mapping[str, Any], attempt: AttemptPaths) -> dict[st
     return _run_helper({"machine": {**given, "$ref": str(source)}}, attempt.root)
 
 
-def describe_submission(path: Path, given: Mapping[str, Any], root: Path) -> dict[str, Any]:
+def query_submission_settings(path: Path, given: Mapping[str, Any], root: Path) -> dict[str, Any]:
     """Return the settings that DPDispatcher reads from a submission file in the root.
 
-    The result has the fields of `describe_machine`. For jobs on this machine it also has their
+    The result has the fields of `query_machine_settings`. For jobs on this machine it also has their
     ``folder`` and the names of the ``jobs``. Raises MachineUnreachable if the machine file cannot
     be read, or ProgramMissing if DPDispatcher is not installed.
     """
@@ -95,7 +95,7 @@ def render_job_script(
 _TRIAL_TIMEOUT = 100
 
 
-def try_environment(
+def find_machine_problems(
     own: Mapping[str, Any], where: ExecutionHost, attempt: AttemptPaths, words: Sequence[str]
 ) -> list[str]:
     """Test folder, scheduler and software on a machine, and return the problems found.
@@ -133,10 +133,10 @@ def observe_far_attempts(attempts: Iterable[AttemptPaths]) -> dict[str, Observed
     for group in groups.values():
         try:
             printed = _run_script(group[0], _build_probe_script(group))
-            with _readable_answer(printed[:100]):
+            with _convert_answer_errors(printed[:100]):
                 found = parse_probe_output(printed)
             nothing = dict.fromkeys(
-                (one.tag for one in group), Far(0, "the machine did not report this value")
+                (one.tag for one in group), RemoteAnswer(0, "the machine did not report this value")
             )
         except ReconcilerError as error:
             found, nothing = {}, {one.tag: _describe_missing_answer(one, error) for one in group}
@@ -146,7 +146,7 @@ def observe_far_attempts(attempts: Iterable[AttemptPaths]) -> dict[str, Observed
     return answered
 
 
-def _describe_missing_answer(attempt: AttemptPaths, error: ReconcilerError) -> Far:
+def _describe_missing_answer(attempt: AttemptPaths, error: ReconcilerError) -> RemoteAnswer:
     """Return a `Far` object for an attempt whose machine did not answer or refused to.
 
     If the attempt was already submitted, its host name was valid. An unknown host then means that
@@ -155,7 +155,7 @@ def _describe_missing_answer(attempt: AttemptPaths, error: ReconcilerError) -> F
     refusal = error.reason if isinstance(error, MachineRefused) else None
     if isinstance(error, MachineRefused) and error.is_unknown_host:
         refusal = None if traces.may_be_submitted(attempt) else refusal
-    return Far(0, error.message, refusal=refusal)
+    return RemoteAnswer(0, error.message, refusal=refusal)
 
 
 def _build_probe_script(group: Sequence[AttemptPaths]) -> str:
@@ -164,7 +164,9 @@ def _build_probe_script(group: Sequence[AttemptPaths]) -> str:
     calls = [_build_call("queue", queued)] if queued else []
     calls.append(_build_call("processes", []))
     calls += [
-        _build_call("attempt", [one.tag, where.scratch, *backward_files.backward(one)])
+        _build_call(
+            "attempt", [one.tag, where.scratch, *backward_files.attempt_backward_patterns(one)]
+        )
         for one, where in places
     ]
     return "\n".join([_read_script("tags.sh"), _read_script("probe.sh"), *calls])
@@ -192,7 +194,7 @@ def has_other_remote_root(attempt: AttemptPaths) -> bool:
     if source is None or named.pop("remote_root", None) is None:
         return False
     try:
-        root = str(describe_machine(named, attempt).get("remote_root"))
+        root = str(query_machine_settings(named, attempt).get("remote_root"))
     except ReconcilerError:
         return False
     scratch = machine.load_execution_host(attempt).scratch
@@ -215,20 +217,20 @@ def make_scratch_folder(attempt: AttemptPaths) -> dict[str, str]:
         f"&& mkdir -p {own} && uname -n && cat /proc/sys/kernel/random/boot_id"
     )
     printed = _run_script(attempt, script)
-    with _readable_answer(printed[:100]):
+    with _convert_answer_errors(printed[:100]):
         host, boot_id = printed.split()
         return {"host": host, "boot_id": boot_id}
 
 
-def tag_jobs(attempt: AttemptPaths) -> None:
+def tag_finished_jobs(attempt: AttemptPaths) -> None:
     """Mark each job whose tasks all succeeded as finished, as DPDispatcher does.
 
     Raises MachineUnreachable if the machine of the jobs does not answer.
     """
     where = machine.load_execution_host(attempt)
     records = where.scratch if where.is_far else str(attempt.folder)
-    alone = " ".join(traces.alone(attempt))
-    words = [where.scratch, records, alone, *backward_files.backward(attempt)]
+    alone = " ".join(traces.list_orphaned_jobs(attempt))
+    words = [where.scratch, records, alone, *backward_files.attempt_backward_patterns(attempt)]
     _run_script(attempt, _build_script("tags.sh", "tag_jobs", words))
 
 
@@ -262,7 +264,7 @@ def read_new_output(
         attempt, _build_script("said.sh", "said", words), size=_MAX_LOG_BYTES
     ).splitlines()
     paths = list(offsets)
-    with _readable_answer(lines[-1:]):
+    with _convert_answer_errors(lines[-1:]):
         *files, jobs = (line.split("\t") for line in lines)
         found = {paths[int(n)]: (b64decode(text), int(end)) for n, end, text in files}
         return found, int(jobs[0]) > 0 and jobs[0] == jobs[1]
@@ -282,7 +284,7 @@ def stop_attempt_jobs(attempt: AttemptPaths) -> list[list[str]]:
 
 
 def _get_machine_settings(attempt: AttemptPaths) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = (genuine.submission_of(attempt) or {}).get("machine", {})
+    found: Mapping[str, Any] = (genuine.read_attempt_submission(attempt) or {}).get("machine", {})
     return found
 
 
@@ -411,15 +413,15 @@ def parse_probe_output(printed: str) -> dict[str, ObservedAttempt]:
     }
     queue, names = _parse_queue(said), set(places.values())
     queues = queue.split(names) if queue is not None else {}
-    tenants = defaultdict[str, list[Tenant]](list)
+    tenants = defaultdict[str, list[FolderProcess]](list)
     for place, tenant in _find_tenants(said, names):
         tenants[place].append(tenant)
     host, boot_id, asked_at = (said["here"] or [["", "", "0"]])[-1]
-    far = Far(int(asked_at), None, host, boot_id)
+    far = RemoteAnswer(int(asked_at), None, host, boot_id)
     for tag, found in own.items():
-        for pid, ticks in _find_by_environment(found, said):
+        for pid, ticks in _find_folderless_processes(found, said):
             if pid not in [tenant.pid for tenant in tenants[places[tag]]]:
-                tenants[places[tag]].append(Tenant(pid, ticks, places[tag], deleted=True))
+                tenants[places[tag]].append(FolderProcess(pid, ticks, places[tag], deleted=True))
     return {
         tag: replace(
             _parse_attempt(found, far),
@@ -450,23 +452,23 @@ def _parse_queue(said: _ByKind) -> Queue | None:
     return None
 
 
-def _parse_queue_entry(id_: str, state: str, *at: str) -> Listed:
+def _parse_queue_entry(id_: str, state: str, *at: str) -> ListedJob:
     state, _, reason = state.partition(" ")
     known = reason if state == "PENDING" and reason not in ("", "None", "(null)") else None
-    return Listed(id_, state, "\t".join(at), known)
+    return ListedJob(id_, state, "\t".join(at), known)
 
 
-def _find_tenants(said: _ByKind, places: set[str]) -> Iterator[tuple[str, Tenant]]:
+def _find_tenants(said: _ByKind, places: set[str]) -> Iterator[tuple[str, FolderProcess]]:
     ticks = {pid: int(since) for pid, state, since in said["stat"] if state not in "ZX"}
     for process, *words in said["cwd"]:
         pid, named = process.split("/")[2], "\t".join(words)
         folder = named.removesuffix(processes.DELETED)
-        place = place_of(folder, places)
+        place = find_containing_folder(folder, places)
         if pid in ticks and place is not None:
-            yield place, Tenant(int(pid), ticks[pid], folder, folder != named)
+            yield place, FolderProcess(int(pid), ticks[pid], folder, folder != named)
 
 
-def _find_by_environment(lines: _Lines, said: _ByKind) -> Iterator[tuple[int, int]]:
+def _find_folderless_processes(lines: _Lines, said: _ByKind) -> Iterator[tuple[int, int]]:
     """Yield id and start time of running processes whose attempt's folder was removed.
 
     Such processes are found by a variable in their environment.
@@ -477,7 +479,7 @@ def _find_by_environment(lines: _Lines, said: _ByKind) -> Iterator[tuple[int, in
     )
 
 
-def _parse_attempt(lines: _Lines, far: Far) -> ObservedAttempt:
+def _parse_attempt(lines: _Lines, far: RemoteAnswer) -> ObservedAttempt:
     said = {kind: [one[0] for one in found if one] for kind, found in _group_by_kind(lines).items()}
     jobs = (
         ObservedJob(name, **{"fail_count": 0, **known})
@@ -503,7 +505,7 @@ def _parse_printed_ends(lines: _Lines) -> dict[str, str]:
     printed = {
         one[1]: _decode_text(one[2]) for one in lines if one[0] == "printed" and len(one) > 2
     }
-    ends = {id_: program.find_printed_end(text) for id_, text in printed.items()}
+    ends = {id_: program.find_printed_slurm_state(text) for id_, text in printed.items()}
     return {id_: state for id_, state in ends.items() if state is not None}
 
 
@@ -538,7 +540,10 @@ _JOB_FIELD_PARSERS: Mapping[str, Callable[..., dict[str, Any]]] = {
     "job": _parse_job_record,
     "job_id": lambda id_: {"id": id_},
     "command_code": lambda code: {"command_code": plain.parse_number(code)},
-    "used": lambda told: {"used": together(map(used_in, _decode_text(told).splitlines())) or None},
+    "used": lambda told: {
+        "used": combine_resource_use(map(parse_resource_use, _decode_text(told).splitlines()))
+        or None
+    },
     "complete": dict,
     "job_tag_finished": lambda _: {"tag": True},
     "flag_if_job_task_fail": lambda flag: {"failed_flag": flag == "1"},
@@ -557,7 +562,7 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, slots=True)
-class FarFile:
+class JobFile:
     """A file that a job wrote: a leftover file or a result.
 
     ``path`` is the path, relative to the root, to which the job wrote the file. ``at`` is its
@@ -572,7 +577,7 @@ class FarFile:
     link: str | None = None
 
 
-def can_be_recorded(file: FarFile) -> bool:
+def has_utf8_paths(file: JobFile) -> bool:
     """Return whether the paths of a file can be written to the log, which requires UTF-8."""
     try:
         "".join((file.path, file.at or "", file.link or "")).encode()
@@ -583,7 +588,7 @@ def can_be_recorded(file: FarFile) -> bool:
 
 def download_leftovers(
     attempt: AttemptPaths, limit: int | None, wanted: Sequence[str] = ()
-) -> list[FarFile]:
+) -> list[JobFile]:
     """Download the leftover files of an attempt, logs first, then from small to large.
 
     Files that already exist here unchanged are not downloaded. Returns the files that stay on the
@@ -593,16 +598,16 @@ def download_leftovers(
     MachineUnreachable.
     """
     keep_written_files(attempt)
-    total, coming, stays = 0, list[tuple[str, FarFile]](), list[FarFile]()
+    total, coming, stays = 0, list[tuple[str, JobFile]](), list[JobFile]()
     listed = _list_far_files(attempt, "list_left", [kept_files_path(attempt)])
     # These files are records of wfctl itself, which are not leftover files of the job.
     ours = f"{attempt.stage}/{ATTEMPTS}/"
     others = [of for of in listed if not of[1].path.startswith(ours)]
     # A file that already exists at its place with the same content needs no download.
-    known = [of for of in others if not _is_here(attempt, of[1])]
+    known = [of for of in others if not _is_already_downloaded(attempt, of[1])]
     links = {one.path: one.link for _, one in known if one.link is not None}
     refused = incoming.find_refused_leftovers([one.path for _, one in known], links, attempt.stage)
-    refused |= {one.path for _, one in known if not can_be_recorded(one)}
+    refused |= {one.path for _, one in known if not has_utf8_paths(one)}
     for there, one in sorted(known, key=lambda of: (of[1].path not in attempt.logs, of[1].size)):
         total += one.size
         own = one.path.removeprefix(f"{attempt.stage}/")
@@ -615,9 +620,9 @@ def download_leftovers(
     return stays
 
 
-def _is_here(attempt: AttemptPaths, left: FarFile) -> bool:
+def _is_already_downloaded(attempt: AttemptPaths, left: JobFile) -> bool:
     place, recorded = attempt.root / left.path, {"size": left.size, "sha256": left.sha256}
-    return left.link is None and not place.is_symlink() and is_as(place, recorded)
+    return left.link is None and not place.is_symlink() and has_recorded_content(place, recorded)
 
 
 def download_results_without_monitor(
@@ -628,11 +633,11 @@ def download_results_without_monitor(
     Only files that the submission names as results are downloaded. Each file appears completely or
     not at all. Safe to repeat after an interruption. Raises MachineUnreachable or OSError.
     """
-    patterns = backward_files.backward(attempt)
+    patterns = backward_files.attempt_backward_patterns(attempt)
     found = _list_far_files(
         attempt, listing, [machine.load_execution_host(attempt).scratch, *patterns]
     )
-    sent = tuple(traces.forward_patterns(genuine.submission_of(attempt) or {}))
+    sent = tuple(traces.forward_patterns(genuine.read_attempt_submission(attempt) or {}))
     protected = incoming.read_protected_files(attempt.folder)
     _download_files(
         attempt,
@@ -657,7 +662,7 @@ def _run_listing(
 
 def _list_far_files(
     attempt: AttemptPaths, function: str, words: Sequence[str]
-) -> list[tuple[str, FarFile]]:
+) -> list[tuple[str, JobFile]]:
     """Return the files that the machine of the attempt's jobs lists.
 
     Each file follows its path in the attempt's folder on that machine. The machine prints one row
@@ -666,26 +671,26 @@ def _list_far_files(
     that folder. Paths that lead out of the folder are omitted. Raises MachineUnreachable if a row
     cannot be read.
     """
-    folder, found = "left", list[tuple[str, FarFile]]()
+    folder, found = "left", list[tuple[str, JobFile]]()
     rows = _run_listing(attempt, function, words)
     if len(rows) > _MAX_FILES:
         raise MachineUnreachable(f"expected at most {_MAX_FILES} files, found {len(rows)}")
     for row in rows:
-        with _readable_answer(row):
+        with _convert_answer_errors(row):
             kind, name, *values = row
             if kind == "copy":
                 folder = name
                 continue
             path = os.fsdecode(b64decode(name))
-            if not incoming.is_plain(path):
+            if not incoming.is_safe_path(path):
                 continue
             if kind == "link":
                 target = b64decode(values[0])
                 sha256, link = hashlib.sha256(target).hexdigest(), os.fsdecode(target)
-                found.append(("", FarFile(path, 0, sha256, link=link)))
+                found.append(("", JobFile(path, 0, sha256, link=link)))
             else:
                 size, sha256 = _size_and_digest(*values)
-                found.append((f"{folder}/{path}", FarFile(path, size, sha256)))
+                found.append((f"{folder}/{path}", JobFile(path, size, sha256)))
     return found
 
 
@@ -704,7 +709,7 @@ def _size_and_digest(size: str, sha256: str) -> tuple[int, str]:
 
 
 @contextmanager
-def _readable_answer(answer: object) -> Iterator[None]:
+def _convert_answer_errors(answer: object) -> Iterator[None]:
     """Convert errors in the block into `MachineUnreachable`.
 
     The block reads an answer of another machine, so such an error means that the answer is invalid.
@@ -718,7 +723,7 @@ def _readable_answer(answer: object) -> Iterator[None]:
 
 
 def _download_files(
-    attempt: AttemptPaths, base: Path, found: Sequence[tuple[str, FarFile]]
+    attempt: AttemptPaths, base: Path, found: Sequence[tuple[str, JobFile]]
 ) -> None:
     """Download files into the folder ``base``.
 
@@ -743,7 +748,7 @@ def _download_files(
         with _open_partial_path(attempt, base, one.path) as (partial, place):
             if one.link is not None:
                 continue
-            if digest_of(partial) != one.sha256:
+            if compute_file_sha256(partial) != one.sha256:
                 partial.unlink()
                 raise MachineUnreachable(
                     f"the file {one.path} was damaged during the transfer, because its SHA-256 "
@@ -777,7 +782,7 @@ def _open_path_below(base: Path, path: str) -> Iterator[Path]:
 
 
 def _download_parts(
-    attempt: AttemptPaths, found: Sequence[tuple[str, FarFile]]
+    attempt: AttemptPaths, found: Sequence[tuple[str, JobFile]]
 ) -> Iterator[tuple[str, bytes]]:
     """Download files in parts, and yield the path of the file with each part."""
     for batch in _split_into_batches(found):
@@ -785,7 +790,7 @@ def _download_parts(
         for path, start, size in batch:
             words += [b64encode(os.fsencode(path)).decode(), str(start), str(size)]
         rows = _run_listing(attempt, "send_parts", words, sum(size for _, _, size in batch))
-        with _readable_answer(f"expected {len(batch)} parts of files, received {len(rows)}"):
+        with _convert_answer_errors(f"expected {len(batch)} parts of files, received {len(rows)}"):
             contents = [b64decode(content) for _, (content,) in zip(batch, rows, strict=True)]
         yield from (
             (there, content) for (there, _, _), content in zip(batch, contents, strict=True)
@@ -793,7 +798,7 @@ def _download_parts(
 
 
 def _split_into_batches(
-    found: Sequence[tuple[str, FarFile]],
+    found: Sequence[tuple[str, JobFile]],
 ) -> Iterator[list[tuple[str, int, int]]]:
     """Divide files into parts, and yield the list of parts for each request.
 

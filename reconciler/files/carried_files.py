@@ -16,7 +16,7 @@ from typing import Any
 from lifecycle.payload import models as p
 from lifecycle.state.workflow import Attempt as Recorded
 from lifecycle.state.workflow import Stage, is_below
-from reconciler.attempt.file_digests import is_as
+from reconciler.attempt.file_digests import has_recorded_content
 from reconciler.attempt.markers import make_folders
 from reconciler.attempt.paths import (
     ATTEMPTS,
@@ -24,7 +24,7 @@ from reconciler.attempt.paths import (
     AttemptPaths,
     ScriptEnd,
 )
-from reconciler.context import Jobs
+from reconciler.context import JobContext
 from reconciler.submission import fields as shape
 from service.root.folder_entries import is_file
 
@@ -51,7 +51,7 @@ def carry_patterns(stage: Stage) -> list[str]:
     return [one for one in found if isinstance(one, str)] if isinstance(found, list) else []
 
 
-def find_files_to_carry(jobs: Jobs, stage: Stage) -> CarriedFiles | None:
+def find_files_to_carry(jobs: JobContext, stage: Stage) -> CarriedFiles | None:
     """Return the files with which the next attempt of the stage continues, or None.
 
     The files come from the newest attempt that left such files. Its inputs and its definition must
@@ -71,7 +71,9 @@ def find_files_to_carry(jobs: Jobs, stage: Stage) -> CarriedFiles | None:
         found = dict(_find_carried_files(jobs.root, stage.id, one, patterns))
         if not found:
             continue
-        changed = [f["path"] for f in one.inputs if not is_as(jobs.root / f["path"], f)]
+        changed = [
+            f["path"] for f in one.inputs if not has_recorded_content(jobs.root / f["path"], f)
+        ]
         if changed:
             text = (
                 f"the new attempt does not continue from {one.id}, because {', '.join(changed)} "
@@ -103,7 +105,11 @@ def _find_carried_files(
             continue
         kept = root / stage / ATTEMPTS / one.name / KEPT / path
         places = [root / at] if at is not None else [root / path, kept]
-        whole = (at for at in places if not at.is_symlink() and is_file(at) and is_as(at, file))
+        whole = (
+            at
+            for at in places
+            if not at.is_symlink() and is_file(at) and has_recorded_content(at, file)
+        )
         if (place := next(whole, None)) is not None:
             yield path, place
 

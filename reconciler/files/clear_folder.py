@@ -17,13 +17,13 @@ from lifecycle.payload import models as p
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Attempt as Recorded
 from lifecycle.state.workflow import Workflow
-from reconciler.attempt.file_digests import is_as
+from reconciler.attempt.file_digests import has_recorded_content
 from reconciler.attempt.paths import (
     AttemptPaths,
-    OfJob,
+    JobRecordSuffix,
 )
-from reconciler.context import Jobs
-from reconciler.host.program import is_held
+from reconciler.context import JobContext
+from reconciler.host.program import is_lock_held
 from reconciler.records import traces
 from service.root.folder_entries import is_file
 from service.root.paths_within_root import is_inside
@@ -33,7 +33,7 @@ _MAX_NAMED_FILES = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Clearing:
+class RemovableFiles:
     """The files of one attempt that can be removed, as absolute paths.
 
     ``folders`` were created by wfctl, and ``files`` are recorded leftover files. ``size`` is the
@@ -54,13 +54,13 @@ class Clearing:
         return (*self.folders, *self.files)
 
 
-def find_clearings(
-    jobs: Jobs,
+def find_removable_files(
+    jobs: JobContext,
     state: Workflow,
     only: Sequence[str] | None,
     older: timedelta | None,
     larger: int | None,
-) -> list[Clearing]:
+) -> list[RemovableFiles]:
     """Return the files that can be removed, for each earlier attempt of completed stages.
 
     ``only`` limits the result to the named stages. ``older`` selects attempts that ended at least
@@ -70,7 +70,7 @@ def find_clearings(
     stages = [state.stage(id_) for id_ in only] if only else list(state.stages.values())
     now = jobs.service.clock()
     found = [
-        _find_clearing(jobs.attempt(state, stage, one.id), one)
+        _find_removable_attempt_files(jobs.attempt(state, stage, one.id), one)
         for stage in stages
         if stage.status is Status.COMPLETED
         for one in stage.attempts[:-1]
@@ -81,28 +81,31 @@ def find_clearings(
     return [one for one in found if one is not None and one.size >= least]
 
 
-def _find_clearing(attempt: AttemptPaths, one: Recorded) -> Clearing | None:
+def _find_removable_attempt_files(attempt: AttemptPaths, one: Recorded) -> RemovableFiles | None:
     """Return the files of an attempt that can be removed.
 
     Returns None if the attempt has no folder or may still be running.
     """
     if not attempt.folder.is_dir() or attempt.folder.is_symlink():
         return None
-    if any(is_held(lock) is not False for lock in traces.told(attempt, OfJob.LOCK)):
+    if any(
+        is_lock_held(lock) is not False
+        for lock in traces.list_job_record_files(attempt, JobRecordSuffix.LOCK)
+    ):
         return None
-    folders = (*traces.copies_below(attempt.work), attempt.carried)
+    folders = (*traces.list_copies_in_folder(attempt.work), attempt.carried)
     folders = tuple(folder for folder in folders if folder.is_dir() and not folder.is_symlink())
-    files = dict(_find_recorded_files(attempt, one.left))
+    files = dict(_find_removable_leftovers(attempt, one.left))
     found = (Path(at) / name for one in folders for at, _, names in os.walk(one) for name in names)
     known = (path.lstat() for path in found)
     # Removing one of several hard links to a file frees no space.
     size = sum(one.st_size for one in known if one.st_nlink == 1)
     size += sum(place.lstat().st_size for place in files)
     written = tuple(files.values())
-    return Clearing(attempt.stage, attempt.id, folders, tuple(files), written, size)
+    return RemovableFiles(attempt.stage, attempt.id, folders, tuple(files), written, size)
 
 
-def _find_recorded_files(
+def _find_removable_leftovers(
     attempt: AttemptPaths, left: Sequence[Mapping[str, Any]]
 ) -> Iterator[tuple[Path, str]]:
     """Yield the recorded leftover files in the attempt's folder that can be removed.
@@ -119,11 +122,13 @@ def _find_recorded_files(
             if not is_inside(place.parent, attempt.folder):
                 continue
             link = str(place.readlink()) if place.is_symlink() else None
-            if file.get("link") == link and (link or (is_file(place) and is_as(place, file))):
+            if file.get("link") == link and (
+                link or (is_file(place) and has_recorded_content(place, file))
+            ):
                 yield place, file["path"]
 
 
-def build_clearing_command(root: Path, one: Clearing) -> p.LeftoversFreed:
+def build_removal_command(root: Path, one: RemovableFiles) -> p.LeftoversFreed:
     """Build the command that records the removal of an attempt's files."""
     return p.LeftoversFreed(
         stage=one.stage,
@@ -135,7 +140,7 @@ def build_clearing_command(root: Path, one: Clearing) -> p.LeftoversFreed:
     )
 
 
-def remove_files(one: Clearing) -> None:
+def remove_files(one: RemovableFiles) -> None:
     """Remove the files of an attempt after their removal was recorded."""
     for folder in one.folders:
         shutil.rmtree(folder)

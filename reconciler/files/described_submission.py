@@ -26,19 +26,19 @@ from reconciler.attempt.paths import (
     OUTPUT_LOG,
     PREPARED,
     WRAPPER,
-    forwarded,
-    of_recorded,
+    iterate_forwarded_paths,
+    recorded_attempt_paths,
 )
 from reconciler.errors import ReconcilerError, UnusableProfile
 from reconciler.submission import build as submission
 from reconciler.submission.build import FILE_NAME
 from reconciler.submission.compare_submission import (
     SubmissionDrift,
-    check_recorded,
+    check_submission_unchanged,
     find_computation_differences,
     find_differences,
 )
-from reconciler.submission.fields import add_place_variables, check_fields
+from reconciler.submission.fields import add_path_variables, check_fields
 from reconciler.submission.transferred_files import BEFORE_VARIABLE
 from service.consent.scripts import (
     scripts_of,
@@ -74,7 +74,7 @@ class TooMuchBeside(Worded, Refused):
     bytes: int
 
 
-def files_beside(root: Path, stage: Stage) -> list[str]:
+def find_extra_stage_files(root: Path, stage: Stage) -> list[str]:
     """Return the files that a user put into the stage's folder and that a job needs.
 
     The paths are patterns relative to that folder. Outputs, inputs, hidden files and leftover files
@@ -140,13 +140,13 @@ class NoStageCommand(Refused):
         )
 
 
-def has_command(root: Path, stage: Stage) -> bool:
+def has_command_or_submission(root: Path, stage: Stage) -> bool:
     """Return whether the stage can run: it defines a command or has a prepared submission."""
     prepared = root / stage.id / PREPARED
     return bool(stage.parameters.get("command")) or is_file(prepared)
 
 
-def submission_of(
+def get_stage_submission(
     root: Path, state: Workflow, stage: Stage, *, anew: bool = False
 ) -> dict[str, Any]:
     """Return the submission of a stage, built from its definition.
@@ -155,7 +155,7 @@ def submission_of(
     prepared file of a stage with a command is ignored. Raises `NoStageCommand` if neither exists,
     and `SubmissionDrift` if the prepared file differs from the definition.
     """
-    if not has_command(root, stage):
+    if not has_command_or_submission(root, stage):
         raise NoStageCommand([stage.id])
     path = root / stage.id / PREPARED
     if not stage.parameters.get("command"):
@@ -163,7 +163,7 @@ def submission_of(
     prepared = submission.read_submission(path) if is_file(path) and not anew else None
     # If the stage has a field `forward_files`, only the files in that field are sent.
     unnamed = stage.parameters.get("forward_files") is None
-    beside = files_beside(root, stage) if unnamed else []
+    beside = find_extra_stage_files(root, stage) if unnamed else []
     if prepared is None:
         return _build_described_submission(state, stage, beside)
     tasks = [task for task in prepared.get("task_list", []) if isinstance(task, dict)]
@@ -184,7 +184,7 @@ def build_attempt_submission(
     This adds environment variables with paths and the current round, and the time limit. For a
     sweep the time limit is omitted, because its worker process applies it to each task.
     """
-    placed_ = add_place_variables(given, stage.inputs)
+    placed_ = add_path_variables(given, stage.inputs)
     if not is_sweep(stage.parameters):
         placed_ = submission.add_time_limit(placed_, stage.parameters)
     return submission.add_variables(placed_, variables_of_round(root, state, stage))
@@ -249,7 +249,9 @@ def find_attempt_inputs(
     return {"inputs": list(files), "scripts": scripts, "code": code}
 
 
-def find_inputs_of_launch(root: Path, state: Workflow, stage: Stage, path: str) -> dict[str, Any]:
+def find_foreign_launch_inputs(
+    root: Path, state: Workflow, stage: Stage, path: str
+) -> dict[str, Any]:
     """Return the inputs of an attempt that wfctl did not launch, for its record.
 
     ``path`` is its submission file. The attempt already runs, so missing files are ignored.
@@ -257,7 +259,7 @@ def find_inputs_of_launch(root: Path, state: Workflow, stage: Stage, path: str) 
     needed, sent = needed_by(state, stage), list[str]()
     with suppress(ReconcilerError, OSError, NotRegular, LookupError):
         own = {**submission.read_submission(root / path), "machine": {"local_root": str(root)}}
-        sent.extend(os.path.relpath(one, root) for one in forwarded(own))
+        sent.extend(os.path.relpath(one, root) for one in iterate_forwarded_paths(own))
     others = [one for one in sent if not (one in needed or one.startswith(".."))]
     submitted = _digest_existing(root, [path])
     known = find_attempt_inputs(root, state, stage, _digest_existing(root, [*needed, *others]))
@@ -276,11 +278,11 @@ def find_launch_differences(
     Returns an empty list if no comparison is needed. Raises `SubmissionChanged` if the submission
     file was changed after the launch was recorded.
     """
-    attempt = of_recorded(root, state.id, stage.id, recorded)
+    attempt = recorded_attempt_paths(root, state.id, stage.id, recorded)
     place = root / recorded.submission
     if not (recorded.taken_over and stage.parameters.get("command") and is_file(place)):
         return []
-    check_recorded(attempt, place)
+    check_submission_unchanged(attempt, place)
     return find_computation_differences(
         _build_described_submission(state, stage), submission.read_submission(place)
     )
@@ -301,7 +303,7 @@ def explain_launch_differences(root: Path, state: Workflow, stage: Stage) -> lis
         return [str(error)]
 
 
-def check_launched(root: Path, state: Workflow, stage: Stage) -> None:
+def check_foreign_job_definition(root: Path, state: Workflow, stage: Stage) -> None:
     """Raise `SubmissionDrift` if the job that wrote the outputs differs from the stage.
 
     Only a job that was launched by others is compared with the definition of the stage.
@@ -312,10 +314,10 @@ def check_launched(root: Path, state: Workflow, stage: Stage) -> None:
             raise SubmissionDrift(stage.id, fields, launched=stage.source.id)
 
 
-def find_inputs_of_imported(root: Path, state: Workflow) -> dict[str, dict[str, Any]]:
+def find_imported_attempt_inputs(root: Path, state: Workflow) -> dict[str, dict[str, Any]]:
     """Return the inputs of each running attempt that was imported, by stage."""
     found = {
-        stage.id: find_inputs_of_launch(root, state, stage, stage.attempt.submission)
+        stage.id: find_foreign_launch_inputs(root, state, stage, stage.attempt.submission)
         for stage in state.stages.values()
         if stage.attempt is not None and stage.attempt.taken_over
     }

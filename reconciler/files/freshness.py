@@ -114,7 +114,7 @@ def find_deviations(
                 # that time matter.
                 since = (stage.started_at if stage.reused else None) or source.started_at
                 other = _find_differing_files(root, stage, "input", source.inputs, since, deep)
-                found += _drop_deleted(other, source.inputs, deleted)
+                found += _omit_recorded_deletions(other, source.inputs, deleted)
     return found
 
 
@@ -140,7 +140,7 @@ def find_changed_inputs(root: Path, state: Workflow, ids: Iterable[str]) -> dict
     return found
 
 
-def inspect_results(root: Root, log: WorkflowLog, state: Workflow) -> Seen:
+def find_log_differences(root: Root, log: WorkflowLog, state: Workflow) -> Seen:
     """Return all files of the workflow that differ from the log.
 
     These are changed results of completed stages, changed inputs, scripts and checks, manual edits,
@@ -208,9 +208,9 @@ def _find_unrecorded_times(root: Path, state: Workflow) -> dict[str, float]:
 def _find_changed_verdicts(root: Path, state: Workflow) -> Iterator[tuple[str, str]]:
     for stage in state.stages.values():
         if stage.status is Status.POST_PROCESSING and stage.retry_count:
-            from reconciler.files.script_consent import find_changed_verdict
+            from reconciler.files.script_consent import find_changed_verify_scripts
 
-            if (found := find_changed_verdict(root, state, stage)) is not None:
+            if (found := find_changed_verify_scripts(root, state, stage)) is not None:
                 yield stage.id, str(found).removeprefix(f"{stage.id}: ")
 
 
@@ -220,10 +220,10 @@ def find_changed_results(root: Path, stage: Stage, *, deep: bool = False) -> Ite
         found = _find_differing_files(
             root, stage, "result", stage.results, stage.completed_at, deep
         )
-        yield from _drop_deleted(found, stage.results, stage.deleted)
+        yield from _omit_recorded_deletions(found, stage.results, stage.deleted)
 
 
-def _drop_deleted(
+def _omit_recorded_deletions(
     found: Iterable[Deviation],
     recorded: Iterable[dict[str, Any]],
     deleted: Sequence[dict[str, Any]],
@@ -243,7 +243,7 @@ def _find_differing_files(
     began = parse_epoch(since)
     # The start time of an imported stage may be missing or wrong. Without a time, every file is
     # checked.
-    for one in _find_suspects(root, recorded, (began or 0.0) - _TIME_MARGIN, deep):
+    for one in _find_possibly_changed_files(root, recorded, (began or 0.0) - _TIME_MARGIN, deep):
         kind = _classify_change(root, one, deep)
         if kind is not None:
             after = None
@@ -253,7 +253,7 @@ def _find_differing_files(
             yield Deviation(stage.id, attempt, what, one["path"], kind, since, after)
 
 
-def check_results(root: Path, state: Workflow, stage: Stage) -> None:
+def check_upstream_results(root: Path, state: Workflow, stage: Stage) -> None:
     """Raise `ChangedResult` if a stage would use a result that has changed.
 
     A result whose deletion was recorded counts as changed only if it is an input of the stage and
@@ -287,14 +287,14 @@ def check_inputs_unchanged(root: Path, state: Workflow, stage: Stage) -> None:
     newest, points = stage.attempts[-1], files_of_points(state, stage)
     read = [one for one in newest.inputs if one["path"] not in points]
     started = parse_epoch(newest.started_at) or 0.0
-    suspects = _find_suspects(root, read, started - _TIME_MARGIN, False)
+    suspects = _find_possibly_changed_files(root, read, started - _TIME_MARGIN, False)
     if changed := [
         one["path"] for one in suspects if _classify_change(root, one, True) is not None
     ]:
         raise InputsChanged(stage.id, newest.id, changed)
 
 
-def _find_suspects(
+def _find_possibly_changed_files(
     root: Path, recorded: Iterable[dict[str, Any]], limit: float, deep: bool
 ) -> Iterator[dict[str, Any]]:
     """Yield the recorded files that may have changed: missing or with a new change time.
@@ -325,9 +325,9 @@ def _classify_change(root: Path, recorded: dict[str, Any], deep: bool) -> str | 
         return "missing"
     if recorded["size"] > _MAX_QUICK_BYTES and not deep:
         return "touched"
-    from reconciler.attempt.file_digests import is_as
+    from reconciler.attempt.file_digests import has_recorded_content
 
-    return None if is_as(root / recorded["path"], recorded) else "changed"
+    return None if has_recorded_content(root / recorded["path"], recorded) else "changed"
 
 
 def build_change_records(root: Root, state: Workflow, found: Iterable[Deviation]) -> list[Payload]:
@@ -383,13 +383,15 @@ def find_stages_to_correct(root: Path, state: Workflow) -> dict[str, str]:
     """
     found = {}
     due = (stage for stage in state.stages.values() if is_due(state, stage))
-    for stage in (one for one in islice(due, _MAX_STAGES) if _needs_check(root, state, one)):
+    for stage in (
+        one for one in islice(due, _MAX_STAGES) if _has_manual_submission_data(root, state, one)
+    ):
         from reconciler.files.described_submission import (
-            submission_of,  # few stages have such files
+            get_stage_submission,  # few stages have such files
         )
 
         try:
-            submission_of(root, state, stage, anew=stage.regenerate)
+            get_stage_submission(root, state, stage, anew=stage.regenerate)
         except (ReconcilerError, LifecycleError, OSError) as error:
             found[stage.id] = (
                 f"a correction: {str(getattr(error, 'message', error))[:_MAX_PROBLEM_LENGTH]}"
@@ -401,7 +403,7 @@ def find_stages_to_correct(root: Path, state: Workflow) -> dict[str, str]:
     return found
 
 
-def _needs_check(root: Path, state: Workflow, stage: Stage) -> bool:
+def _has_manual_submission_data(root: Path, state: Workflow, stage: Stage) -> bool:
     """Return whether the submission of a stage contains data that a person wrote.
 
     Other submissions are built by wfctl and need no check.

@@ -23,7 +23,10 @@ from projections.words.text import parse_epoch
 from reconciler.attempt.paths import DONE, EXIT_CODE, PREPARED, WRAPPER
 from reconciler.errors import LaunchFailed, ReconcilerError
 from reconciler.far.manual_jobs import observe_manual_jobs
-from reconciler.files.described_submission import check_launched, find_inputs_of_launch
+from reconciler.files.described_submission import (
+    check_foreign_job_definition,
+    find_foreign_launch_inputs,
+)
 from reconciler.host import processes, tmux_sessions
 from reconciler.host import small_files as plain
 from service.root.atomic_files import utc_text
@@ -31,7 +34,7 @@ from service.root.paths_within_root import is_inside
 
 if TYPE_CHECKING:
     from lifecycle.payload.models import Payload
-    from reconciler.context import Jobs
+    from reconciler.context import JobContext
     from service.writing.stream_writer import WriteOptions
     from service.writing.workflow_service import Outcome
 
@@ -76,21 +79,25 @@ def find_manual_launches(
     sessions = tmux_sessions.list_sessions(os.environ) if candidates else {}
     jobs: list[ManualLaunch | None] = []
     for stage in candidates:
-        name = session_name(f"dpdisp_{stage.id}")
+        name = sanitize_session_name(f"dpdisp_{stage.id}")
         created, folders = sessions.get(name, (0, ()))
         runs = any(is_inside(Path(folder), root) for folder in folders)
         running = ManualLaunch(stage.id, name, created)
         ended = None if runs else _find_ended_launch(root, state, stage, name)
-        jobs.append(running if runs else ended or _find_unwatched(root, state, stage, name))
+        jobs.append(
+            running if runs else ended or _find_job_without_session(root, state, stage, name)
+        )
     return [job for job in jobs if job is not None]
 
 
-def session_name(name: str) -> str:
+def sanitize_session_name(name: str) -> str:
     """Return a session name with the characters replaced that tmux does not allow."""
     return name.replace(".", "_").replace(":", "_")
 
 
-def _find_unwatched(root: Path, state: Workflow, stage: Stage, session: str) -> ManualLaunch | None:
+def _find_job_without_session(
+    root: Path, state: Workflow, stage: Stage, session: str
+) -> ManualLaunch | None:
     """Return a job whose tmux session no longer exists, or None.
 
     The job is recognized by the folder in which DPDispatcher works.
@@ -174,7 +181,7 @@ def build_launch_commands(
         host=host,
         boot_id=boot_id,
         taken_over=True,
-        **find_inputs_of_launch(root, state, stage, submission),
+        **find_foreign_launch_inputs(root, state, stage, submission),
     )
     launched = p.StageLaunched(
         stage=stage.id, attempt=id_, mode="tmux", session=job.session, host=host, boot_id=boot_id
@@ -187,7 +194,7 @@ def _format_time(seconds: float, now: datetime) -> str:
 
 
 def record_manual_launch(
-    jobs: Jobs, state: Workflow, stage: Stage, job: ManualLaunch, options: WriteOptions | None
+    jobs: JobContext, state: Workflow, stage: Stage, job: ManualLaunch, options: WriteOptions | None
 ) -> Outcome:
     """Record a job launched by hand, and warn if it differs from the stage's definition.
 
@@ -201,13 +208,13 @@ def record_manual_launch(
         stage=stage.id,
     )
     try:
-        check_launched(jobs.root, outcome.state, outcome.state.stage(stage.id))
+        check_foreign_job_definition(jobs.root, outcome.state, outcome.state.stage(stage.id))
     except (LifecycleError, ReconcilerError) as error:
         jobs.say(error.message, level="warning", stage=stage.id)
     return outcome
 
 
-def find_proven_commands(
+def build_proven_edit_commands(
     root: Path, state: Workflow, stage: Stage, now: datetime
 ) -> list[TimedCommand]:
     """Return commands for a manual edit of a stage's status that its job proves.

@@ -12,14 +12,14 @@ from pathlib import Path, PurePosixPath
 from lifecycle.words.scripts import IMPORTED
 from projections.words.result_origin import module_of
 from reconciler.attempt import paths as genuine
-from reconciler.attempt.file_digests import digest_of
+from reconciler.attempt.file_digests import compute_file_sha256
 from reconciler.attempt.paths import AttemptPaths
 from reconciler.records import traces
 from service.consent.packages import find_unused_names
 from service.root.atomic_files import write_whole
 
 
-def find_exchanged_copies(attempt: AttemptPaths, recorded: Mapping[str, str]) -> list[str]:
+def find_replaced_job_files(attempt: AttemptPaths, recorded: Mapping[str, str]) -> list[str]:
     """Return the files that a local job may have run instead of the files sent to it.
 
     ``recorded`` maps the paths of the attempt's scripts and modules to SHA-256 digests in hex. The
@@ -31,7 +31,9 @@ def find_exchanged_copies(attempt: AttemptPaths, recorded: Mapping[str, str]) ->
     known = traces.read_json(attempt.copies_record)
     if known is None:
         sent = {path: recorded[path] for path in _find_sent_files(attempt, recorded)}
-        found = [path for path, digest in sent.items() if _is_other(attempt.kept / path, digest)]
+        found = [
+            path for path, digest in sent.items() if _has_other_content(attempt.kept / path, digest)
+        ]
         known = {"exchanged": [*found, *_find_shadowing_modules(attempt, sent)]}
         if attempt.kept.is_dir():
             write_whole(attempt.copies_record, json.dumps(known).encode() + b"\n")
@@ -42,7 +44,7 @@ def find_exchanged_copies(attempt: AttemptPaths, recorded: Mapping[str, str]) ->
 
 def _find_sent_files(attempt: AttemptPaths, recorded: Iterable[str]) -> Iterator[str]:
     """Yield the recorded files that the submission sends, alone or as part of a folder."""
-    own = genuine.submission_of(attempt) or {}
+    own = genuine.read_attempt_submission(attempt) or {}
     base = os.path.normpath(str(own.get("work_base", ".")))
     patterns = [os.path.normpath(one) for one in traces.forward_patterns(own)]
     for path in recorded if base == "." else ():
@@ -51,9 +53,9 @@ def _find_sent_files(attempt: AttemptPaths, recorded: Iterable[str]) -> Iterator
             yield path
 
 
-def _is_other(copy: Path, digest: str) -> bool:
+def _has_other_content(copy: Path, digest: str) -> bool:
     try:
-        return copy.is_symlink() or not copy.is_file() or digest_of(copy) != digest
+        return copy.is_symlink() or not copy.is_file() or compute_file_sha256(copy) != digest
     except OSError:
         return False  # a job closed it, and it is listed among the leftover files
 

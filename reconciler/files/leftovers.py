@@ -24,14 +24,14 @@ from lifecycle.payload import models as p
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.words.scripts import is_importable
 from reconciler.attempt import execution_host as machine
-from reconciler.attempt.file_digests import digest_of, file_digest
+from reconciler.attempt.file_digests import compute_file_sha256, file_digest
 from reconciler.attempt.paths import AttemptPaths
 from reconciler.errors import MachineUnreachable, UnusableProfile
 from reconciler.far import query_machine
 from reconciler.far.incoming import read_protected_files
-from reconciler.far.query_machine import FarFile, can_be_recorded
+from reconciler.far.query_machine import JobFile, has_utf8_paths
 from reconciler.files.carried_files import carry_patterns
-from reconciler.files.job_copies import find_exchanged_copies
+from reconciler.files.job_copies import find_replaced_job_files
 from reconciler.records import traces
 from service.root.atomic_files import write_whole
 from service.root.folder_entries import is_file
@@ -61,21 +61,21 @@ def collect_leftovers(
     that the next attempt needs are always downloaded. If the files cannot be reached, the result is
     a note with their location. Safe to run again after an interruption, with the same result.
     """
-    scripts = recorded_scripts(stage, attempt)
+    scripts = recorded_script_digests(stage, attempt)
     listed = traces.read_json(attempt.left_list)
     unreadable = list[OSError]()
     if listed is not None:
-        files = [FarFile(**one) for one in listed["files"]]
+        files = [JobFile(**one) for one in listed["files"]]
     else:
-        limit = read_limit(state, stage, attempt)
+        limit = read_leftover_size_limit(state, stage, attempt)
         try:
             files, unreadable = _find_leftovers(
                 attempt, bring, limit, carry_patterns(stage), scripts
             )
         except (MachineUnreachable, OSError) as error:
             return [_build_failure_note(attempt, stage, error)]
-    known = [one for one in files if can_be_recorded(one)]
-    unnamed = [one.at or one.path for one in files if not can_be_recorded(one)]
+    known = [one for one in files if has_utf8_paths(one)]
+    unnamed = [one.at or one.path for one in files if not has_utf8_paths(one)]
     notes = _build_notes(attempt, stage, [str(one.filename) for one in unreadable], unnamed)
     if listed is None or unnamed:
         has_files = attempt.kept.is_dir() or attempt.copies_record.exists()
@@ -86,7 +86,7 @@ def collect_leftovers(
     if placed != known:
         known = placed
         _write_list(attempt, known)
-    exchanged = [] if _is_far(attempt) else find_exchanged_copies(attempt, scripts)
+    exchanged = [] if _is_far(attempt) else find_replaced_job_files(attempt, scripts)
     # If the only leftover files are empty logs, no event is recorded for them.
     if not exchanged and all(left.path in attempt.logs and not left.size for left in known):
         return notes
@@ -99,7 +99,7 @@ def collect_leftovers(
             attempt=attempt.id,
             files=[p.LeftFile.model_validate(asdict(one)) for one in named],
             more=max(0, len(known) - _MAX_NAMED_FILES),
-            host=traces.facts(attempt).job_host if stayed else None,
+            host=traces.read_submission_facts(attempt).job_host if stayed else None,
             record=file_digest(attempt.root, attempt.left_list, read_regular(attempt.left_list)),
             exchanged=exchanged,
         ),
@@ -149,7 +149,7 @@ def _is_far(attempt: AttemptPaths) -> bool:
     return machine.load_execution_host(attempt).is_far
 
 
-def _write_list(attempt: AttemptPaths, known: Iterable[FarFile]) -> None:
+def _write_list(attempt: AttemptPaths, known: Iterable[JobFile]) -> None:
     text = json.dumps({"files": [asdict(one) for one in known]}, indent=1)
     write_whole(attempt.left_list, text.encode("utf-8", "surrogateescape") + b"\n")
 
@@ -160,7 +160,7 @@ def _find_leftovers(
     limit: int | None,
     wanted: Sequence[str],
     scripts: Mapping[str, str],
-) -> tuple[list[FarFile], list[OSError]]:
+) -> tuple[list[JobFile], list[OSError]]:
     """Return the leftover files with their locations, and the errors of unreadable files."""
     where, errors = machine.load_execution_host(attempt), list[OSError]()
     if where.is_far:
@@ -169,7 +169,7 @@ def _find_leftovers(
             attempt, list(_find_kept_files(attempt, errors, scripts)), bring, None
         )
         return [*here, *there], errors
-    if traces.copies_below(Path(where.scratch)):
+    if traces.list_copies_in_folder(Path(where.scratch)):
         # If the monitor ended early, it has not kept the files of the scratch copies. Keep them
         # now.
         script = '. "$0" && keep_left "$1" "$2"'
@@ -178,13 +178,13 @@ def _find_leftovers(
         if done.returncode != 0:
             why = done.stderr.strip()[-500:]
             raise OSError(f"the files that the attempt {attempt.tag} wrote cannot be kept: {why}")
-    _open_folders(attempt.kept)
-    stays = find_exchanged_copies(attempt, scripts)
+    _grant_owner_access(attempt.kept)
+    stays = find_replaced_job_files(attempt, scripts)
     news = list(_find_kept_files(attempt, errors, scripts))
     return _choose_places(attempt, news, bring, limit, stays), errors
 
 
-def recorded_scripts(stage: Stage, attempt: AttemptPaths) -> dict[str, str]:
+def recorded_script_digests(stage: Stage, attempt: AttemptPaths) -> dict[str, str]:
     """Return the recorded SHA-256 digests, by path, of an attempt's scripts and modules."""
     recorded = next((one for one in stage.attempts if one.id == attempt.id), None)
     return {} if recorded is None else {**(recorded.beside or {}), **recorded.scripts}
@@ -192,14 +192,14 @@ def recorded_scripts(stage: Stage, attempt: AttemptPaths) -> dict[str, str]:
 
 def _find_kept_files(
     attempt: AttemptPaths, errors: list[OSError], scripts: Mapping[str, str]
-) -> Iterator[FarFile]:
+) -> Iterator[JobFile]:
     """Yield the files that a job wrote and that differ from the files in the root.
 
     Copies without a difference are removed. A script that differs from its recorded digest is
     always included. The output files of the jobs that are already in place follow. Errors of
     unreadable files are added to ``errors``.
     """
-    _open_folders(attempt.kept)
+    _grant_owner_access(attempt.kept)
     below = [(Path(at), folders, names) for at, folders, names in os.walk(attempt.kept)]
     for folder, folders, names in sorted(below):
         links = [name for name in folders if (folder / name).is_symlink()]
@@ -222,7 +222,7 @@ def _find_kept_files(
             yield _describe_file(place, path)
 
 
-def _open_folders(kept: Path) -> None:
+def _grant_owner_access(kept: Path) -> None:
     """Give the owner full access to all folders below ``kept``.
 
     A job may have removed this access.
@@ -240,23 +240,23 @@ def _is_same(file: Path, place: Path) -> bool:
     # Sending a link to a job turns it into a regular file, so the contents are compared.
     if not is_file(place) or file.stat().st_size != place.stat().st_size:
         return False
-    return file.samefile(place) or digest_of(file) == digest_of(place)
+    return file.samefile(place) or compute_file_sha256(file) == compute_file_sha256(place)
 
 
-def _describe_file(file: Path, path: str) -> FarFile:
+def _describe_file(file: Path, path: str) -> JobFile:
     if file.is_symlink():
         target = str(file.readlink())
-        return FarFile(path, 0, hashlib.sha256(os.fsencode(target)).hexdigest(), link=target)
-    return FarFile(path, file.stat().st_size, digest_of(file))
+        return JobFile(path, 0, hashlib.sha256(os.fsencode(target)).hexdigest(), link=target)
+    return JobFile(path, file.stat().st_size, compute_file_sha256(file))
 
 
 def _choose_places(
     attempt: AttemptPaths,
-    found: Sequence[FarFile],
+    found: Sequence[JobFile],
     bring: bool,
     limit: int | None,
     stays: Sequence[str] = (),
-) -> list[FarFile]:
+) -> list[JobFile]:
     """Choose a location for each leftover file, smallest files first.
 
     A file moves to the path to which the job wrote it, until the size limit is reached. The other
@@ -274,7 +274,7 @@ def _choose_places(
     return [replace(left, at=places[left.path]) for left in found]
 
 
-def _can_be_placed(attempt: AttemptPaths, left: FarFile) -> bool:
+def _can_be_placed(attempt: AttemptPaths, left: JobFile) -> bool:
     """Return whether a file can be moved to the path to which the job wrote it.
 
     The path must be free and inside the allowed folder. A file of another machine must not be a
@@ -293,9 +293,9 @@ def _can_be_placed(attempt: AttemptPaths, left: FarFile) -> bool:
     return is_inside(above, bounds) and above.is_dir() and not os.path.lexists(place)
 
 
-def _put_in_place(attempt: AttemptPaths, known: Iterable[FarFile]) -> list[FarFile]:
+def _put_in_place(attempt: AttemptPaths, known: Iterable[JobFile]) -> list[JobFile]:
     """Move leftover files to their chosen locations, and return their final locations."""
-    placed = list[FarFile]()
+    placed = list[JobFile]()
     for left in known:
         kept, place, at = attempt.kept / left.path, attempt.root / left.path, left.at
         try:
@@ -311,7 +311,7 @@ def _put_in_place(attempt: AttemptPaths, known: Iterable[FarFile]) -> list[FarFi
     return placed
 
 
-def read_limit(state: Workflow, stage: Stage, attempt: AttemptPaths) -> int | None:
+def read_leftover_size_limit(state: Workflow, stage: Stage, attempt: AttemptPaths) -> int | None:
     """Return the maximum number of bytes of leftover files to move, or None for no limit.
 
     Raises UnusableProfile if the setting is neither a number of bytes nor a size such as ``2 GB``.

@@ -25,12 +25,12 @@ def restore_results(attempt: AttemptPaths) -> None:
     was moved, so that the submission names a folder that no longer exists. Safe to run again after
     an interruption. Raises OSError, or MachineUnreachable for jobs on another machine.
     """
-    own = genuine.submission_of(attempt) or {}
+    own = genuine.read_attempt_submission(attempt) or {}
     base = attempt.root / str(own.get("work_base", "."))
     if machine.load_execution_host(attempt).is_far:
         query_machine.download_results_without_monitor(attempt, base)
     for copy in traces.scratch_copies(attempt):
-        for pattern in backward_files.backward(attempt):
+        for pattern in backward_files.attempt_backward_patterns(attempt):
             for found in copy.glob(pattern):
                 _move_file(found, base / found.relative_to(copy))
     bound = f"0\n{attempt.tag} {utc_text(system_clock())}\n".encode()

@@ -9,7 +9,7 @@ from lifecycle.errors import NeedsConsent
 from lifecycle.rules.stages import require_agreed_plan
 from lifecycle.state.workflow import Attempt, Stage, Workflow
 from lifecycle.sweeps.definition import VERDICTS
-from reconciler.context import Jobs
+from reconciler.context import JobContext
 from service.consent.scripts import (
     find_changed_digests,
     find_data_of_jobs,
@@ -46,7 +46,7 @@ class ScriptsUnknown(Worded, NeedsConsent):
     reasons: Sequence[str]
 
 
-def check_agreed(jobs: Jobs, state: Workflow, where: str) -> None:
+def check_plan_and_scripts_approved(jobs: JobContext, state: Workflow, where: str) -> None:
     """Check that the plan and its files may run, before anything runs.
 
     Raises `NeedsConsent` while the plan waits for its approval, `ScriptsChanged` if an approved
@@ -76,22 +76,22 @@ class VerdictChanged(Worded, NeedsConsent):
     files: Sequence[str]
 
 
-def check_verdict(jobs: Jobs, state: Workflow, stage: Stage) -> None:
+def check_verify_scripts_unchanged(jobs: JobContext, state: Workflow, stage: Stage) -> None:
     """Raise `VerdictChanged` if a check script has changed since it rejected an attempt.
 
     A change that a person approved is allowed.
     """
-    if (found := find_changed_verdict(jobs.root, state, stage)) is not None:
+    if (found := find_changed_verify_scripts(jobs.root, state, stage)) is not None:
         raise found
 
 
-def find_changed_verdict(root: Path, state: Workflow, stage: Stage) -> VerdictChanged | None:
+def find_changed_verify_scripts(root: Path, state: Workflow, stage: Stage) -> VerdictChanged | None:
     """Return an error that names check scripts which must not judge the stage, or None.
 
     These scripts changed after they rejected an attempt of the stage, and no person approved the
     change.
     """
-    refuted = next((one for one in reversed(stage.attempts) if _was_refused(one)), None)
+    refuted = next((one for one in reversed(stage.attempts) if _has_rejected_results(one)), None)
     if refuted is None:
         return None
     own = find_verify_paths(root, stage)
@@ -103,6 +103,6 @@ def find_changed_verdict(root: Path, state: Workflow, stage: Stage) -> VerdictCh
     return VerdictChanged(stage.id, refuted.id, sorted(unasked)) if unasked else None
 
 
-def _was_refused(attempt: Attempt) -> bool:
+def _has_rejected_results(attempt: Attempt) -> bool:
     failed = (attempt.tasks or {}).get("failures", [])
     return attempt.is_refuted or any(str(f.get("because")).startswith(VERDICTS) for f in failed)

@@ -47,7 +47,7 @@ class Process:
 
 
 @dataclass(frozen=True, slots=True)
-class Tenant:
+class FolderProcess:
     """A running process of this user, with its working folder.
 
     ``deleted`` states that the folder no longer exists.
@@ -78,7 +78,7 @@ def machine_id() -> str | None:
         return None
 
 
-def is_stopped(pid: int) -> bool:
+def is_process_paused(pid: int) -> bool:
     """Return whether the signal SIGSTOP has paused a process."""
     fields = _read_stat(pid)
     return fields is not None and fields[0] in "Tt"
@@ -115,7 +115,7 @@ def identify(pid: int) -> Process | None:
     return None if ticks is None else Process(pid, ticks, boot_id())
 
 
-def group_began_with(group: int, variable: str) -> bool:
+def has_group_variable(group: int, variable: str) -> bool:
     """Return whether a process of a group started with ``variable`` (NAME=value) set.
 
     The variable proves that the group is still the expected one, because ids of groups are reused.
@@ -123,7 +123,7 @@ def group_began_with(group: int, variable: str) -> bool:
     """
     fields = ((pid, _read_stat(pid)) for pid in _list_pids())
     group_of = {pid: int(found[2]) for pid, found in fields if found is not None}
-    return any(of == group and _began_with(pid, variable) for pid, of in group_of.items())
+    return any(of == group and _has_start_variable(pid, variable) for pid, of in group_of.items())
 
 
 def _list_pids() -> Iterator[int]:
@@ -135,7 +135,7 @@ def _find_processes(are: Callable[[int], bool]) -> tuple[Process, ...]:
     return tuple(process for process in known if process is not None)
 
 
-def _began_with(pid: int, variable: str) -> bool:
+def _has_start_variable(pid: int, variable: str) -> bool:
     try:
         return os.fsencode(variable) in environ_of(pid).split(b"\0")
     except (FileNotFoundError, ProcessLookupError, PermissionError):
@@ -173,10 +173,12 @@ def find_processes_with(variable: str) -> tuple[Process, ...]:
     Terminal servers such as tmux, and the processes in their sessions, are omitted, because a
     person may be using them.
     """
-    return _find_processes(lambda pid: _began_with(pid, variable) and not _serves_a_terminal(pid))
+    return _find_processes(
+        lambda pid: _has_start_variable(pid, variable) and not _is_in_terminal_session(pid)
+    )
 
 
-def _serves_a_terminal(pid: int) -> bool:
+def _is_in_terminal_session(pid: int) -> bool:
     while pid > 1:
         try:
             name = (_PROC / str(pid) / "comm").read_text()
@@ -208,13 +210,15 @@ def _holds_lock(pid: int, places: AbstractSet[str]) -> bool:
         return False
 
 
-def list_tenants() -> tuple[Tenant, ...]:
+def list_user_processes() -> tuple[FolderProcess, ...]:
     """Return the running processes of this user, sorted by their working folders."""
-    found = (tenant for tenant in map(_read_tenant, _list_pids()) if tenant is not None)
+    found = (tenant for tenant in map(_read_folder_process, _list_pids()) if tenant is not None)
     return tuple(sorted(found, key=_get_folder))
 
 
-def find_tenants_below(everyone: Sequence[Tenant], folder: Path) -> tuple[Tenant, ...]:
+def find_processes_below(
+    everyone: Sequence[FolderProcess], folder: Path
+) -> tuple[FolderProcess, ...]:
     """Return the listed processes that work in a folder or below it.
 
     ``everyone`` must be sorted by folder. The search is fast even in a long list, so one list can
@@ -228,11 +232,11 @@ def find_tenants_below(everyone: Sequence[Tenant], folder: Path) -> tuple[Tenant
     return tuple(tenant for first, behind in ends for tenant in everyone[first:behind])
 
 
-def _get_folder(tenant: Tenant) -> str:
+def _get_folder(tenant: FolderProcess) -> str:
     return tenant.folder
 
 
-def _read_tenant(pid: int) -> Tenant | None:
+def _read_folder_process(pid: int) -> FolderProcess | None:
     try:
         folder = str((_PROC / str(pid) / "cwd").readlink())
     except (FileNotFoundError, ProcessLookupError, PermissionError):
@@ -240,7 +244,9 @@ def _read_tenant(pid: int) -> Tenant | None:
         # jobs.
         return None
     ticks, deleted = start_ticks(pid), folder.endswith(DELETED)
-    return None if ticks is None else Tenant(pid, ticks, folder.removesuffix(DELETED), deleted)
+    return (
+        None if ticks is None else FolderProcess(pid, ticks, folder.removesuffix(DELETED), deleted)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,7 +270,7 @@ class Host:
         return known and not is_network(kind_of(root))
 
 
-def place_of(folder: str, places: AbstractSet[str]) -> str | None:
+def find_containing_folder(folder: str, places: AbstractSet[str]) -> str | None:
     """Return the folder in ``places`` that contains the given folder, or None.
 
     The search time depends only on the depth of the folder.

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from reconciler.errors import ProgramMissing
-from reconciler.host.processes import place_of
+from reconciler.host.processes import find_containing_folder
 
 
-def is_held(path: Path) -> bool | None:
+def is_lock_held(path: Path) -> bool | None:
     """Return whether a process holds the lock on a file.
 
     Returns False if the file does not exist, and None if the lock cannot be checked. The check
@@ -156,7 +156,7 @@ _PRINTED = (
 )
 
 
-def find_printed_end(output: str) -> str | None:
+def find_printed_slurm_state(output: str) -> str | None:
     """Return the final state of a job if Slurm printed it into the job's output, or None."""
     return next((state for state, words in _PRINTED if words.search(output)), None)
 
@@ -171,7 +171,7 @@ UNHEARD = (
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class ListedJob:
     """A job in the scheduler's list.
 
     ``folder`` is the folder from which it was submitted. ``reason`` is the reason why the job is
@@ -201,7 +201,7 @@ class Queue:
     """
 
     asked_at: int
-    listed: tuple[Listed, ...] | None
+    listed: tuple[ListedJob, ...] | None
     error: str | None = None
 
     def split(self, places: AbstractSet[str]) -> dict[str, Queue]:
@@ -212,7 +212,7 @@ class Queue:
         """
         if self.listed is None:
             return dict.fromkeys(places, self)
-        own: dict[str | None, list[Listed]] = {place: [] for place in places}
+        own: dict[str | None, list[ListedJob]] = {place: [] for place in places}
         for one in self.listed:
-            own.setdefault(place_of(one.folder, places), []).append(one)
+            own.setdefault(find_containing_folder(one.folder, places), []).append(one)
         return {place: Queue(self.asked_at, tuple(own[place]), self.error) for place in places}

@@ -44,7 +44,7 @@ def hold_free_stages(path: Path, stages: Iterable[str]) -> Iterator[set[str]]:
     """Lock the stages that no other process has locked, and yield their names."""
     file = open_lock(path)
     try:
-        yield {stage for stage in stages if _is_taken(file, _lock_byte(stage))}
+        yield {stage for stage in stages if _try_lock_byte(file, _lock_byte(stage))}
     finally:
         os.close(file)
 
@@ -61,7 +61,7 @@ def _lock_byte(stage: str) -> int:
     return _NAMED + int.from_bytes(sha256(stage.encode()).digest()[:6])
 
 
-def _is_taken(file: int, place: int) -> bool:
+def _try_lock_byte(file: int, place: int) -> bool:
     """Try to lock a byte of a file, and return whether this process now holds the lock."""
     # struct flock of fcntl(2): type, whence, start, length, and a process id that must be 0.
     wanted = struct.pack("hhqqi0q", fcntl.F_WRLCK, os.SEEK_SET, place, 1, 0)

@@ -26,7 +26,7 @@ import orjson
 
 from eventstore.private_files import read_regular
 from lifecycle.payload import models as p
-from reconciler.context import Jobs
+from reconciler.context import JobContext
 from reconciler.errors import AgentMissing, AgentNotStarted
 from reconciler.host import processes
 from reconciler.host.processes import Process
@@ -84,7 +84,7 @@ class AgentEnd:
     output: str
 
     @property
-    def was_lost(self) -> bool:
+    def is_killed_from_outside(self) -> bool:
         """Return whether a signal that wfctl did not send ended the agent.
 
         In this case, the agent did not fail by its own fault.
@@ -105,7 +105,7 @@ class RunningAgent:
     boot_id: str
     prompt: str
 
-    def is_left(self) -> bool:
+    def is_still_running(self) -> bool:
         """Return whether the agent, or a child process in its process group, still runs.
 
         After the agent has ended, its id may be reused. A group with this id then belongs to the
@@ -114,7 +114,7 @@ class RunningAgent:
         if Process(self.pid, self.ticks, self.boot_id).is_alive():
             return True
         same_boot = processes.boot_id() == self.boot_id
-        return same_boot and processes.group_began_with(self.pid, f"{_PROMPT}={self.prompt}")
+        return same_boot and processes.has_group_variable(self.pid, f"{_PROMPT}={self.prompt}")
 
 
 def parse_agent(command: str, time_limit: float, folder: Path, name: str | None = None) -> Agent:
@@ -175,7 +175,7 @@ def read_record(kind: Callable[..., T], path: Path) -> T | None:
 
 
 def run_agent_task(
-    jobs: Jobs, agent: Agent, task: AgentTask, is_over: Callable[[], bool]
+    jobs: JobContext, agent: Agent, task: AgentTask, is_over: Callable[[], bool]
 ) -> AgentEnd:
     """Start the agent with the prompt of a task, and wait until it ends.
 
@@ -198,7 +198,7 @@ def run_agent_task(
 
 
 def _run_agent(
-    jobs: Jobs, agent: Agent, task: AgentTask, prompt: Path, is_over: Callable[[], bool]
+    jobs: JobContext, agent: Agent, task: AgentTask, prompt: Path, is_over: Callable[[], bool]
 ) -> AgentEnd:
     output, record = prompt.with_name("output.log"), jobs.service.root.folder / RECORD
     began, environ = time.monotonic(), _build_environment(jobs, agent, task, prompt)
@@ -241,7 +241,9 @@ def _run_agent(
     return AgentEnd(process.returncode, seconds, not by_itself, shown)
 
 
-def _build_environment(jobs: Jobs, agent: Agent, task: AgentTask, prompt: Path) -> dict[str, str]:
+def _build_environment(
+    jobs: JobContext, agent: Agent, task: AgentTask, prompt: Path
+) -> dict[str, str]:
     known = {
         "WFCTL_ACTOR": f"agent:{agent.name}",
         "WFCTL_STAGE": task.stage,
@@ -258,7 +260,7 @@ def _build_environment(jobs: Jobs, agent: Agent, task: AgentTask, prompt: Path) 
     return {**inherited, **own}
 
 
-def stop_orphan(jobs: Jobs) -> None:
+def stop_orphan(jobs: JobContext) -> None:
     """Kill the agent that a crashed loop left running, with its child processes.
 
     Does nothing if no such agent is recorded. Processes that do not belong to the agent are never
@@ -268,9 +270,9 @@ def stop_orphan(jobs: Jobs) -> None:
     orphan = read_record(RunningAgent, record)
     if orphan is None:
         return
-    if orphan.is_left():
+    if orphan.is_still_running():
         jobs.say(f"stopping agent process {orphan.pid}, which an earlier `wfctl run` left running")
-    while orphan.is_left():
+    while orphan.is_still_running():
         _signal_group(orphan.pid, signal.SIGKILL)
         time.sleep(_POLL_INTERVAL)
     record.unlink()

@@ -24,13 +24,13 @@ from typing import Any
 from lifecycle.payload import models as p
 from lifecycle.state.status import Status
 from projections.words.text import utc_seconds
-from reconciler.context import Jobs
+from reconciler.context import JobContext
 from reconciler.errors import AlreadyAutonomous, AlreadyDriven, NoRunner, RunnerFailed
 from reconciler.host import processes, tmux_sessions
 from reconciler.host.processes import Process
-from reconciler.host.program import is_held
+from reconciler.host.program import is_lock_held
 from reconciler.loop.agent import poll_until, read_record, wait_or_terminate
-from reconciler.loop.end_loop import Interruption
+from reconciler.loop.end_loop import StopRequest
 from service.errors import RootBusy
 from service.files.stage_obstacles import PAUSE
 from service.root.atomic_files import hold_lock, write_whole
@@ -96,14 +96,14 @@ class RunnerProcess:
         return f"{begun} is running this workflow"
 
 
-def start_runner(jobs: Jobs, words: list[str], environ: Mapping[str, str]) -> RunnerProcess:
+def start_runner(jobs: JobContext, words: list[str], environ: Mapping[str, str]) -> RunnerProcess:
     """Start the background runner, and return its record when the runner has started.
 
     The runner starts in tmux, or through setsid if tmux cannot be used. Raises `AlreadyAutonomous`
     if a runner is already running, and `RunnerFailed` if the new runner does not start in time.
     """
     root = jobs.service.root
-    if is_held(root.folder / LOCK):
+    if is_lock_held(root.folder / LOCK):
         raise AlreadyAutonomous(root.folder / LOCK)
     (root.runner_record).unlink(missing_ok=True)
     session = _start_in_tmux(jobs, words, environ)
@@ -131,7 +131,7 @@ def start_runner(jobs: Jobs, words: list[str], environ: Mapping[str, str]) -> Ru
     return found
 
 
-def _start_in_tmux(jobs: Jobs, words: list[str], environ: Mapping[str, str]) -> str | None:
+def _start_in_tmux(jobs: JobContext, words: list[str], environ: Mapping[str, str]) -> str | None:
     if not tmux_sessions.is_installed(environ):
         jobs.say("tmux is not installed, so the runner runs in the background through setsid.")
         return None
@@ -314,7 +314,7 @@ class LoopSession:
         words = " ".join((self.message or "").split())[:_MAX_MESSAGE_LENGTH]
         return f" (exit {self.exit_code})" + (f": {words}" if words else "")
 
-    def is_last(self) -> str | None:
+    def stop_reason(self) -> str | None:
         """Return the reason why no further session is started, or None if another one is."""
         if self.reason in ("completed", "blocked"):
             words = " ".join((self.message or "").split())[:_MAX_MESSAGE_LENGTH]
@@ -335,13 +335,13 @@ class PassingCause:
         self._began = time.monotonic()
         self._tries = 0
 
-    def may_wait(self, failed: LoopSession) -> bool:
+    def should_retry(self, failed: LoopSession) -> bool:
         """Return whether to try again after a failed session.
 
         Returns False when the cause has lasted too long. The first call sends a notice to the user.
         """
         if self._tries == 0 and self._notices is not None:
-            self._notices.tell_waiting(failed.failure.strip(" :") or str(failed.is_last()))
+            self._notices.tell_waiting(failed.failure.strip(" :") or str(failed.stop_reason()))
         self._tries += 1
         return time.monotonic() - self._began < _MAX_WAIT
 
@@ -358,10 +358,10 @@ class Runner:
     an option with the time limit.
     """
 
-    jobs: Jobs
+    jobs: JobContext
     words: list[str]
     limits: RunnerLimits
-    asked: Interruption
+    asked: StopRequest
     #: Program or address to which notices about the runner are sent, or None.
     receiver: str | None = None
 
@@ -406,12 +406,12 @@ class Runner:
                 return "a user or the system asked the runner to stop"
             done = self._try_session()
             if done.code == AlreadyDriven.code:
-                self._let_other_end()
+                self._wait_for_other_loop()
                 continue
-            if (done.may_pass or done.code in _PASSING_CODES) and passing.may_wait(done):
+            if (done.may_pass or done.code in _PASSING_CODES) and passing.should_retry(done):
                 self._wait_while(lambda: True, passing.pause(self.limits.between))
                 continue
-            if (last := done.is_last()) is not None:
+            if (last := done.stop_reason()) is not None:
                 return last
             passing = PassingCause(notices)
             number += 1
@@ -439,7 +439,7 @@ class Runner:
         except OSError as error:
             return LoopSession(_START_FAILED, 0.0, code="os_error", message=str(error))
 
-    def _let_other_end(self) -> None:
+    def _wait_for_other_loop(self) -> None:
         """Wait until a loop that this runner did not start has ended."""
         if self.jobs.is_driven():
             self.jobs.record(p.NoteLogged(text="The runner waits until another `wfctl run` ends"))

@@ -16,7 +16,7 @@ from lifecycle.state.status import Status
 from lifecycle.state.workflow import Workflow
 from projections.screens.next_actions import GO_ON
 from projections.words.text import NextAction
-from reconciler.context import Jobs
+from reconciler.context import JobContext
 from reconciler.loop.agent import Agent
 
 
@@ -106,7 +106,7 @@ def _collect_hindrances(state: Workflow, seen: Sequence[Hindrance]) -> list[Hind
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
-class Interruption:
+class StopRequest:
     """A request to stop the loop. ``signal`` is the number of the signal, or None."""
 
     signal: int | None = None
@@ -122,12 +122,12 @@ class Interruption:
 
 
 @contextmanager
-def catch_stop_signals() -> Iterator[Interruption]:
+def catch_stop_signals() -> Iterator[StopRequest]:
     """Treat SIGTERM, SIGINT and SIGHUP as requests to stop the loop while the block runs.
 
     A signal that was ignored before, for example through nohup, stays ignored.
     """
-    asked = Interruption()
+    asked = StopRequest()
     heard = [number for number in _STOP_SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
     before = {number: signal.signal(number, asked.ask) for number in heard}
     try:
@@ -142,7 +142,9 @@ def catch_stop_signals() -> Iterator[Interruption]:
 _MAX_RETRY_SECONDS, _FIRST_NOTICE_SECONDS = 600.0, 2.0
 
 
-def build_retry_rule(jobs: Jobs, asked: Interruption) -> Callable[[StoreUnreachable, float], bool]:
+def build_retry_rule(
+    jobs: JobContext, asked: StopRequest
+) -> Callable[[StoreUnreachable, float], bool]:
     """Return a function that decides whether to retry if the server of the log is silent.
 
     The function stops retrying after some minutes or after a request to stop. It prints a message

@@ -26,10 +26,15 @@ from lifecycle.words.rounds import LoopDefinition
 from projections.files.sessions import list_sessions
 from projections.screens.next_actions import GO_ON, Surroundings, find_start_obstacle
 from projections.words.account import find_stale_stages
-from reconciler.context import Jobs
+from reconciler.context import JobContext
 from reconciler.control.dispatch import dispatch_stage
 from reconciler.control.judge_attempts import find_stages_in_flight
-from reconciler.control.reconcile import POLL_INTERVAL, StageTurn, is_beyond_help, is_due
+from reconciler.control.reconcile import (
+    POLL_INTERVAL,
+    StageCheckSchedule,
+    is_check_due,
+    settle_and_is_waiting_useless,
+)
 from reconciler.control.rounds import begin_proposed_round, is_round_due
 from reconciler.errors import (
     AgentMissing,
@@ -39,32 +44,32 @@ from reconciler.errors import (
     MachineUnreachable,
     ProgramMissing,
     ReconcilerError,
+    format_error_message,
     is_fault_of_plan,
-    words_of,
 )
 from reconciler.files.changed_scripts import find_changed_scripts
-from reconciler.files.described_submission import NoStageCommand, has_command
+from reconciler.files.described_submission import NoStageCommand, has_command_or_submission
 from reconciler.files.freshness import (
     StaleStages,
     build_change_records,
     find_deviations,
+    find_log_differences,
     format_stale_stages,
-    inspect_results,
 )
 from reconciler.files.script_consent import VerdictChanged
 from reconciler.loop import prompt
 from reconciler.loop.agent import AgentEnd, AgentTask, run_agent_task, stop_orphan
 from reconciler.loop.end_loop import (
-    Interruption,
     LoopEnd,
     SessionOptions,
+    StopRequest,
     build_blocked_end,
     build_completed_end,
 )
-from reconciler.loop.session import begin_session, check_report
+from reconciler.loop.session import begin_session, check_report_path_free
 from reconciler.submission.compare_submission import SubmissionChanged, SubmissionDrift
 from reconciler.verdict.table import Action
-from reconciler.verification.verify import settle_stage
+from reconciler.verification.verify import verify_and_record_stage
 from service.consent.consent_weaknesses import list_doubts
 from service.errors import InvalidOption
 from service.files.stage_obstacles import PAUSE, find_manual_edits
@@ -80,7 +85,7 @@ _MAX_NOTE_LENGTH = 2_000
 
 
 def run_loop(
-    jobs: Jobs, orders: SessionOptions, options: WriteOptions, asked: Interruption
+    jobs: JobContext, orders: SessionOptions, options: WriteOptions, asked: StopRequest
 ) -> LoopEnd:
     """Run the workflow in one session as far as possible without a person.
 
@@ -116,7 +121,7 @@ def run_loop(
         if not orders.served:
             # The runner has made this check before its first session. A report that exists now may
             # come from an earlier session of the same runner.
-            check_report(jobs, orders.report)
+            check_report_path_free(jobs, orders.report)
         stop_orphan(jobs)
         _open_session(jobs, orders, options, asked)
         state = jobs.service.state()
@@ -137,7 +142,7 @@ def run_loop(
             raise
 
 
-def _report_changed_results(jobs: Jobs) -> None:
+def _report_changed_results(jobs: JobContext) -> None:
     """Print warnings about changed results and outdated stages, and record new changes.
 
     Raises `StaleStages` if the workflow is configured to stop because of outdated stages.
@@ -180,7 +185,7 @@ def _report_changed_results(jobs: Jobs) -> None:
     jobs.say(format_stale_stages(reasons), level="warning")
 
 
-def _find_earlier_end(jobs: Jobs, first: Outcome) -> LoopEnd:
+def _find_earlier_end(jobs: JobContext, first: Outcome) -> LoopEnd:
     """Return the end of the session that an earlier call with the same command id ran."""
     number = next(event.data.get("number", event.session) for event in reversed(first.events))
     state = jobs.service.state()
@@ -191,7 +196,7 @@ def _find_earlier_end(jobs: Jobs, first: Outcome) -> LoopEnd:
     return build_completed_end(state)
 
 
-def find_stages_without_command(jobs: Jobs) -> list[str]:
+def find_stages_without_command(jobs: JobContext) -> list[str]:
     """Return the ids of the remaining stages if none of them has a command.
 
     Otherwise returns an empty list, because the stages with a command can run. The list is also
@@ -202,11 +207,15 @@ def find_stages_without_command(jobs: Jobs) -> list[str]:
         return []
     begun = {*FINISHED, Status.POST_PROCESSING}
     left = [stage for stage in state.stages.values() if stage.status not in begun]
-    return [] if any(has_command(jobs.root, stage) for stage in left) else [one.id for one in left]
+    return (
+        []
+        if any(has_command_or_submission(jobs.root, stage) for stage in left)
+        else [one.id for one in left]
+    )
 
 
 def _open_session(
-    jobs: Jobs, orders: SessionOptions, options: WriteOptions, asked: Interruption
+    jobs: JobContext, orders: SessionOptions, options: WriteOptions, asked: StopRequest
 ) -> None:
     """Start a session, or continue in a session that a person opened.
 
@@ -233,12 +242,12 @@ def _open_session(
         )
 
 
-def _close_session(jobs: Jobs, ended: LoopEnd) -> LoopEnd:
+def _close_session(jobs: JobContext, ended: LoopEnd) -> LoopEnd:
     """Record the end of the session, write the report of the workflow, and return the end."""
     state = jobs.service.state()
     seen = None
     if ended.exit_reason == "completed":
-        seen = inspect_results(jobs.service.root, jobs.service.log, state)
+        seen = find_log_differences(jobs.service.root, jobs.service.log, state)
         reasons = find_stale_stages(state, seen.deviations)
         ended = (
             replace(ended, message=f"{ended.message}; {format_stale_stages(reasons)}")
@@ -297,15 +306,15 @@ class WorkflowLoop:
     time. The stage is tried again when its state changes.
     """
 
-    def __init__(self, jobs: Jobs, orders: SessionOptions, asked: Interruption) -> None:
+    def __init__(self, jobs: JobContext, orders: SessionOptions, asked: StopRequest) -> None:
         self.jobs = jobs
         self.orders = orders
         self.asked = asked
         self._left: set[StageMark] = set()
         self._lost: set[StageMark] = set()
-        self._turns: dict[tuple[str, str], StageTurn] = {}
+        self._turns: dict[tuple[str, str], StageCheckSchedule] = {}
         #: For each state of a stage whose obstacle may pass, the time of the next try.
-        self._retries: dict[StageMark, StageTurn] = {}
+        self._retries: dict[StageMark, StageCheckSchedule] = {}
         self._hindrances: dict[StageMark, Hindrance] = {}
         #: For each round whose points may not be computed, the reason.
         self._refused: dict[RoundMark, str] = {}
@@ -347,7 +356,7 @@ class WorkflowLoop:
         stage = state.stages.get(id_)
         if stage is None:
             return
-        text = words_of(error, self.jobs.root)[:_MAX_ERROR_LENGTH]
+        text = format_error_message(error, self.jobs.root)[:_MAX_ERROR_LENGTH]
         computed = stage.status is Status.POST_PROCESSING
         category: p.Category = "unknown" if computed else "input"
         of_plan = stage.parameters.get("command") and is_fault_of_plan(error)
@@ -379,7 +388,7 @@ class WorkflowLoop:
 
     def _try_again_later(self, mark: StageMark) -> None:
         """Plan the next try of a stage after a pause, which grows with each try."""
-        turn = self._retries.setdefault(mark, StageTurn(pause=_FIRST_PAUSE))
+        turn = self._retries.setdefault(mark, StageCheckSchedule(pause=_FIRST_PAUSE))
         turn.due = time.monotonic() + turn.pause
         turn.pause = min(2 * turn.pause, _LONGEST_PAUSE)
 
@@ -403,14 +412,14 @@ class WorkflowLoop:
         """
         flying = [stage for stage in find_stages_in_flight(state) if not self._is_left_aside(stage)]
         if self._must_end():
-            return self._end_waiting(state, flying)
-        if self._settle_one(state, flying):
+            return self._build_waiting_end(state, flying)
+        if self._settle_ended_attempt(state, flying):
             return None
         paused = self.orders.served and (self.jobs.root / PAUSE).exists()
         if not paused and self._start_round(state):
             return None
         if not paused:
-            ended, begun = self._start_one(state, flying)
+            ended, begun = self._start_next_stage(state, flying)
             if ended is not None or begun:
                 return ended
         if flying or paused:
@@ -449,7 +458,7 @@ class WorkflowLoop:
         late = self._deadline is not None and time.monotonic() > self._deadline
         return late or self.asked.signal is not None
 
-    def _end_waiting(self, state: Workflow, flying: list[Stage]) -> LoopEnd:
+    def _build_waiting_end(self, state: Workflow, flying: list[Stage]) -> LoopEnd:
         """Return the end of a session that must stop while jobs may still run.
 
         The next session continues these jobs.
@@ -466,14 +475,14 @@ class WorkflowLoop:
             self.jobs.record(p.NoteLogged(stage=stage.id, text=text))
         return LoopEnd("waiting", why, f"`{GO_ON}`", state, tuple(self._list_hindrances(state)))
 
-    def _settle_one(self, state: Workflow, flying: list[Stage]) -> bool:
+    def _settle_ended_attempt(self, state: Workflow, flying: list[Stage]) -> bool:
         """Check one attempt that may have ended, and record its state.
 
         Returns whether an attempt was checked.
         """
 
         def settle_attempt() -> None:
-            if is_beyond_help(self.jobs, stage.id):
+            if settle_and_is_waiting_useless(self.jobs, stage.id):
                 mark, now = _stage_mark(stage), self.jobs.service.state()
                 self._left.add(mark)
                 hindrance = find_what_waits(now, now.stage(stage.id))
@@ -481,13 +490,15 @@ class WorkflowLoop:
                     self._try_again_later(mark)
 
         for stage in flying:
-            turn = self._turns.setdefault((stage.id, stage.attempts[-1].id), StageTurn())
-            if is_due(self.jobs, state, stage.id, turn):
+            turn = self._turns.setdefault((stage.id, stage.attempts[-1].id), StageCheckSchedule())
+            if is_check_due(self.jobs, state, stage.id, turn):
                 self._try_step(state, stage, settle_attempt)
                 return True
         return False
 
-    def _start_one(self, state: Workflow, flying: list[Stage]) -> tuple[LoopEnd | None, bool]:
+    def _start_next_stage(
+        self, state: Workflow, flying: list[Stage]
+    ) -> tuple[LoopEnd | None, bool]:
         """Take the next step of the first stage, in plan order, that may start.
 
         Returns the end of the loop, or None, and whether a step was taken. A job whose scheduler
@@ -495,27 +506,27 @@ class WorkflowLoop:
         """
         known = [stage for stage in flying if stage.attempts[-1].action != Action.UNKNOWN.value]
         for stage in state.stages.values():
-            step = None if self._is_left_aside(stage) else self._step_of(state, stage)
+            step = None if self._is_left_aside(stage) else self._choose_stage_step(state, stage)
             if step is None:
                 continue
             if stage.status is Status.READY:
                 if len(known) >= self.orders.max_parallel:
                     continue
-                if self._is_barred(state, stage):
+                if self._is_start_prevented(state, stage):
                     continue
                 if not affords(state, stage, flying):
-                    return (None if flying else self._end_exhausted(state, stage)), False
+                    return (None if flying else self._build_exhausted_end(state, stage)), False
             self._try_step(state, stage, partial(step, state, stage))
             return None, True
         return None, False
 
-    def _end_exhausted(self, state: Workflow, stage: Stage) -> LoopEnd:
+    def _build_exhausted_end(self, state: Workflow, stage: Stage) -> LoopEnd:
         cost, budget = state.session.cost, budget_of(state)
         text = f"the session's budget is used up (cost={cost:g}, budget={budget:g})"
         why, next_ = f"{text} before {stage.id}", f"{stage.id}: `{GO_ON}`"
         return LoopEnd("budget_exhausted", why, next_, state, tuple(self._list_hindrances(state)))
 
-    def _is_barred(self, state: Workflow, stage: Stage) -> bool:
+    def _is_start_prevented(self, state: Workflow, stage: Stage) -> bool:
         """Return whether something outside the rules prevents a stage from starting.
 
         Examples are manual edits that wait for a decision. The reason is remembered for the user.
@@ -531,7 +542,9 @@ class WorkflowLoop:
         self._hindrances[mark] = found.to_hindrance(stage.id)
         return True
 
-    def _step_of(self, state: Workflow, stage: Stage) -> Callable[[Workflow, Stage], object] | None:
+    def _choose_stage_step(
+        self, state: Workflow, stage: Stage
+    ) -> Callable[[Workflow, Stage], object] | None:
         """Return the function that takes the next step of a stage, or None.
 
         None means that the stage has no step that the loop can take now.
@@ -545,24 +558,24 @@ class WorkflowLoop:
                     return None
                 return (
                     self._launch_stage
-                    if has_command(self.jobs.root, stage)
+                    if has_command_or_submission(self.jobs.root, stage)
                     else self._compute_by_agent
                 )
             case Status.FAILED if agent is not None and not state.pending_amendments:
                 used_up = stage.retry_count >= retry_limit(state.backend_type(stage))
-                return None if used_up else partial(self._hand_over, prompt.REPAIR)
+                return None if used_up else partial(self._run_agent_on_stage, prompt.REPAIR)
         return None
 
     def _verify_stage(self, state: Workflow, stage: Stage) -> None:
         try:
-            settle_stage(self.jobs, stage)
+            verify_and_record_stage(self.jobs, stage)
         except (SubmissionDrift, SubmissionChanged, VerdictChanged):
             raise  # no judge may decide, because the results or their scripts are unknown
         except NeedsConsent:
             if self.orders.agent is None:
                 self._left.add(_stage_mark(stage))
             else:
-                self._hand_over(prompt.JUDGE, state, stage)
+                self._run_agent_on_stage(prompt.JUDGE, state, stage)
 
     def _launch_stage(self, state: Workflow, stage: Stage) -> None:
         if has_results_kept(stage):
@@ -582,14 +595,14 @@ class WorkflowLoop:
                 stage, why, f"an agent (`{GO_ON} --agent CMD`) or a command (`{change}`)"
             )
             return
-        left = self._hand_over(prompt.COMPUTE, state, stage)
+        left = self._run_agent_on_stage(prompt.COMPUTE, state, stage)
         if left is None:
             return
         error = f"agent {self.orders.agent.name} {left} without changing the status of the stage"
         begun = [p.StagePrepared(stage=stage.id)] if stage.status is Status.READY else []
         self.jobs.record(*begun, p.StageFailed(stage=stage.id, error=f"{error} ({left.output})"))
 
-    def _hand_over(self, kind: str, state: Workflow, stage: Stage) -> AgentEnd | None:
+    def _run_agent_on_stage(self, kind: str, state: Workflow, stage: Stage) -> AgentEnd | None:
         """Give a stage to the agent as a task.
 
         Returns None if the agent changed the stage, otherwise the end of the agent. An agent that a
@@ -615,7 +628,7 @@ class WorkflowLoop:
             or self._must_end()
         ):
             return None
-        if left.was_lost and mark not in self._lost:
+        if left.is_killed_from_outside and mark not in self._lost:
             self._lost.add(mark)
             return None
         if kind != prompt.COMPUTE:

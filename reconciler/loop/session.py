@@ -22,9 +22,9 @@ from lifecycle.state.report_path import numbered
 from lifecycle.words.scripts import INIT
 from reconciler.briefing.briefing import Briefing
 from reconciler.briefing.rehydrate import rehydrate
-from reconciler.context import Jobs
+from reconciler.context import JobContext
 from reconciler.errors import EnvironmentNotReady
-from reconciler.files.script_consent import check_agreed
+from reconciler.files.script_consent import check_plan_and_scripts_approved
 from service.errors import AlreadyThere
 from service.files.stage_obstacles import SESSIONS
 from service.root.git import run_git
@@ -70,7 +70,7 @@ class SessionStart:
 
 
 def start_manual_session(
-    jobs: Jobs, options: WriteOptions, *, report: str | None = None
+    jobs: JobContext, options: WriteOptions, *, report: str | None = None
 ) -> SessionStart:
     """Start a session that a person drives, with the same steps as `begin_session`.
 
@@ -81,13 +81,13 @@ def start_manual_session(
 
 
 def begin_session(
-    jobs: Jobs, options: WriteOptions, *, report: str | None = None, driven: bool = False
+    jobs: JobContext, options: WriteOptions, *, report: str | None = None, driven: bool = False
 ) -> SessionStart:
     """Check the environment, correct the log, and record a new session.
 
     The session gets the next number. Raises `NeedsConsent` while the plan waits for its approval,
     and `EnvironmentNotReady` if ``init.sh`` fails. In the second case, the failure is recorded in
-    the log. If the session does not belong to a loop, also raises any error of `check_report`.
+    the log. If the session does not belong to a loop, also raises any error of `check_report_path_free`.
     """
     command = payload_of(p.SessionStarted.type, {"report": report, "driven": driven})
     if options.content is None:
@@ -96,7 +96,7 @@ def begin_session(
     if first is not None:
         return SessionStart(first)
     if not driven:
-        check_report(jobs, report)
+        check_report_path_free(jobs, report)
     if options.dry_run:
         return SessionStart(jobs.service.handle(command, options=options))
     # The expected version is compared first, because repairs add events and increase the version.
@@ -113,7 +113,7 @@ def begin_session(
     return SessionStart(outcome, briefing, ready, tail, commits)
 
 
-def check_report(jobs: Jobs, report: str | None) -> None:
+def check_report_path_free(jobs: JobContext, report: str | None) -> None:
     """Raise `AlreadyThere` if a file exists at the requested path of the report.
 
     If a file appears there later, it is not overwritten. The report then gets the next free name.
@@ -126,7 +126,7 @@ def check_report(jobs: Jobs, report: str | None) -> None:
         raise AlreadyThere(place)
 
 
-def _run_init_script(jobs: Jobs) -> dict[str, Any] | None:
+def _run_init_script(jobs: JobContext) -> dict[str, Any] | None:
     """Run ``init.sh`` in the root, and store its output in a file.
 
     Returns the SHA-256 of the script, its run time in seconds and the path of the output relative
@@ -134,7 +134,7 @@ def _run_init_script(jobs: Jobs) -> dict[str, Any] | None:
     is not 0.
     """
     root, session = jobs.service.root, jobs.service.state().session.count + 1
-    check_agreed(jobs, jobs.service.state(), "the session")
+    check_plan_and_scripts_approved(jobs, jobs.service.state(), "the session")
     script = root.path / INIT
     if not script.is_file():
         return None

@@ -8,21 +8,23 @@ from pathlib import Path
 from typing import Any
 
 from reconciler.attempt import paths as genuine
-from reconciler.attempt.paths import AttemptPaths, OfJob
+from reconciler.attempt.paths import AttemptPaths, JobRecordSuffix
 from service.root.folder_entries import exists
 
 
-def backward(attempt: AttemptPaths) -> tuple[str, ...]:
+def attempt_backward_patterns(attempt: AttemptPaths) -> tuple[str, ...]:
     """Return the patterns of the result files that are downloaded for an attempt."""
-    return tuple(backward_patterns(genuine.submission_of(attempt) or {}))
+    return tuple(backward_patterns(genuine.read_attempt_submission(attempt) or {}))
 
 
-def backward_missing(attempt: AttemptPaths, copies: Sequence[Path]) -> tuple[str, ...]:
+def find_unmatched_backward_patterns(
+    attempt: AttemptPaths, copies: Sequence[Path]
+) -> tuple[str, ...]:
     """Return the patterns of result files that match no file.
 
     The files are searched in the scratch copies and at their final places.
     """
-    own = genuine.submission_of(attempt) or {}
+    own = genuine.read_attempt_submission(attempt) or {}
     places = [attempt.root / str(own.get("work_base", ".")), *copies]
     return tuple(
         pattern
@@ -35,17 +37,17 @@ def backward_missing(attempt: AttemptPaths, copies: Sequence[Path]) -> tuple[str
     )
 
 
-def is_complete(attempt: AttemptPaths, copies: Sequence[Path], job: str) -> bool:
+def has_complete_results(attempt: AttemptPaths, copies: Sequence[Path], job: str) -> bool:
     """Return whether every result file of a job was written after the job started.
 
     The change time is compared. A command may preserve an old modification time (`cp -p`, `tar`),
     but it cannot set the change time.
     """
     try:
-        start = attempt.of_job(job, OfJob.STARTED).stat().st_mtime_ns
+        start = attempt.job_record_path(job, JobRecordSuffix.STARTED).stat().st_mtime_ns
     except FileNotFoundError:
         return False
-    patterns = backward(attempt)
+    patterns = attempt_backward_patterns(attempt)
     return bool(patterns) and all(
         any(
             exists(one) and one.stat().st_ctime_ns >= start

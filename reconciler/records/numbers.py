@@ -15,12 +15,12 @@ from reconciler.host import small_files
 _TABLES = {".csv": ",", ".tsv": "\t"}
 
 
-def measured(file: Path, metric: Metric) -> tuple[float, float | None]:
+def read_metric(file: Path, metric: Metric) -> tuple[float, float | None]:
     """Return the value of a metric and its error, read from an output file.
 
     The error is None if the metric has none. Raises ValueError if a number is missing or invalid.
     """
-    content = _content(file)
+    content = _read_json_or_table(file)
     value = _number(content, file, metric.pointer)
     error = _number(content, file, metric.error) if metric.error else None
     if error is not None and error < 0:
@@ -31,7 +31,7 @@ def measured(file: Path, metric: Metric) -> tuple[float, float | None]:
     return value, error
 
 
-def _content(file: Path) -> Any:
+def _read_json_or_table(file: Path) -> Any:
     """Return the content of a JSON file, or the columns of a CSV or TSV file by name."""
     try:
         text = (
@@ -43,13 +43,13 @@ def _content(file: Path) -> Any:
         raise ValueError(f"metrics: {file.name} is empty or does not exist")
     delimiter = _TABLES.get(file.suffix.lower())
     try:
-        return json.loads(text) if delimiter is None else _columns(text, delimiter)
+        return json.loads(text) if delimiter is None else _parse_table_columns(text, delimiter)
     except (ValueError, RecursionError, csv.Error) as error:
         form = "JSON" if delimiter is None else "a table"
         raise ValueError(f"metrics: {file.name} is not {form}: {error}") from error
 
 
-def _columns(text: str, delimiter: str) -> dict[str, list[str]]:
+def _parse_table_columns(text: str, delimiter: str) -> dict[str, list[str]]:
     """Return the cells of each column of a table, by the name of the column.
 
     A row that is too short gives empty cells.
@@ -66,7 +66,7 @@ def _number(content: Any, file: Path, pointer: str) -> float:
         found: Any = value_at(content, pointer)
         if file.suffix.lower() in _TABLES:
             # If the metric names a whole column, the value is in the last row.
-            found = _of_cell(found[-1] if isinstance(found, list) else found)
+            found = _parse_cell_number(found[-1] if isinstance(found, list) else found)
     except (ValueError, LookupError, TypeError) as error:
         what = "single number at " if file.suffix.lower() in _TABLES else ""
         raise ValueError(f"metrics: {file.name} has no {what}{pointer}") from error
@@ -76,7 +76,7 @@ def _number(content: Any, file: Path, pointer: str) -> float:
     return number
 
 
-def _of_cell(cell: str) -> Any:
+def _parse_cell_number(cell: str) -> Any:
     """Return the number in a table cell. Raises ValueError if the cell contains no number.
 
     JSON numbers and formats such as ``.5`` and ``+2.`` are accepted.

@@ -15,7 +15,7 @@ _TOLD = re.compile(r"([a-z_]+)=([0-9ms.,+]{1,60})")
 _SPAN = re.compile(r"([0-9]{1,9})m([0-9]{1,9}(?:[.,][0-9]{1,6})?)s")
 
 
-def used_in(line: str) -> dict[str, float]:
+def parse_resource_use(line: str) -> dict[str, float]:
     """Return the resource values in a line such as ``cpu_seconds=1.2 written_bytes=4096``."""
     found: dict[str, float] = {}
     for name, text in _TOLD.findall(line):
@@ -34,7 +34,7 @@ def _number(text: str) -> float | None:
     return None
 
 
-def together(every: Iterable[Mapping[str, float]]) -> dict[str, float]:
+def combine_resource_use(every: Iterable[Mapping[str, float]]) -> dict[str, float]:
     """Return the combined resource use of several commands.
 
     Values are summed, except memory, for which the largest value is used.

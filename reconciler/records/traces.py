@@ -22,14 +22,14 @@ from reconciler.attempt.paths import (
     OUTPUT_LOG,
     PREPARED,
     AttemptPaths,
-    OfJob,
-    forwarded,
+    JobRecordSuffix,
+    iterate_forwarded_paths,
 )
 from reconciler.context import SubmissionFacts
 from reconciler.host import small_files as plain
 from reconciler.host.processes import Process
 from reconciler.host.program import EXCEEDED, TAKEN
-from reconciler.records.resource_use import together, used_in
+from reconciler.records.resource_use import combine_resource_use, parse_resource_use
 from service.root.atomic_files import write_whole
 from service.root.folder_entries import is_file, is_folder, stat_of
 
@@ -59,7 +59,7 @@ def read_json(path: Path) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def texts(record: Mapping[str, Any] | None) -> dict[str, str]:
+def select_text_values(record: Mapping[str, Any] | None) -> dict[str, str]:
     """Return the values of a record that are strings.
 
     Other values are invalid and are omitted.
@@ -67,21 +67,26 @@ def texts(record: Mapping[str, Any] | None) -> dict[str, str]:
     return {name: value for name, value in (record or {}).items() if isinstance(value, str)}
 
 
-def jobs(attempt: AttemptPaths) -> tuple[ObservedJob, ...]:
+def read_started_jobs(attempt: AttemptPaths) -> tuple[ObservedJob, ...]:
     """Return what the records of the attempt's started jobs show, sorted by job."""
-    return tuple(job for job, _, _ in started(attempt))
+    return tuple(job for job, _, _ in iterate_started_jobs(attempt))
 
 
-def started(attempt: AttemptPaths) -> Iterator[tuple[ObservedJob, str | None, Process | None]]:
+def iterate_started_jobs(
+    attempt: AttemptPaths,
+) -> Iterator[tuple[ObservedJob, str | None, Process | None]]:
     """Yield each started job of an attempt, with its scratch folder and its bash process.
 
     A job's claim to start has a second copy outside the attempt's folder, so a started job is found
     even if that folder was removed.
     """
-    claims = {one.name: one for one in attempt.starts.glob(f"{JOB}*{OfJob.STARTED}")}
-    claims |= {one.name: one for one in told(attempt, OfJob.STARTED)}
+    claims = {one.name: one for one in attempt.starts.glob(f"{JOB}*{JobRecordSuffix.STARTED}")}
+    claims |= {one.name: one for one in list_job_record_files(attempt, JobRecordSuffix.STARTED)}
     for _, place in sorted(claims.items()):
-        ending, killed = place.with_suffix(OfJob.EXIT), place.with_suffix(OfJob.KILLED)
+        ending, killed = (
+            place.with_suffix(JobRecordSuffix.EXIT),
+            place.with_suffix(JobRecordSuffix.KILLED),
+        )
         code = _number_in(ending)
         if code is None and killed.exists():
             # SIGKILL also ended the shell that would have recorded the exit code, so the mark of
@@ -92,25 +97,25 @@ def started(attempt: AttemptPaths) -> Iterator[tuple[ObservedJob, str | None, Pr
             started=True,
             exit_code=code,
             ended_at=None if code is None else ending.stat().st_mtime_ns,
-            command_code=_number_in(place.with_suffix(OfJob.CODE)),
-            used=_used(plain.read_text(ending)),
+            command_code=_number_in(place.with_suffix(JobRecordSuffix.CODE)),
+            used=_parse_used_resources(plain.read_text(ending)),
         )
-        yield job, *_claim(plain.read_text(place / "record"))
+        yield job, *_parse_start_claim(plain.read_text(place / "record"))
 
 
-def _used(record: str) -> dict[str, float] | None:
+def _parse_used_resources(record: str) -> dict[str, float] | None:
     """Return the resources that a job used, or None if its record contains none.
 
     The record is the file with the exit code. The resources follow after the first two lines.
     """
-    return together(map(used_in, record.splitlines()[2:])) or None
+    return combine_resource_use(map(parse_resource_use, record.splitlines()[2:])) or None
 
 
 def _number_in(path: Path) -> int | None:
     return plain.parse_number(plain.read_text(path).partition("\n")[0])
 
 
-def _claim(text: str) -> tuple[str | None, Process | None]:
+def _parse_start_claim(text: str) -> tuple[str | None, Process | None]:
     lines = text.split("\n")
     pid, ticks = (
         (plain.parse_number(one) for one in lines[-5:-3]) if len(lines) > 5 else (None, None)
@@ -120,17 +125,17 @@ def _claim(text: str) -> tuple[str | None, Process | None]:
     return "\n".join(lines[:-5]), Process(pid, ticks, lines[-3])
 
 
-def told(attempt: AttemptPaths, what: OfJob) -> list[Path]:
+def list_job_record_files(attempt: AttemptPaths, what: JobRecordSuffix) -> list[Path]:
     """Return the files in which jobs recorded one kind of status, sorted by job."""
     return sorted(attempt.folder.glob(f"{JOB}*{what}"))
 
 
-def has_marks(attempt: AttemptPaths, job: str) -> bool:
+def has_task_marks(attempt: AttemptPaths, job: str) -> bool:
     """Return whether a task of the job is running or was killed.
 
     Each such task has a mark in the attempt's folder.
     """
-    return any(attempt.folder.glob(f"{JOB}{job}{OfJob.TASK}.*"))
+    return any(attempt.folder.glob(f"{JOB}{job}{JobRecordSuffix.TASK}.*"))
 
 
 def scratch_copies(attempt: AttemptPaths) -> tuple[Path, ...]:
@@ -139,10 +144,10 @@ def scratch_copies(attempt: AttemptPaths) -> tuple[Path, ...]:
     A scratch copy is the folder in which DPDispatcher runs a submission. Its name is a hash.
     """
     where = machine.load_execution_host(attempt)
-    return copies_below(attempt.work if where.is_far else Path(where.scratch))
+    return list_copies_in_folder(attempt.work if where.is_far else Path(where.scratch))
 
 
-def copies_below(folder: Path) -> tuple[Path, ...]:
+def list_copies_in_folder(folder: Path) -> tuple[Path, ...]:
     """Return the scratch copies in a folder, sorted by name.
 
     A scratch copy is a folder in which DPDispatcher runs a submission. Its name is a hash.
@@ -157,13 +162,17 @@ def copies_below(folder: Path) -> tuple[Path, ...]:
     return tuple(folder / name for name in names)
 
 
-def forward(attempt: AttemptPaths) -> tuple[str, ...]:
+def list_forwarded_files(attempt: AttemptPaths) -> tuple[str, ...]:
     """Return the files that the attempt's submission sends, relative to the root."""
-    own = genuine.submission_of(attempt)
-    return () if own is None else tuple(os.path.relpath(p, attempt.root) for p in forwarded(own))
+    own = genuine.read_attempt_submission(attempt)
+    return (
+        ()
+        if own is None
+        else tuple(os.path.relpath(p, attempt.root) for p in iterate_forwarded_paths(own))
+    )
 
 
-def job_ids(attempt: AttemptPaths, copies: Sequence[Path]) -> dict[str, str]:
+def read_scheduler_job_ids(attempt: AttemptPaths, copies: Sequence[Path]) -> dict[str, str]:
     """Return the scheduler's id of each submitted job, by job hash.
 
     A job that was submitted several times has its last id.
@@ -185,7 +194,7 @@ def may_be_submitted(attempt: AttemptPaths) -> bool:
     return not text or _SUBMITS.search(text) is not None
 
 
-def states(copies: Sequence[Path]) -> dict[str, tuple[int, int]]:
+def read_job_states(copies: Sequence[Path]) -> dict[str, tuple[int, int]]:
     """Return the state and the number of failures of each job, from DPDispatcher's files.
 
     The keys are job hashes.
@@ -217,25 +226,29 @@ def is_tagged(copy: Path, job: str) -> bool:
     return tasks.issubset(name for _, _, files in os.walk(copy) for name in files)
 
 
-def alone(attempt: AttemptPaths) -> tuple[str, ...]:
+def list_orphaned_jobs(attempt: AttemptPaths) -> tuple[str, ...]:
     """Return the names of jobs whose commands kept running after their shells were killed."""
-    return tuple(place.stem.removeprefix(JOB) for place in told(attempt, OfJob.ALONE))
+    return tuple(
+        place.stem.removeprefix(JOB)
+        for place in list_job_record_files(attempt, JobRecordSuffix.ALONE)
+    )
 
 
-def awaited(attempt: AttemptPaths) -> tuple[str, ...]:
+def describe_remaining_processes(attempt: AttemptPaths) -> tuple[str, ...]:
     """Return one line for each process that a successful command left running."""
     told = (
-        plain.read_text(note) for note in sorted(attempt.folder.glob(f"{JOB}*{OfJob.AWAITED}.*"))
+        plain.read_text(note)
+        for note in sorted(attempt.folder.glob(f"{JOB}*{JobRecordSuffix.AWAITED}.*"))
     )
     return tuple(line for text in told for line in text.splitlines())
 
 
-def facts(attempt: AttemptPaths) -> SubmissionFacts:
+def read_submission_facts(attempt: AttemptPaths) -> SubmissionFacts:
     """Return the facts about an attempt's submission that its files contain."""
-    launch = texts(read_json(attempt.launch_record))
-    place = texts(read_json(attempt.place_record))
-    ids = job_ids(attempt, scratch_copies(attempt))
-    works = [scratch for _, scratch, _ in started(attempt) if scratch]
+    launch = select_text_values(read_json(attempt.launch_record))
+    place = select_text_values(read_json(attempt.place_record))
+    ids = read_scheduler_job_ids(attempt, scratch_copies(attempt))
+    works = [scratch for _, scratch, _ in iterate_started_jobs(attempt) if scratch]
     works += map(str, scratch_copies(attempt))
     works += _PLACE.findall(plain.read_text(attempt.log))
     work = works[0] if works else None
@@ -262,7 +275,7 @@ def forward_patterns(own: Mapping[str, Any]) -> Iterator[str]:
 _HEAD = re.compile("==> .* <==")
 
 
-def written(attempt: AttemptPaths) -> Iterator[tuple[str, str]]:
+def iterate_output_ends(attempt: AttemptPaths) -> Iterator[tuple[str, str]]:
     """Yield the last lines of each output file of the jobs, after the file's name.
 
     Only files on this machine are read.
@@ -271,16 +284,16 @@ def written(attempt: AttemptPaths) -> Iterator[tuple[str, str]]:
     places = [*scratch_copies(attempt), *in_place]
     for name in (ERROR_LOG, OUTPUT_LOG):
         for place in places:
-            yield name, end_of(place / attempt.stage / name)
-    for job in job_ids(attempt, ()):
+            yield name, read_file_end(place / attempt.stage / name)
+    for job in read_scheduler_job_ids(attempt, ()):
         for folder in (attempt.folder, attempt.root):  # earlier versions wrote it in the root
             # DPDispatcher writes this file with `tail -v`, which adds a line with the file name.
             # That line is removed.
-            text = end_of(folder / f"{job}_last_err_file")
+            text = read_file_end(folder / f"{job}_last_err_file")
             yield "err", "\n".join(one for one in text.splitlines() if not _HEAD.fullmatch(one))
 
 
-def written_by_hand(
+def iterate_manual_output_ends(
     attempt: AttemptPaths, copies: Sequence[str], jobs: Sequence[ObservedJob]
 ) -> Iterator[tuple[str, str]]:
     """Yield the last lines of each output file of jobs launched by hand, after its name.
@@ -295,40 +308,44 @@ def written_by_hand(
     places = [attempt.root / str(scratch) / name for name in copies if scratch is not None]
     for name, usual in (("errlog", ERROR_LOG), ("outlog", OUTPUT_LOG)):
         for place in (*places, attempt.root):
-            for path in _printed_by_hand(given, attempt.stage, name, usual):
-                yield usual, _end_since(source, place / path)
+            for path in _list_manual_output_paths(given, attempt.stage, name, usual):
+                yield usual, _read_new_file_end(source, place / path)
     for job in jobs:
-        yield "err", _end_since(source, attempt.root / f"{job.name}_last_err_file")
+        yield "err", _read_new_file_end(source, attempt.root / f"{job.name}_last_err_file")
 
 
-def _printed_by_hand(given: Mapping[str, Any], stage: str, name: str, usual: str) -> Iterable[str]:
+def _list_manual_output_paths(
+    given: Mapping[str, Any], stage: str, name: str, usual: str
+) -> Iterable[str]:
     """Return the output paths of a submission's tasks, relative to its base folder."""
     tasks = [task for task in given.get("task_list") or [] if isinstance(task, dict)]
     paths = (f"{task.get('task_work_path', '.')}/{task.get(name) or usual}" for task in tasks)
     return dict.fromkeys(paths) or [f"{stage}/{usual}"]
 
 
-def _end_since(source: Path, path: Path) -> str:
+def _read_new_file_end(source: Path, path: Path) -> str:
     """Return the last lines of a file that is newer than the file ``source``.
 
     Returns an empty string if the file is older or does not exist.
     """
     with suppress(OSError):
         if path.stat().st_mtime >= source.stat().st_mtime:
-            return end_of(path)
+            return read_file_end(path)
     return ""
 
 
-def logged_by_hand(attempt: AttemptPaths) -> tuple[str, str]:
+def read_manual_job_errors(attempt: AttemptPaths) -> tuple[str, str]:
     """Return the errors that DPDispatcher logged for a job launched by hand.
 
     The two texts are as in `logged`.
     """
-    text = _end_since(attempt.stage_folder / PREPARED, attempt.root / "dpdispatcher.log")
-    return _logged("\n".join(line for line in text.splitlines() if " - INFO : " not in line))
+    text = _read_new_file_end(attempt.stage_folder / PREPARED, attempt.root / "dpdispatcher.log")
+    return _parse_logged_error(
+        "\n".join(line for line in text.splitlines() if " - INFO : " not in line)
+    )
 
 
-def end_of(path: Path) -> str:
+def read_file_end(path: Path) -> str:
     """Return the last lines of a file, or an empty string if the file does not exist."""
     if not is_file(path):
         return ""
@@ -338,47 +355,53 @@ def end_of(path: Path) -> str:
     return "\n".join(text.strip().splitlines())
 
 
-def logged(attempt: AttemptPaths) -> tuple[str, str]:
+def read_logged_error(attempt: AttemptPaths) -> tuple[str, str]:
     """Return the error that DPDispatcher logged, and the last lines of its log.
 
     The error is the first error of the last traceback, because an error that was raised while
     another was handled says less about the cause. Without a traceback, the last lines are returned
     twice. If DPDispatcher's log is empty, the log of the monitor is read.
     """
-    return _logged(plain.read_text(attempt.log) or plain.read_text(attempt.monitor_log))
+    return _parse_logged_error(plain.read_text(attempt.log) or plain.read_text(attempt.monitor_log))
 
 
-def _logged(text: str) -> tuple[str, str]:
+def _parse_logged_error(text: str) -> tuple[str, str]:
     lines = text.strip().splitlines()[-_TRACEBACK:]
-    starts = [n for n, line in enumerate(lines) if line.startswith(_TRACED) and _is_first(lines, n)]
+    starts = [
+        n
+        for n, line in enumerate(lines)
+        if line.startswith(_TRACED) and _is_first_traceback(lines, n)
+    ]
     told = lines[starts[-1] :] if starts else lines
     raised = [n for n, line in enumerate(told) if _RAISED.match(line)]
     cause = takewhile(str.strip, told[raised[0] :]) if raised else lines[-_ERROR_LINES:]
     return "\n".join(list(cause)[:_ERROR_LINES]), "\n".join(lines[-_ERROR_LINES:])
 
 
-def _is_first(lines: list[str], start: int) -> bool:
+def _is_first_traceback(lines: list[str], start: int) -> bool:
     """Return whether a traceback is the first of its chain, not caused by another error."""
     before = (line for line in reversed(lines[:start]) if line.strip())
     return not _CHAINED.search(next(before, ""))
 
 
-def keep(attempt: AttemptPaths, jobs: Iterable[ObservedJob]) -> None:
+def record_scheduler_ends(attempt: AttemptPaths, jobs: Iterable[ObservedJob]) -> None:
     """Record the end of each job that the scheduler reports as ended from outside.
 
     Schedulers forget such states. The record of a job that the scheduler lists as running again is
     removed.
     """
-    kept = _kept(attempt)
+    kept = _read_recorded_ends(attempt)
     said = {job.id: job.queued for job in jobs if job.id is not None and job.queued is not None}
     ends = {id_: word for id_, word in {**kept, **said}.items() if word in TAKEN | EXCEEDED}
     if ends != kept:
         write_whole(attempt.last_words, json.dumps(ends).encode() + b"\n")
 
 
-def recall(attempt: AttemptPaths, jobs: Iterable[ObservedJob]) -> tuple[ObservedJob, ...]:
+def add_recorded_ends(
+    attempt: AttemptPaths, jobs: Iterable[ObservedJob]
+) -> tuple[ObservedJob, ...]:
     """Add the recorded final state to each job if nothing else shows that the job has ended."""
-    kept = _kept(attempt)
+    kept = _read_recorded_ends(attempt)
     return tuple(
         replace(job, queued=kept.get(job.id or ""))
         if (job.queued is None and not (job.is_over or job.is_finished or job.tag))
@@ -387,21 +410,21 @@ def recall(attempt: AttemptPaths, jobs: Iterable[ObservedJob]) -> tuple[Observed
     )
 
 
-def _kept(attempt: AttemptPaths) -> dict[str, str]:
-    return texts(read_json(attempt.last_words))
+def _read_recorded_ends(attempt: AttemptPaths) -> dict[str, str]:
+    return select_text_values(read_json(attempt.last_words))
 
 
-def places_of(attempt: AttemptPaths) -> dict[str, list[int] | None]:
+def identify_output_files(attempt: AttemptPaths) -> dict[str, list[int] | None]:
     """Return the identity of the file at each output path, or None for a missing file.
 
     The identities show later which outputs are new. For an attempt that was launched before, all
     values are None, because its first launch moved old outputs away.
     """
-    begun = attempt.log.exists() or bool(told(attempt, OfJob.STARTED))
-    return {path: None if begun else launch_told(attempt.root / path) for path in attempt.outputs}
+    begun = attempt.log.exists() or bool(list_job_record_files(attempt, JobRecordSuffix.STARTED))
+    return {path: None if begun else identify_file(attempt.root / path) for path in attempt.outputs}
 
 
-def launch_told(path: Path) -> list[int] | None:
+def identify_file(path: Path) -> list[int] | None:
     """Return the identity of a file or folder: device, inode, and change time in ns.
 
     Returns None if it does not exist.
@@ -410,34 +433,34 @@ def launch_told(path: Path) -> list[int] | None:
     return None if found is None else [found.st_dev, found.st_ino, found.st_ctime_ns]
 
 
-def is_new(attempt: AttemptPaths, path: str) -> bool | None:
+def is_output_new(attempt: AttemptPaths, path: str) -> bool | None:
     """Return whether an output was written after the launch of the attempt.
 
     Returns None if this cannot be decided.
     """
     places = (read_json(attempt.launch_record) or {}).get("places")
     if isinstance(places, dict) and path in places:
-        return bool(places[path] != launch_told(attempt.root / path))
+        return bool(places[path] != identify_file(attempt.root / path))
     # The launch recorded no identities of files. A change time before the launch proves nothing,
     # because clocks may be set back.
-    launched_at, found = known_launch(attempt), launch_told(attempt.root / path)
+    launched_at, found = read_valid_launch_time(attempt), identify_file(attempt.root / path)
     return True if launched_at and found and found[2] >= launched_at else None
 
 
-def known_launch(attempt: AttemptPaths) -> int | None:
+def read_valid_launch_time(attempt: AttemptPaths) -> int | None:
     """Return the time of the attempt's launch in ns, if its record is valid.
 
     Returns None if the record is missing or damaged.
     """
-    return launched(attempt) if read_json(attempt.launch_record) else None
+    return read_launch_time(attempt) if read_json(attempt.launch_record) else None
 
 
-def launched(attempt: AttemptPaths) -> int | None:
+def read_launch_time(attempt: AttemptPaths) -> int | None:
     """Return the time of the attempt's launch in ns, or None if it was not launched.
 
     The time is given by the clock of the file system.
     """
     # The change time is used, because the modification time may have been preserved by a copy (cp
     # -p, tar).
-    found = launch_told(attempt.launch_record)
+    found = identify_file(attempt.launch_record)
     return None if found is None else found[2]

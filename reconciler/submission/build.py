@@ -23,7 +23,11 @@ from reconciler.errors import (
     UnusableSubmission,
 )
 from reconciler.submission import fields, job_script, scheduler_directives
-from reconciler.submission.job_guard import _watch_task, build_guard_lines, limit_line
+from reconciler.submission.job_guard import (
+    _add_task_recording,
+    build_guard_lines,
+    build_time_limit_line,
+)
 from reconciler.submission.transferred_files import add_far_files
 from service.root.atomic_files import write_whole
 from service.root.paths_within_root import is_inside
@@ -91,7 +95,7 @@ def build_submission(job: StageJob, profile: Mapping[str, Any]) -> dict[str, Any
         "task_list": [
             {
                 "command": job_script.wrap_command(
-                    fields.loaded_software(job.environment, resources), job.command
+                    fields.add_loaded_modules(job.environment, resources), job.command
                 ),
                 "task_work_path": job.stage,
                 "forward_files": _drop_duplicates(
@@ -124,7 +128,7 @@ def build_attempt_copy(
     known = {**(described or {}), **given}
     place = _choose_execution_host(known, attempt)
     scheduler_directives.check_directives(place.batch_type, resources)
-    fields.check_variables(resources.get("envs", {}))
+    fields.check_variable_lengths(resources.get("envs", {}))
     result["machine"] = _attempt_machine(given, known, attempt, place)
     result["resources"] = {
         "group_size": 1,
@@ -136,7 +140,7 @@ def build_attempt_copy(
             *resources.get("prepend_script", []),
         ],
     }
-    result["task_list"] = [_watch_task(task) for task in result.get("task_list", [])]
+    result["task_list"] = [_add_task_recording(task) for task in result.get("task_list", [])]
     return (add_far_files(result, attempt) if place.is_far else result), place
 
 
@@ -181,7 +185,7 @@ def _merge_resources(
     if not isinstance(defaults, Mapping):
         raise UnusableProfile("resource_defaults", "an object", defaults)
     found = copy.deepcopy({"group_size": 1, **defaults, **overrides})
-    for name, lines in job_script.build_resource_lines(environment).items():
+    for name, lines in job_script.build_software_resources(environment).items():
         found[name] = [*found.get(name, []), *lines]
     return found
 
@@ -228,7 +232,7 @@ def _require_object(submission: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 def _choose_execution_host(known: Mapping[str, Any], attempt: AttemptPaths) -> ExecutionHost:
-    batch_type, context_type = machine.check_machine(known)
+    batch_type, context_type = machine.extract_machine_types(known)
     root = known.get("remote_root")
     # Each attempt has its own folder, so that all processes that work below the folder belong to
     # the attempt.
@@ -274,7 +278,7 @@ def check_secrets(given: object) -> None:
 def add_time_limit(submission: Mapping[str, Any], parameters: Mapping[str, Any]) -> dict[str, Any]:
     """Return a copy of the submission that ends its command at the stage's time limit."""
     resources = _require_object(submission, "resources")
-    lines = [*resources.get("prepend_script", []), limit_line(parameters)]
+    lines = [*resources.get("prepend_script", []), build_time_limit_line(parameters)]
     return {**submission, "resources": {**resources, "prepend_script": lines}}
 
 

@@ -76,7 +76,7 @@ class SubmissionChanged(Worded, NeedsConsent):
     found: str
 
 
-def check_recorded(attempt: AttemptPaths, place: Path | None = None) -> None:
+def check_submission_unchanged(attempt: AttemptPaths, place: Path | None = None) -> None:
     """Raise `SubmissionChanged` if an attempt's submission file differs from its digest.
 
     The digest is in the log. ``place`` is the path of the file if others launched the attempt.

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from lifecycle.sweeps.variables import find_oversized_variable
-from reconciler.attempt.paths import JOB, AttemptPaths, OfJob
+from reconciler.attempt.paths import JOB, AttemptPaths, JobRecordSuffix
 from reconciler.errors import UnusableSubmission
 from reconciler.host import small_files as plain
 
@@ -21,7 +21,7 @@ _MAX_LINE_WIDTH = 500
 _MAX_LINES = 40
 
 
-def loaded_software(given: Mapping[str, Any], resources: Mapping[str, Any]) -> dict[str, Any]:
+def add_loaded_modules(given: Mapping[str, Any], resources: Mapping[str, Any]) -> dict[str, Any]:
     """Return the software environment, extended by the modules that the resources load.
 
     Each module is listed once.
@@ -32,10 +32,10 @@ def loaded_software(given: Mapping[str, Any], resources: Mapping[str, Any]) -> d
     return {**given, "modules": [*names]} if names else dict(given)
 
 
-def read_versions(attempt: AttemptPaths) -> dict[str, str]:
+def read_software_versions(attempt: AttemptPaths) -> dict[str, str]:
     """Return the software versions that an attempt's jobs recorded on this machine."""
     found: dict[str, str] = {}
-    for path in sorted(attempt.folder.glob(f"{JOB}*{OfJob.ENVIRONMENT}")):
+    for path in sorted(attempt.folder.glob(f"{JOB}*{JobRecordSuffix.ENVIRONMENT}")):
         for line in plain.read_text(path).splitlines()[:_MAX_LINES]:
             name, colon, value = line.partition(": ")
             if colon and value.strip():
@@ -99,7 +99,7 @@ def check_fields(given: Mapping[str, Any], expected: Mapping[str, str], of: str 
 ROOT, INPUT = "WFCTL_ROOT", "WFCTL_INPUT_"
 
 
-def check_variables(variables: Mapping[str, Any]) -> None:
+def check_variable_lengths(variables: Mapping[str, Any]) -> None:
     """Raise UnusableSubmission if environment variables are too long to start a program."""
     found = find_oversized_variable({name: str(value) for name, value in variables.items()})
     if found is not None:
@@ -109,7 +109,7 @@ def check_variables(variables: Mapping[str, Any]) -> None:
         raise UnusableSubmission(field, f"at most {most:,} bytes", f"{size:,} bytes", remedy)
 
 
-def build_place_variables(root: Path, inputs: Iterable[str]) -> dict[str, str]:
+def build_path_variables(root: Path, inputs: Iterable[str]) -> dict[str, str]:
     """Return the environment variables with the paths of the root and the inputs.
 
     They are for commands that run in the root.
@@ -117,7 +117,7 @@ def build_place_variables(root: Path, inputs: Iterable[str]) -> dict[str, str]:
     return {ROOT: str(root)} | {f"{INPUT}{n}": str(root / path) for n, path in enumerate(inputs, 1)}
 
 
-def add_place_variables(given: Mapping[str, Any], inputs: Iterable[str]) -> dict[str, Any]:
+def add_path_variables(given: Mapping[str, Any], inputs: Iterable[str]) -> dict[str, Any]:
     """Return a submission whose job gets variables with the paths of root and inputs.
 
     On every machine and in a container, a job has a folder with its own copy of the root. The

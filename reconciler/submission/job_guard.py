@@ -112,7 +112,7 @@ def _redirect_to_new_file(command: str, path: str) -> str:
     return f'(set -C; {command} > "{path}") 2> /dev/null'
 
 
-def _watch_task(task: Any) -> Any:
+def _add_task_recording(task: Any) -> Any:
     """Return a task that also records when its command runs, ends and is killed.
 
     The exit code of the command is unchanged.
@@ -167,7 +167,7 @@ def build_guard_lines(attempt: AttemptPaths, place: ExecutionHost) -> list[str]:
     ]
 
 
-def limit_line(parameters: Mapping[str, Any]) -> str:
+def build_time_limit_line(parameters: Mapping[str, Any]) -> str:
     """Return the shell line that sets the time limit of a stage, empty if it has none.
 
     The line must follow the functions of limit.sh.

@@ -10,7 +10,7 @@ from lifecycle.words import software
 from reconciler.submission.fields import LACKS
 
 
-def build_resource_lines(given: Mapping[str, Any]) -> dict[str, list[str]]:
+def build_software_resources(given: Mapping[str, Any]) -> dict[str, list[str]]:
     """Return the fields of DPDispatcher's resources that load a software environment."""
     found: dict[str, list[str]] = {}
     if given.get("modules"):

@@ -21,25 +21,25 @@ from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.sweeps.definition import DONE, MAP
 from lifecycle.sweeps.points import Point, render_value
 from lifecycle.sweeps.variables import PREFIX, verify_variables
-from reconciler.attempt.file_digests import digests, is_as
+from reconciler.attempt.file_digests import digests, has_recorded_content
 from reconciler.attempt.markers import make_folders
 from reconciler.attempt.paths import AttemptPaths, ScriptEnd
 from reconciler.errors import UnusableSubmission
-from reconciler.submission.job_guard import AWAITING, LIMIT, USED, limit_line
+from reconciler.submission.job_guard import AWAITING, LIMIT, USED, build_time_limit_line
 from reconciler.submission.transferred_files import READ, TASKS, TASKS_ROOT, VOUCHED
-from reconciler.sweep.judge_tasks import tasks_without_verdict
+from reconciler.sweep.judge_tasks import find_tasks_to_judge
 from reconciler.sweep.map_points import digest_points, points_of, read_points_file
 from reconciler.sweep.tasks import (
     JUDGE,
     Basis,
     Task,
+    compute_result_origin,
     definition_digest,
     find_tasks_left_failed,
     move_unfinished_tasks_aside,
-    origin_of,
     read_mark,
     tasks_of,
-    verdict_digest,
+    verification_digest,
 )
 from service.root.atomic_files import write_whole
 from service.root.folder_entries import is_folder
@@ -86,8 +86,8 @@ def write_task_assignment(
     read = {
         point.key: _find_read_folders(root, stage, point, todo[point.key]) for _, point in given_
     }
-    origin = origin_of(stage, basis)
-    own = {key: origin_of(stage, basis, key) for key in basis.partners}
+    origin = compute_result_origin(stage, basis)
+    own = {key: compute_result_origin(stage, basis, key) for key in basis.partners}
     lines = (
         f"{number}\t{point.folder}\t{_format_assignments(point, read[point.key], own)}\n"
         for number, point in given_
@@ -98,7 +98,7 @@ def write_task_assignment(
         "worker.sh": "\n".join(
             [
                 *map(_read_script, (AWAITING, USED, LIMIT)),
-                limit_line(stage.parameters),
+                build_time_limit_line(stage.parameters),
                 _read_script(_WORKER),
             ]
         ),
@@ -108,7 +108,10 @@ def write_task_assignment(
     }
     for name, text in files.items():
         (attempt.tasks / name).write_text(text, encoding="utf-8")
-    write_whole(attempt.task_head, json.dumps(_build_head(stage, basis, every)).encode() + b"\n")
+    write_whole(
+        attempt.task_head,
+        json.dumps(_build_tasks_description(stage, basis, every)).encode() + b"\n",
+    )
     (root / stage.id / DONE).mkdir(exist_ok=True)
     # Each job runs one worker. Start one worker for each group of tasks, up to the allowed number
     # of tasks at a time.
@@ -117,7 +120,9 @@ def write_task_assignment(
     return _build_submission(given, attempt, workers, origin)
 
 
-def _build_head(stage: Stage, basis: Basis, every: tuple[Point, ...]) -> dict[str, Any]:
+def _build_tasks_description(
+    stage: Stage, basis: Basis, every: tuple[Point, ...]
+) -> dict[str, Any]:
     """Return the description of an attempt's tasks, which is stored in its folder.
 
     It contains digests of the definition, the inputs, the verification and the points, and the keys
@@ -128,7 +133,7 @@ def _build_head(stage: Stage, basis: Basis, every: tuple[Point, ...]) -> dict[st
         "basis": basis.whole,
         "files": basis.files,
         **({"partners": dict(basis.partners)} if basis.partners else {}),
-        "verdict": verdict_digest(stage),
+        "verdict": verification_digest(stage),
         "points": digest_points(every),
         "keys": {p.folder: p.key for p in every if p.folder != p.key},
     }
@@ -143,7 +148,7 @@ def _select_tasks(
     failed in an earlier round that is not repeated. A task that a person must judge is excluded if
     the attempt replaces a lost one.
     """
-    waiting = tasks_without_verdict(root, state, stage) if recovers is not None else {}
+    waiting = find_tasks_to_judge(root, state, stage) if recovers is not None else {}
     name, last = state.loop_of(stage.id), stage.attempts[-1] if stage.attempts else None
     number, points = state.loops[name].round.number if name else 0, [one.point for one in known]
     left = find_tasks_left_failed(state, stage, points, last, number)
@@ -152,7 +157,7 @@ def _select_tasks(
     def stays(task: Task) -> bool:
         if task.point.folder in waiting:
             return True
-        return (recovers is not None or task.point.key in left) and task.is_spent(retries)
+        return (recovers is not None or task.point.key in left) and task.is_out_of_retries(retries)
 
     return [one for one in known if one.state != "done" and not stays(one)]
 
@@ -237,7 +242,7 @@ def _reset_if_changed(root: Path, task: Task) -> Task:
     Otherwise returns it as a task that has not started.
     """
     folder = root / task.folder
-    as_it_was = (is_as(folder / str(one["path"]), one) for one in task.outputs)
+    as_it_was = (has_recorded_content(folder / str(one["path"]), one) for one in task.outputs)
     return task if not task.is_kept or (is_folder(folder) and all(as_it_was)) else Task(task.point)
 
 

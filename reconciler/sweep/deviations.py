@@ -45,7 +45,7 @@ def _find_task_deviations(root: Path, state: Workflow, stage: Stage) -> Iterator
             yield Deviation(stage.id, attempt, "result", path, kind, stage.completed_at)
 
 
-def find_tasks_in_place(root: Path, state: Workflow, ids: Iterable[str]) -> dict[str, set[str]]:
+def find_tasks_with_results(root: Path, state: Workflow, ids: Iterable[str]) -> dict[str, set[str]]:
     """Return the keys of the finished tasks whose results exist, by sweep.
 
     Only sizes are compared here. The digests are compared when an attempt starts. A sweep whose
@@ -55,11 +55,11 @@ def find_tasks_in_place(root: Path, state: Workflow, ids: Iterable[str]) -> dict
     for stage in map(state.stage, ids):
         with suppress(Refused, ReconcilerError, OSError):
             tasks = tasks_of(root, state, stage)
-            found[stage.id] = {t.point.key for t in tasks if _is_in_place(root, stage, t)}
+            found[stage.id] = {t.point.key for t in tasks if _has_outputs_in_place(root, stage, t)}
     return found
 
 
-def _is_in_place(root: Path, stage: Stage, task: Task) -> bool:
+def _has_outputs_in_place(root: Path, stage: Stage, task: Task) -> bool:
     """Return whether a task has finished and its outputs exist with the recorded sizes."""
     folder = root / stage.id / DONE / task.point.folder
     if not task.is_kept and read_mark(folder) is None:

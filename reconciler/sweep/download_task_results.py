@@ -28,7 +28,7 @@ def download_task_results(attempt: AttemptPaths) -> None:
     if not execution_host.load_execution_host(attempt).is_far or not attempt.place_record.exists():
         return
     if not whole.exists():
-        if markers.read(attempt.exit_code_record, attempt.tag).code != 0:
+        if markers.read_marker(attempt.exit_code_record, attempt.tag).code != 0:
             query_machine.download_results_without_monitor(
                 attempt, attempt.root, "list_left_results"
             )

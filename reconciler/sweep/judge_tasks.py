@@ -24,10 +24,16 @@ from reconciler.attempt import execution_host
 from reconciler.attempt import paths as genuine
 from reconciler.attempt.file_digests import digests, file_digest
 from reconciler.attempt.markers import make_folders
-from reconciler.attempt.paths import ERROR_LOG, OUTPUT_LOG, UNTOLD, AttemptPaths, of_recorded
+from reconciler.attempt.paths import (
+    ERROR_LOG,
+    OUTPUT_LOG,
+    UNTOLD,
+    AttemptPaths,
+    recorded_attempt_paths,
+)
 from reconciler.host import small_files as plain
 from reconciler.records import traces
-from reconciler.records.numbers import measured
+from reconciler.records.numbers import read_metric
 from reconciler.sweep import table
 from reconciler.sweep.download_task_results import download_task_results
 from reconciler.sweep.map_points import count_tasks_before_rounds, digest_points
@@ -40,7 +46,7 @@ from reconciler.sweep.tasks import (
     read_task_list,
     tasks_of,
 )
-from reconciler.verdict.diagnosis import Diagnosis, of_texts, with_full_disk
+from reconciler.verdict.diagnosis import Diagnosis, add_full_disk_name, classify_output_texts
 from reconciler.verdict.table import Action, TaskCounts, Verdict, verdict_of_tasks
 from service.root.atomic_files import write_whole
 from service.root.folder_entries import describe_unreadable_entries, exists, is_folder, stat_of
@@ -52,13 +58,15 @@ _FinishedTask = tuple[tuple[str, str, str], Path]
 """A finished task: its number, folder and assignments, and the folder in which it ran."""
 
 
-def _find_finished_tasks(attempt: AttemptPaths, outputs: Sequence[str]) -> Iterator[_FinishedTask]:
+def _find_finished_orphan_tasks(
+    attempt: AttemptPaths, outputs: Sequence[str]
+) -> Iterator[_FinishedTask]:
     """Yield the tasks whose shells were killed but whose outputs are complete.
 
     Their commands kept running and wrote all outputs after the start of the task.
     """
-    silent = {job.name for job in traces.jobs(attempt) if job.exit_code in UNTOLD}
-    jobs = silent.intersection(traces.alone(attempt))
+    silent = {job.name for job in traces.read_started_jobs(attempt) if job.exit_code in UNTOLD}
+    jobs = silent.intersection(traces.list_orphaned_jobs(attempt))
     if not jobs:
         return
     runs, copies = read_journal_runs(attempt), traces.scratch_copies(attempt)
@@ -77,7 +85,7 @@ def _find_finished_tasks(attempt: AttemptPaths, outputs: Sequence[str]) -> Itera
                 yield one, place
 
 
-def tasks_without_verdict(
+def find_tasks_to_judge(
     root: Path, state: Workflow, stage: Stage
 ) -> dict[str, tuple[AttemptPaths, Path]]:
     """Return the tasks that a person must judge, by the name of their folder.
@@ -89,9 +97,10 @@ def tasks_without_verdict(
     what = stage.work.task_rules
     found, newer = dict[str, tuple[AttemptPaths, Path]](), set[str]()
     for recorded in reversed(stage.attempts if what.verify is None else ()):
-        attempt = of_recorded(root, state.id, stage.id, recorded)
+        attempt = recorded_attempt_paths(root, state.id, stage.id, recorded)
         through = {
-            folder: place for (_, folder, _), place in _find_finished_tasks(attempt, what.outputs)
+            folder: place
+            for (_, folder, _), place in _find_finished_orphan_tasks(attempt, what.outputs)
         }
         found |= {name: (attempt, at) for name, at in through.items() if name not in newer}
         if recorded.recovers is None:
@@ -100,14 +109,14 @@ def tasks_without_verdict(
     return found
 
 
-def _settle_finished_tasks(attempt: AttemptPaths, outputs: Sequence[str]) -> None:
+def _finish_orphan_tasks(attempt: AttemptPaths, outputs: Sequence[str]) -> None:
     """Finish tasks whose shells were killed: verify, move and record their results.
 
     The worker script does this, in the same way as for other tasks.
     """
-    own = genuine.submission_of(attempt) or {}
+    own = genuine.read_attempt_submission(attempt) or {}
     tasks = attempt.tasks
-    found = list(_find_finished_tasks(attempt, outputs))
+    found = list(_find_finished_orphan_tasks(attempt, outputs))
     # Run the worker script only if its files are unchanged. The log contains the digest of the
     # submission, and the submission contains the digests of these files.
     sums = dict.fromkeys(_SUM.findall(json.dumps(own)))
@@ -152,13 +161,13 @@ def judge_tasks(state: Workflow, stage: Stage, attempt: AttemptPaths, found: Ver
 
 def _count_tasks(state: Workflow, stage: Stage, attempt: AttemptPaths) -> TaskCounts:
     """Return the number of tasks of an ended attempt for each kind of result."""
-    what, untold = stage.work.task_rules, tasks_without_verdict(attempt.root, state, stage)
+    what, untold = stage.work.task_rules, find_tasks_to_judge(attempt.root, state, stage)
     known = set[str]()
     if what.verify is not None:
-        known = {folder for (_, folder, _), _ in _find_finished_tasks(attempt, what.outputs)}
+        known = {folder for (_, folder, _), _ in _find_finished_orphan_tasks(attempt, what.outputs)}
     tasks = [_close_task(task, known) for task in tasks_of(attempt.root, state, stage)]
     judged_ = [task for task in tasks if task.point.folder not in untold]
-    spent = [task for task in judged_ if task.is_spent(what.retries)]
+    spent = [task for task in judged_ if task.is_out_of_retries(what.retries)]
     return TaskCounts(
         total=len(tasks),
         done=sum(task.state == "done" for task in tasks),
@@ -228,7 +237,7 @@ def _describe_failures(failed: Sequence[Task]) -> str:
     return f"{cause}; other messages in {', '.join(rest[:_MAX_NAMED_TASKS])}{more}"
 
 
-def _observe_tasks(
+def _build_tasks_observation(
     state: Workflow, stage: Stage, attempt: AttemptPaths, kept: p.FileDigest | None = None
 ) -> p.TasksObserved:
     """Build the command that records the state of every task of the stage.
@@ -299,14 +308,16 @@ def _find_late_files(attempt: AttemptPaths, tasks: Iterable[Task]) -> Iterator[p
                     yield p.LateFile(path=path, seconds=int(after))
 
 
-def observe_progress(state: Workflow, stage: Stage, attempt: AttemptPaths) -> list[p.TasksObserved]:
+def build_progress_commands(
+    state: Workflow, stage: Stage, attempt: AttemptPaths
+) -> list[p.TasksObserved]:
     """Return the command that records the progress of the tasks.
 
     Returns an empty list if not enough tasks have ended since the last record.
     """
     if not attempt.task_head.is_file():
         return []
-    seen = _observe_tasks(state, stage, attempt)
+    seen = _build_tasks_observation(state, stage, attempt)
     before = (stage.attempts[-1].tasks or {}).get("ended", 0)
     return [seen] if seen.ended - before >= max(1, _PROGRESS_STEP * seen.total) else []
 
@@ -329,7 +340,7 @@ def close_tasks(
     download_task_results(attempt)
     what = stage.work.task_rules
     if believed or (not stopped and what.verify is not None):
-        _settle_finished_tasks(attempt, what.outputs)
+        _finish_orphan_tasks(attempt, what.outputs)
     state = state.draft()
     stage = state.stage(stage.id)
     recorded = next(one for one in stage.attempts if one.id == attempt.id)
@@ -339,7 +350,7 @@ def close_tasks(
     marked = [task for task in tasks_of(attempt.root, state, stage) if task.marked]
     kept = _write_record(attempt, stage, marked)
     recorded.tasks |= {"record": kept.model_dump()}
-    told = _observe_tasks(state, stage, attempt, kept)
+    told = _build_tasks_observation(state, stage, attempt, kept)
     tasks, rounds = tasks_of(attempt.root, state, stage), count_tasks_before_rounds(state, stage)
     table.write_table(attempt.root, stage, tasks, rounds)
     return told
@@ -348,7 +359,7 @@ def close_tasks(
 def find_unclosed_attempts(root: Path, state: Workflow, stage: Stage) -> list[AttemptPaths]:
     """Return the ended attempts of a sweep for which no record of the tasks is in the log."""
     over = [one for one in stage.attempts if not (one.is_open or (one.tasks or {}).get("record"))]
-    found = [of_recorded(root, state.id, stage.id, one) for one in over]
+    found = [recorded_attempt_paths(root, state.id, stage.id, one) for one in over]
     return [attempt for attempt in found if attempt.task_head.is_file()]
 
 
@@ -360,7 +371,7 @@ _MAX_LISTED_TASKS = 20
 
 def _read_task_logs(folder: Path) -> list[tuple[str, str]]:
     """Return the last lines of each log of a task that is not empty, after the log's name."""
-    found = ((name, traces.end_of(folder / name)) for name in (ERROR_LOG, OUTPUT_LOG))
+    found = ((name, traces.read_file_end(folder / name)) for name in (ERROR_LOG, OUTPUT_LOG))
     return [(name, text) for name, text in found if text.strip()]
 
 
@@ -382,7 +393,7 @@ def _add_cause(folder: Path, ended: str) -> str:
     return f"{verdict}{cause} ({ended.removeprefix(verdict)})"
 
 
-def diagnosis_of(found: Diagnosis, root: Path, state: Workflow, stage: Stage) -> Diagnosis:
+def diagnose_failed_tasks(found: Diagnosis, root: Path, state: Workflow, stage: Stage) -> Diagnosis:
     """Return the diagnosis of an attempt of a sweep, derived from its failed tasks.
 
     ``found`` is the diagnosis of its jobs, and is returned unchanged if no task failed.
@@ -392,7 +403,7 @@ def diagnosis_of(found: Diagnosis, root: Path, state: Workflow, stage: Stage) ->
         return found
     counted = Counter(task.why for task in failed)
     ordered = sorted(failed, key=lambda task: -counted[task.why])
-    kind = of_texts([(task.point.key, task.why) for task in ordered])
+    kind = classify_output_texts([(task.point.key, task.why) for task in ordered])
     category, because, cause = kind.category, kind.because, None
     if all(task.why.startswith(_FAILED_CHECK) for task in failed):
         category = "unknown"  # the program succeeded, as in a failed check of a stage
@@ -457,7 +468,7 @@ def _close_row(attempt: AttemptPaths, row: Mapping[str, Any]) -> dict[str, Any]:
     if state == "failed" and not full:
         # The task's files were moved to another file system, so the free space at their current
         # place must not decide whether the disk was full.
-        said = with_full_disk(said, attempt, is_vague=False)
+        said = add_full_disk_name(said, attempt, is_vague=False)
     return {**row, "state": state, "why": said or ("" if state == "done" else _CUT_OFF)}
 
 
@@ -490,7 +501,7 @@ def _examine_done_task(
         for path, one in zip(what.outputs, found, strict=True)
     ]
     try:
-        read = {name: measured(folder / one.path, one) for name, one in what.metrics.items()}
+        read = {name: read_metric(folder / one.path, one) for name, one in what.metrics.items()}
     except ValueError as error:
         return {"state": "failed", "why": str(error)}
     errors = {name: error for name, (_, error) in read.items() if error is not None}

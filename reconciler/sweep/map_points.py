@@ -13,7 +13,7 @@ from lifecycle.state.conditions import added_points
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.sweeps.definition import MAP, is_sweep
 from lifecycle.sweeps.points import Point, UnusableMap, build_points
-from reconciler.attempt.paths import of_recorded
+from reconciler.attempt.paths import recorded_attempt_paths
 from reconciler.errors import MissingInput, ReconcilerError
 from reconciler.host import small_files as plain
 from wording import Worded
@@ -60,7 +60,7 @@ def points_of(
     content = read_points_file(root, state, stage, anew=anew)
     try:
         text = None if content is None else content.decode("utf-8-sig")
-        found = build_points(given, text, _points_of_like(root, state, given, anew))
+        found = build_points(given, text, _read_reused_points(root, state, given, anew))
         if added := added_points(state, stage.id):
             folders = {key: value for key, value in given.items() if key == "folders"}
             found = build_points({"points": [*(dict(p.values) for p in found), *added], **folders})
@@ -93,7 +93,7 @@ def count_tasks_before_rounds(state: Workflow, stage: Stage) -> list[int]:
     return starts
 
 
-def _points_of_like(
+def _read_reused_points(
     root: Path, state: Workflow, given: dict[str, str], anew: bool
 ) -> tuple[Point, ...]:
     if "like" not in given:
@@ -127,7 +127,7 @@ def read_points_file(root: Path, state: Workflow, stage: Stage, *, anew: bool) -
         error = UnfitMap(stage.id, f"{path}: {failed.strerror}")
     # An earlier attempt may have a copy of the file with the digest in the definition.
     for recorded in reversed(stage.attempts if isinstance(error, MissingInput) or not anew else []):
-        copy = of_recorded(root, state.id, stage.id, recorded).task_points
+        copy = recorded_attempt_paths(root, state.id, stage.id, recorded).task_points
         kept = plain.read_text(copy).encode()
         if sha256(kept).hexdigest() == given["sha256"]:
             return kept
@@ -146,7 +146,9 @@ def list_point_keys(root: Path, state: Workflow, stage: Stage, given: dict[str, 
         text = None if content is None else content.decode("utf-8-sig")
         return {
             point.key
-            for point in build_points(given, text, _points_of_like(root, state, given, anew=False))
+            for point in build_points(
+                given, text, _read_reused_points(root, state, given, anew=False)
+            )
         }
     except (Refused, ReconcilerError, UnusableMap, UnicodeDecodeError, OSError):
         return set()

@@ -164,9 +164,9 @@ class StageTasks:
 
         Returns no command if not enough tasks have ended since the last record.
         """
-        from reconciler.sweep.judge_tasks import observe_progress
+        from reconciler.sweep.judge_tasks import build_progress_commands
 
-        return observe_progress(self.state, self.stage, attempt)
+        return build_progress_commands(self.state, self.stage, attempt)
 
     def judge(self, attempt: AttemptPaths, found: Verdict) -> Verdict:
         """Return the verdict on an attempt, given the verdict on its jobs.
@@ -179,9 +179,9 @@ class StageTasks:
 
     def diagnose(self, found: Diagnosis) -> Diagnosis:
         """Return the diagnosis of an attempt, based on its failed tasks."""
-        from reconciler.sweep.judge_tasks import diagnosis_of
+        from reconciler.sweep.judge_tasks import diagnose_failed_tasks
 
-        return diagnosis_of(found, self.root, self.state, self.stage)
+        return diagnose_failed_tasks(found, self.root, self.state, self.stage)
 
 
 def get_stage_tasks(root: Path, state: Workflow, stage: Stage) -> NoTasks | StageTasks:

@@ -13,8 +13,8 @@ from typing import Any
 
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.sweeps.definition import table_of
-from reconciler.attempt.file_digests import is_as
-from reconciler.attempt.markers import set_aside
+from reconciler.attempt.file_digests import has_recorded_content
+from reconciler.attempt.markers import move_file_aside
 from reconciler.sweep.map_points import count_tasks_before_rounds
 from reconciler.sweep.tasks import Task, tasks_of
 from service.root.atomic_files import utc_text, write_whole
@@ -126,10 +126,10 @@ def restore_tables(
     for one in stage.results:
         path, content = one["path"], contents.get(one["path"], b"")
         is_recorded = sha256(content).hexdigest() == one["sha256"]
-        if path not in contents or not is_recorded or is_as(root / path, one):
+        if path not in contents or not is_recorded or has_recorded_content(root / path, one):
             continue
         restored.append(path)
         if not dry_run:
-            set_aside(root, stage.id, path, stage.attempt.name if stage.attempt else None)
+            move_file_aside(root, stage.id, path, stage.attempt.name if stage.attempt else None)
             write_whole(root / path, content)
     return restored

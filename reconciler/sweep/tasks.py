@@ -31,15 +31,15 @@ from lifecycle.sweeps.definition import (
 from lifecycle.sweeps.points import Point
 from projections.words.result_origin import count_tasks_by_state as counts_recorded
 from reconciler.attempt import paths as genuine
-from reconciler.attempt.file_digests import is_as
-from reconciler.attempt.markers import set_aside
-from reconciler.attempt.paths import AttemptPaths, of_recorded
+from reconciler.attempt.file_digests import has_recorded_content
+from reconciler.attempt.markers import move_file_aside
+from reconciler.attempt.paths import AttemptPaths, recorded_attempt_paths
 from reconciler.errors import ReconcilerError
 from reconciler.files.clear_folder import LABEL
 from reconciler.files.kept_folder import KeptFolderTaken
 from reconciler.host import small_files as plain
 from reconciler.records import traces
-from reconciler.records.resource_use import used_in
+from reconciler.records.resource_use import parse_resource_use
 from reconciler.sweep.map_points import points_of
 from service.root.atomic_files import write_whole
 from service.root.folder_entries import exists
@@ -83,7 +83,7 @@ def move_unfinished_tasks_aside(root: Path, stage: Stage, done: Container[str]) 
     previous = stage.attempt.name if stage.attempt else None
     for found in sorted(folder.iterdir()) if folder.is_dir() else ():
         if found.name not in done:
-            set_aside(root, stage.id, f"{stage.id}/{DONE}/{found.name}", previous)
+            move_file_aside(root, stage.id, f"{stage.id}/{DONE}/{found.name}", previous)
 
 
 #: Name of a file in the folder of a finished task, which shows that the task is done. `TaskMark`
@@ -129,7 +129,7 @@ class Task:
         """Return whether the next attempt uses the existing results of the task."""
         return self.state == "done" or self.to_judge
 
-    def is_spent(self, retries: int) -> bool:
+    def is_out_of_retries(self, retries: int) -> bool:
         """Return whether the task is not done and has no retries left."""
         out = self.failed > retries or self.lost > RECOVERY_LIMIT
         return self.state in ("failed", "lost") and out
@@ -203,7 +203,7 @@ def tasks_of(root: Path, state: Workflow, stage: Stage, basis: Basis | None = No
             task = known.get(str(run.get("key")))
             if task is not None and task.point.key in keys:
                 known[task.point.key] = _add_run(task, run, attempt)
-        if _is_judged_anew(attempt, stage):
+        if _has_other_verification(attempt, stage):
             known = {key: _reset_verdict(task, attempt) for key, task in known.items()}
         before = recorded
     return _apply_marks(root, stage, list(known.values()), tags, basis)
@@ -272,7 +272,7 @@ def _apply_marks(
             stage,
             outputs,
             tags,
-            "" if basis is None else origin_of(stage, basis, task.point.key),
+            "" if basis is None else compute_result_origin(stage, basis, task.point.key),
         )
         if is_untold and task.point.folder in there
         else task
@@ -319,14 +319,18 @@ def _apply_mark(
         folder=f"{stage.id}/{DONE}/{task.point.folder}",
         marked=True,
     )
-    return _reset_verdict(done, own) if own is not None and _is_judged_anew(own, stage) else done
+    return (
+        _reset_verdict(done, own)
+        if own is not None and _has_other_verification(own, stage)
+        else done
+    )
 
 
-def _is_judged_anew(attempt: AttemptPaths, stage: Stage) -> bool:
+def _has_other_verification(attempt: AttemptPaths, stage: Stage) -> bool:
     # Attempts of earlier versions did not record the settings of the verification. Their results
     # are not verified again.
-    by = traces.texts(traces.read_json(attempt.task_head)).get("verdict")
-    return by not in (None, verdict_digest(stage))
+    by = traces.select_text_values(traces.read_json(attempt.task_head)).get("verdict")
+    return by not in (None, verification_digest(stage))
 
 
 def _reset_verdict(task: Task, attempt: AttemptPaths) -> Task:
@@ -358,8 +362,8 @@ def _select_counted_attempts(
     kept = {one["attempt"] for one in stage.kept_tasks}
     found, compared = [], basis
     for recorded in reversed(stage.attempts):
-        attempt = of_recorded(root, state.id, stage.id, recorded)
-        definition, rests_on = _read_origin(attempt)
+        attempt = recorded_attempt_paths(root, state.id, stage.id, recorded)
+        definition, rests_on = _read_definition_and_basis(attempt)
         basis = basis or rests_on
         compared = rests_on if compared is None or recorded.id in kept else compared
         if first_invalid_round(state, stage, recorded.plan) is not None:
@@ -372,28 +376,28 @@ def _select_counted_attempts(
     return found[::-1], basis
 
 
-def origin_of(stage: Stage, basis: Basis, key: str = "") -> str:
+def compute_result_origin(stage: Stage, basis: Basis, key: str = "") -> str:
     """Return the origin of a task's result: digests of what determines the result.
 
     These are the definition, the inputs and the verification. If the task has a partner (the same
     point in another sweep), the digest of the partner's result is added.
     """
-    origin = f"{definition_digest(stage)}:{basis.whole}:{verdict_digest(stage)}"
+    origin = f"{definition_digest(stage)}:{basis.whole}:{verification_digest(stage)}"
     return f"{origin}:{basis.partners[key]}" if key in basis.partners else origin
 
 
-def _read_origin(attempt: AttemptPaths) -> tuple[str, Basis]:
+def _read_definition_and_basis(attempt: AttemptPaths) -> tuple[str, Basis]:
     """Return the definition and the basis with which an attempt started.
 
     They are read from the description in the attempt's task folder, otherwise from its submission.
     Both are empty if neither exists.
     """
     given = traces.read_json(attempt.task_head)
-    head = traces.texts(given)
+    head = traces.select_text_values(given)
     if "definition" in head and "basis" in head:
-        partners = traces.texts((given or {}).get("partners"))
+        partners = traces.select_text_values((given or {}).get("partners"))
         return head["definition"], Basis(head["basis"], head.get("files", ""), partners)
-    match genuine.submission_of(attempt):
+    match genuine.read_attempt_submission(attempt):
         case {"resources": {"envs": {"WFCTL_TASKS_ORIGIN": str(found)}}}:
             definition, whole = (*found.split(":"), "")[:2]
             return definition, Basis(whole, "")
@@ -412,7 +416,7 @@ def find_changed_outputs(root: Path, state: Workflow, stage: Stage) -> Iterator[
             yield f"{task.folder}/{MARK}", "changed"
         for one in task.outputs:
             path = f"{task.folder}/{one['path']}"
-            if not is_as(root / path, one):
+            if not has_recorded_content(root / path, one):
                 yield path, "changed" if exists(root / path) else "missing"
 
 
@@ -444,7 +448,7 @@ def definition_digest(stage: Stage) -> str:
     return _digest_values(stage.work.task_basis or {})
 
 
-def verdict_digest(stage: Stage) -> str:
+def verification_digest(stage: Stage) -> str:
     """Return a digest of the settings and files with which each task is verified."""
     return _digest_values(stage.work.task_verdict)
 
@@ -515,7 +519,7 @@ def read_journal_runs(attempt: AttemptPaths) -> dict[int, dict[str, Any]]:
                     begun = found.get(int(number)) or _build_started_run(at, None)
                     found[int(number)] = begun | {"state": state} | end
                 case ["u", number, told] if number.isdigit() and int(number) in found:
-                    found[int(number)] |= {"used": used_in(told)}
+                    found[int(number)] |= {"used": parse_resource_use(told)}
     return found
 
 

@@ -28,14 +28,14 @@ from reconciler.records import traces
 from reconciler.submission.build import CODE_LINE
 from reconciler.submission.fields import LACKS
 from reconciler.verdict.table import (
-    Name,
+    Situation,
 )
 
 _WIDTH = 200
 _NOTHING = "no file of the attempt shows the cause"
 
 
-class Kind(NamedTuple):
+class FailureKind(NamedTuple):
     """The category of a failure, with the line of text that shows it.
 
     ``source`` names the text that contains the line, or is None.
@@ -190,15 +190,21 @@ def diagnose(
     jobs = evidence.jobs if evidence is not None else ()
     far = evidence.far if evidence is not None else None
     copies = evidence.copies if evidence is not None else ()
-    written = traces.written_by_hand(attempt, copies, jobs) if by_hand else traces.written(attempt)
+    written = (
+        traces.iterate_manual_output_ends(attempt, copies, jobs)
+        if by_hand
+        else traces.iterate_output_ends(attempt)
+    )
     outputs = [*(("err", text) for text in (far.errors if far else ())), *written]
-    logged = traces.logged_by_hand(attempt) if by_hand else traces.logged(attempt)
+    logged = (
+        traces.read_manual_job_errors(attempt) if by_hand else traces.read_logged_error(attempt)
+    )
     monitor = [("dpdispatcher.log", text) for text in logged]
-    kind = _with_full_disk(_kind(jobs, outputs, monitor, verdict), attempt, jobs)
+    kind = _add_full_disk_cause(_classify_failure(jobs, outputs, monitor, verdict), attempt, jobs)
     # If wfctl's own check found missing software, its message explains the failure better than the
     # exit code.
-    is_own = _by_own_check(outputs) == kind
-    ends = tuple(line_of(job, explains_code=not is_own) for job in jobs)
+    is_own = _find_missing_software(outputs) == kind
+    ends = tuple(describe_job_end(job, explains_code=not is_own) for job in jobs)
     heard = [(name, text) for name, text in outputs if text.strip()]
     # Prefer the output that shows the cause, then any output of the job, then the output of the
     # monitor.
@@ -207,24 +213,26 @@ def diagnose(
         kind.category,
         kind.because,
         ends,
-        traces.facts(attempt).work_dir,
+        traces.read_submission_facts(attempt).work_dir,
         bool(heard),
         None if kind.said == _NOTHING or any(kind.said in end for end in ends) else kind.said,
         told[0][1].strip() or None,
     )
 
 
-def _with_full_disk(kind: Kind, attempt: AttemptPaths, jobs: Sequence[ObservedJob]) -> Kind:
+def _add_full_disk_cause(
+    kind: FailureKind, attempt: AttemptPaths, jobs: Sequence[ObservedJob]
+) -> FailureKind:
     """Return the category of a failure, changed if a full disk caused the failure.
 
     The message then starts with the name of the full file system.
     """
     is_vague = bool(jobs) and kind.category in ("missing_output", "unknown")
-    said = with_full_disk(kind.said, attempt, is_vague=is_vague)
+    said = add_full_disk_name(kind.said, attempt, is_vague=is_vague)
     return kind if said == kind.said else kind._replace(category="resource", said=said)
 
 
-def with_full_disk(words: str, attempt: AttemptPaths, *, is_vague: bool) -> str:
+def add_full_disk_name(words: str, attempt: AttemptPaths, *, is_vague: bool) -> str:
     """Return the message of a failure, extended if a full disk caused the failure.
 
     The name of the full file system then precedes the message. A disk is full if the message states
@@ -232,7 +240,7 @@ def with_full_disk(words: str, attempt: AttemptPaths, *, is_vague: bool) -> str:
     bytes.
     """
     if NO_ROOM_REPORTED.search(words):
-        return f"{_reported_full(words, attempt)}: {words}"
+        return f"{_describe_reported_full_disk(words, attempt)}: {words}"
     where = execution_host.load_execution_host(attempt)
     if is_vague and not where.is_far and has_no_free_bytes(Path(where.scratch)):
         return f"{describe_full_disk(Path(where.scratch))}: {words}"
@@ -243,7 +251,7 @@ def with_full_disk(words: str, attempt: AttemptPaths, *, is_vague: bool) -> str:
 _PATH = re.compile(r"(?<![\w./])/[^\s:'\"]+")
 
 
-def _reported_full(line: str, attempt: AttemptPaths) -> str:
+def _describe_reported_full_disk(line: str, attempt: AttemptPaths) -> str:
     """Return a message about the file system that was full when a message was printed.
 
     The file system is that of the path in the message, otherwise that of the job's folder. By now
@@ -252,17 +260,17 @@ def _reported_full(line: str, attempt: AttemptPaths) -> str:
     """
     where = execution_host.load_execution_host(attempt)
     if where.is_far:
-        return full_disk_of(attempt)
+        return describe_attempt_disk_full(attempt)
     named = _PATH.search(line)
     if named is not None:
         return describe_full_disk(Path(named[0]))
     if any(map(has_no_free_bytes, (Path(where.scratch), attempt.root))):
-        return full_disk_of(attempt)
+        return describe_attempt_disk_full(attempt)
     system = describe_file_system(Path(where.scratch))
     return f"a disk was full; the attempt's folder is on {system}"
 
 
-def full_disk_of(attempt: AttemptPaths) -> str:
+def describe_attempt_disk_full(attempt: AttemptPaths) -> str:
     """Return a message that names the full file system to which the attempt writes."""
     where = execution_host.load_execution_host(attempt)
     if where.is_far:
@@ -273,95 +281,99 @@ def full_disk_of(attempt: AttemptPaths) -> str:
     return describe_full_disk(Path(where.scratch), attempt.root)
 
 
-def of_texts(texts: Texts) -> Kind:
+def classify_output_texts(texts: Texts) -> FailureKind:
     """Return the category of a failure for which only output texts are known."""
-    return _kind((), texts, (), None)
+    return _classify_failure((), texts, (), None)
 
 
-def of_checks(checks: Iterable[p.Check]) -> Kind:
+def classify_failed_checks(checks: Iterable[p.Check]) -> FailureKind:
     """Return the category of a failed verification, with the message of a failed check."""
     broken = [check for check in checks if not check.passed]
     absent = (" exists", " is not empty", " is newer than the launch")
     for check in broken:
         if check.name.endswith(absent):
-            return Kind("missing_output", check.detail, check.name)
-    return Kind("unknown", "; ".join(map(in_words, broken)))
+            return FailureKind("missing_output", check.detail, check.name)
+    return FailureKind("unknown", "; ".join(map(format_failed_check, broken)))
 
 
-def in_words(check: p.Check) -> str:
+def format_failed_check(check: p.Check) -> str:
     """Return the name and the message of a failed check in one line."""
     return f"{check.name}: {find_cause(check.detail) or check.detail}"
 
 
-def line_of(job: ObservedJob, *, explains_code: bool = True) -> str:
+def describe_job_end(job: ObservedJob, *, explains_code: bool = True) -> str:
     """Return one line about the end of a job.
 
     It contains the exit code from the job's own record and the state from its scheduler.
     """
-    code = job.told_code
+    code = job.shown_exit_code
     signal = f", {_EXITS[code][1]}" if explains_code and code in _EXITS else ""
     told = "left no exit code" if code is None else f"exit code {code}{signal}"
     said = f", {job.queued} by its scheduler" if job.queued is not None else ""
     return f"{told} (job {job.id or 'with unknown id'}{said})"
 
 
-def _kind(jobs: Sequence[ObservedJob], written: Texts, monitor: Texts, verdict: str | None) -> Kind:
+def _classify_failure(
+    jobs: Sequence[ObservedJob], written: Texts, monitor: Texts, verdict: str | None
+) -> FailureKind:
     """Return the category of a failure.
 
     Messages that show what ended the program have priority over messages of the program itself.
     """
-    if verdict == Name.OUTPUT_MISSING:
-        return Kind(
+    if verdict == Situation.OUTPUT_MISSING:
+        return FailureKind(
             "missing_output",
             "the job ended with exit code 0, but it did not write a file that wfctl must download",
         )
     # If neither an output nor an exit code of the job is known, only the monitor can show the
     # cause.
-    is_told = any(text.strip() for _, text in written) or any(job.told_code for job in jobs)
+    is_told = any(text.strip() for _, text in written) or any(job.shown_exit_code for job in jobs)
     said = written if is_told else monitor
     # The job of a diagnostic run always exits with 0 and writes the exit codes of its commands to
     # its output.
     noted = [int(code) for _, text in written for code in CODE_LINE.findall(text)]
-    codes = [*(job.told_code for job in jobs), *noted]
+    codes = [*(job.shown_exit_code for job in jobs), *noted]
     found = (
-        (_by_refusal(monitor) if verdict in _UNSUBMITTED else None)
-        or _by_queue(jobs)
-        or _by_words(_ENDING, [*written, *monitor])
-        or _by_own_check(written)
-        or _by_exit(code for code in codes if (code or 0) > SIGNALLED)
-        or _by_statement(monitor if verdict in _UNSUBMITTED else said)
-        or _by_words(_SAYING, monitor if verdict in _UNSUBMITTED else written)
-        or _by_exit(codes)
+        (_find_scheduler_refusal(monitor) if verdict in _UNSUBMITTED else None)
+        or _classify_queue_state(jobs)
+        or _classify_by_clues(_ENDING, [*written, *monitor])
+        or _find_missing_software(written)
+        or _classify_exit_code(code for code in codes if (code or 0) > SIGNALLED)
+        or _find_stated_failure(monitor if verdict in _UNSUBMITTED else said)
+        or _classify_by_clues(_SAYING, monitor if verdict in _UNSUBMITTED else written)
+        or _classify_exit_code(codes)
     )
     if found is not None:
         return found
-    if verdict == Name.REJECTED:
+    if verdict == Situation.REJECTED:
         words = find_cause(*(text for _, text in monitor))
         why = f": {words}" if words is not None else ""
-        return Kind("input", f"DPDispatcher refused the submission{why}")
-    return _last_line(said) or Kind("unknown", _NOTHING)
+        return FailureKind("input", f"DPDispatcher refused the submission{why}")
+    return _find_last_line_cause(said) or FailureKind("unknown", _NOTHING)
 
 
 #: Verdicts on attempts of which no job was submitted. Only the monitor has printed messages.
-_UNSUBMITTED = (Name.REJECTED, Name.LAUNCHED_IN_VAIN)
+_UNSUBMITTED = (Situation.REJECTED, Situation.LAUNCHED_IN_VAIN)
 
 
 #: Text after which DPDispatcher repeats the stderr of a command in its own error message.
 _REPEATED = "\nerror message:"
 
 
-def _by_refusal(monitor: Texts) -> Kind | None:
+def _find_scheduler_refusal(monitor: Texts) -> FailureKind | None:
     """Return the failure that the scheduler printed when it refused a submission, or None."""
     for source, text in monitor:
         said = text.partition(_REPEATED)[2].strip()
         if said:
             line = said.splitlines()[0]
-            of_scheduler = Kind("scheduler", _around(line, len(line)), source)
-            return _by_words(_ENDING, [(source, said)]) or of_scheduler
+            of_scheduler = FailureKind(
+                "scheduler", _extract_surrounding_line(line, len(line)), source
+            )
+            return _classify_by_clues(_ENDING, [(source, said)]) or of_scheduler
     return None
 
 
-def _last_line(written: Texts) -> Kind | None:
+def _find_last_line_cause(written: Texts) -> FailureKind | None:
     """Return the last line of stderr, or of stdout if stderr is empty, as likely cause.
 
     Returns None if neither has a line.
@@ -369,15 +381,17 @@ def _last_line(written: Texts) -> Kind | None:
     for source, text in written:
         lines = [line for line in text.splitlines() if line.strip()]
         if lines:
-            return Kind("unknown", _around(lines[-1], len(lines[-1])), source)
+            return FailureKind(
+                "unknown", _extract_surrounding_line(lines[-1], len(lines[-1])), source
+            )
     return None
 
 
-def _by_queue(jobs: Iterable[ObservedJob]) -> Kind | None:
+def _classify_queue_state(jobs: Iterable[ObservedJob]) -> FailureKind | None:
     for word in (job.queued for job in jobs if job.queued in EXCEEDED | TAKEN):
         cause = "out of memory: " if word == "OUT_OF_MEMORY" else ""
         category: p.Category = "resource" if word in EXCEEDED else "scheduler"
-        return Kind(category, f"{cause}its scheduler says {word}")
+        return FailureKind(category, f"{cause}its scheduler says {word}")
     return None
 
 
@@ -386,25 +400,25 @@ def _by_queue(jobs: Iterable[ObservedJob]) -> Kind | None:
 _OWN_CHECK = re.compile(rf"^{re.escape(LACKS)}(.+)$", re.MULTILINE)
 
 
-def _by_own_check(texts: Texts) -> Kind | None:
+def _find_missing_software(texts: Texts) -> FailureKind | None:
     """Return the failure if a job found software missing before its command started.
 
     Returns None otherwise.
     """
     found = ((source, _OWN_CHECK.search(text)) for source, text in texts)
-    return next((Kind("software", hit[1], source) for source, hit in found if hit), None)
+    return next((FailureKind("software", hit[1], source) for source, hit in found if hit), None)
 
 
-def _by_words(clues: Iterable[Clue], texts: Texts) -> Kind | None:
+def _classify_by_clues(clues: Iterable[Clue], texts: Texts) -> FailureKind | None:
     for category, words in clues:
         for source, text in texts:
             for line in text.splitlines():
                 if (hit := words.search(line)) is not None:
-                    return Kind(category, _around(line, hit.end()), source)
+                    return FailureKind(category, _extract_surrounding_line(line, hit.end()), source)
     return None
 
 
-def _by_statement(texts: Texts) -> Kind | None:
+def _find_stated_failure(texts: Texts) -> FailureKind | None:
     """Return the failure that a program itself states in its output, or None.
 
     The words of the line decide its category.
@@ -414,7 +428,7 @@ def _by_statement(texts: Texts) -> Kind | None:
         return None
     source = next(name for name, text in texts if find_stated_cause(text) == line)
     kinds = (category for category, words in _SAYING if words.search(line))
-    return Kind(next(kinds, "software"), line, source)
+    return FailureKind(next(kinds, "software"), line, source)
 
 
 #: Matches the prefix of a shell's error message that names the line in DPDispatcher's job script.
@@ -422,7 +436,7 @@ def _by_statement(texts: Texts) -> Kind | None:
 _PLACE = re.compile(r"^.*/(\.[0-9a-f]{40}\.sub(\.run)?|slurm_script): line \d+: ")
 
 
-def _around(line: str, end: int) -> str:
+def _extract_surrounding_line(line: str, end: int) -> str:
     """Return the line around position ``end``, shortened if it is long.
 
     The prefix that names a job script of DPDispatcher is removed.
@@ -432,5 +446,5 @@ def _around(line: str, end: int) -> str:
     return text if len(text) <= _WIDTH else f"… {text[max(0, end - _WIDTH) : end + 80].strip()}"
 
 
-def _by_exit(codes: Iterable[int | None]) -> Kind | None:
-    return next((Kind(*_EXITS[code]) for code in codes if code in _EXITS), None)
+def _classify_exit_code(codes: Iterable[int | None]) -> FailureKind | None:
+    return next((FailureKind(*_EXITS[code]) for code in codes if code in _EXITS), None)

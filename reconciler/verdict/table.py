@@ -14,14 +14,14 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, TypeAlias, TypeVar
 
-from reconciler.attempt.markers import SeenMarker
+from reconciler.attempt.markers import MarkerState
 from reconciler.attempt.paths import KILLED, SIGNALLED, ScriptEnd
 from reconciler.evidence.evidence import Evidence, ForeignLaunch, Presence
 from reconciler.host.program import EXCEEDED, TAKEN
 from service.root.atomic_files import utc_text
 
 
-class Name(StrEnum):
+class Situation(StrEnum):
     """Names of the situations that an attempt may be in."""
 
     ELSEWHERE = "ELSEWHERE"
@@ -68,9 +68,11 @@ class Name(StrEnum):
 
 
 #: Verdicts on an attempt of a sweep that follow from its tasks, not from its jobs.
-OF_TASKS = frozenset({Name.TASKS_REMAIN, Name.TASKS_DONE, Name.TASKS_FAILED})
+OF_TASKS = frozenset({Situation.TASKS_REMAIN, Situation.TASKS_DONE, Situation.TASKS_FAILED})
 #: Verdicts which mean that no task of the attempt was started.
-_NEVER_BEGAN = frozenset({Name.REJECTED, Name.LAUNCHED_IN_VAIN, Name.ORPHAN_DIR_DELETED})
+_NEVER_BEGAN = frozenset(
+    {Situation.REJECTED, Situation.LAUNCHED_IN_VAIN, Situation.ORPHAN_DIR_DELETED}
+)
 #: State numbers with which DPDispatcher marks a job that its scheduler has ended or no longer
 #: knows.
 _STATES_GONE = (4, 7)
@@ -107,7 +109,7 @@ class Verdict:
     """
 
     row: int
-    name: Name
+    name: Situation
     action: Action
     reason: str
     occurred_at: str | None = None
@@ -125,12 +127,12 @@ class Verdict:
     @property
     def is_elsewhere(self) -> bool:
         """Return whether the attempt was started in another root or on another host."""
-        return self.name == Name.ELSEWHERE
+        return self.name == Situation.ELSEWHERE
 
     @property
     def is_folder_refused(self) -> bool:
         """Return whether the machine of the jobs answered but cannot create their folder."""
-        return self.name == Name.MACHINE_REFUSED and self.reason.startswith(_NO_FOLDER)
+        return self.name == Situation.MACHINE_REFUSED and self.reason.startswith(_NO_FOLDER)
 
     @property
     def needs_second_look(self) -> bool:
@@ -138,12 +140,12 @@ class Verdict:
 
         A second check some seconds later then decides.
         """
-        return self.name == Name.VANISHED
+        return self.name == Situation.VANISHED
 
     @property
     def is_uncollected(self) -> bool:
         """Return whether the jobs succeeded but their results were not downloaded yet."""
-        return self.name == Name.FINISHED_NOT_COLLECTED
+        return self.name == Situation.FINISHED_NOT_COLLECTED
 
     @property
     def is_untold(self) -> bool:
@@ -151,10 +153,10 @@ class Verdict:
 
         A person must then decide.
         """
-        return self.name == Name.UNTOLD
+        return self.name == Situation.UNTOLD
 
     @property
-    def is_of_tasks(self) -> bool:
+    def is_derived_from_tasks(self) -> bool:
         """Return whether the verdict follows from the tasks of a sweep, not from the jobs."""
         return self.name in OF_TASKS
 
@@ -164,7 +166,7 @@ class Verdict:
 
         In this case, the output of the command shows the cause.
         """
-        return self.name == Name.TASK_FAILED
+        return self.name == Situation.TASK_FAILED
 
     @property
     def has_begun(self) -> bool:
@@ -172,18 +174,18 @@ class Verdict:
         return self.name not in _NEVER_BEGAN
 
 
-Rows: TypeAlias = tuple[tuple[tuple[int, Name, Action], Callable[[E], bool], str], ...]
+Rows: TypeAlias = tuple[tuple[tuple[int, Situation, Action], Callable[[E], bool], str], ...]
 """A table of verdicts, their conditions and their reasons. The first matching row decides."""
 
 
-def first(rows: Rows[E], seen: E) -> Verdict:
+def find_first_matching_row(rows: Rows[E], seen: E) -> Verdict:
     """Return the verdict of the first row whose condition is true for ``seen``."""
     return next(Verdict(*what, reason) for what, holds, reason in rows if holds(seen))
 
 
 def unreadable_verdict(reason: str) -> Verdict:
     """Return the verdict on an attempt with a file that is damaged or cannot be read."""
-    return Verdict(2, Name.UNREADABLE, Action.UNKNOWN, reason)
+    return Verdict(2, Situation.UNREADABLE, Action.UNKNOWN, reason)
 
 
 def hindered_verdict(reason: str) -> Verdict:
@@ -191,17 +193,17 @@ def hindered_verdict(reason: str) -> Verdict:
 
     ``reason`` explains why.
     """
-    return Verdict(2, Name.HINDERED, Action.UNKNOWN, reason)
+    return Verdict(2, Situation.HINDERED, Action.UNKNOWN, reason)
 
 
 def is_hindered(name: str | None) -> bool:
     """Return whether a recorded verdict means that the next step was refused or failed."""
-    return name == Name.HINDERED
+    return name == Situation.HINDERED
 
 
 def derive_verdict(evidence: Evidence) -> Verdict:
     """Return the verdict on an attempt: the first row of the table that matches."""
-    found = first(TABLE, evidence)
+    found = find_first_matching_row(TABLE, evidence)
     if evidence.foreign_launch is not None:
         return replace(found, reason=found.reason.format(**_values_for_reason(evidence)))
     ends = [job.ended_at for job in evidence.jobs if job.ended_at is not None]
@@ -210,7 +212,7 @@ def derive_verdict(evidence: Evidence) -> Verdict:
         found,
         reason=f"{found.reason}{_circumstances(found, evidence)}",
         occurred_at=None if ended is None else utc_text(ended),
-        stop=_deleted(evidence) if found.row == 0 else (),
+        stop=_find_processes_without_folder(evidence) if found.row == 0 else (),
     )
 
 
@@ -220,14 +222,14 @@ def _circumstances(found: Verdict, e: Evidence) -> str:
     It is the refusal of the machine, or names the processes that an ended command left running.
     wfctl waits for these processes if outputs of the command are still missing.
     """
-    if found.name == Name.MACHINE_REFUSED:
+    if found.name == Situation.MACHINE_REFUSED:
         return f": {e.refusal}"
     if found.action in (Action.WAIT, Action.ATTACH) and e.awaited:
         named = ", ".join(e.awaited[:_NAMED])
         return (
             f"; its command succeeded, but some outputs are still missing: wfctl waits for {named}"
         )
-    if found.name == Name.SUCCEEDED and e.tenants:
+    if found.name == Situation.SUCCEEDED and e.tenants:
         named = ", ".join(f"process {one.pid}" for one in e.tenants[:_NAMED])
         return f"; processes that it started are still running: {named}"
     return ""
@@ -235,15 +237,15 @@ def _circumstances(found: Verdict, e: Evidence) -> str:
 
 def _exit_code(e: Evidence) -> int | None:
     """Return the monitor's exit code, or None if its marker belongs to another attempt."""
-    return e.exit_marker.code if e.exit_marker.seen is SeenMarker.OWN else None
+    return e.exit_marker.code if e.exit_marker.seen is MarkerState.OWN else None
 
 
-def _was_refused(e: Evidence) -> bool:
+def _has_monitor_failed(e: Evidence) -> bool:
     code = _exit_code(e)
     return code is not None and 0 < code <= SIGNALLED and code != ScriptEnd.SILENT
 
 
-def lacked_room(e: Evidence) -> bool:
+def is_ended_by_full_disk(e: Evidence) -> bool:
     """Return whether the monitor ended because the disk was full."""
     return _exit_code(e) == ScriptEnd.NO_ROOM
 
@@ -256,7 +258,7 @@ def _all_recorded_success(e: Evidence) -> bool:
     return bool(e.jobs) and all(job.exit_code == 0 for job in e.jobs)
 
 
-def _deleted(e: Evidence) -> tuple[int, ...]:
+def _find_processes_without_folder(e: Evidence) -> tuple[int, ...]:
     return tuple(tenant.pid for tenant in e.tenants or () if tenant.deleted)
 
 
@@ -281,14 +283,14 @@ def _lacks_an_answer(e: Evidence) -> bool:
     # Locks may not work on a cluster file system, so they are not required here. The answer of the
     # scheduler is needed only while a job may still run.
     silent = e.queue is not None and e.queue.listed is None
-    return e.monitor_locked is None or (silent and _may_compute(e))
+    return e.monitor_locked is None or (silent and _is_possibly_unfinished(e))
 
 
-def _may_compute(e: Evidence) -> bool:
+def _is_possibly_unfinished(e: Evidence) -> bool:
     return bool(e.open_jobs) or not e.jobs
 
 
-def computes(e: Evidence) -> bool:
+def has_running_or_queued_job(e: Evidence) -> bool:
     """Return whether a job of the attempt runs or waits.
 
     Processes that an ended job left running do not count.
@@ -299,10 +301,10 @@ def computes(e: Evidence) -> bool:
     # is not known.
     listed = e.queue.listed if e.queue is not None else None
     queued = any(one.is_alive for one in listed or ())
-    return (bool(e.tenants) or queued) and _may_compute(e)
+    return (bool(e.tenants) or queued) and _is_possibly_unfinished(e)
 
 
-def _must_be_asked_through(e: Evidence) -> bool:
+def _needs_dpdispatcher_query(e: Evidence) -> bool:
     """Return whether the state of a job can be found out only through DPDispatcher.
 
     This is the case for schedulers that wfctl cannot query itself, unless DPDispatcher has already
@@ -312,7 +314,7 @@ def _must_be_asked_through(e: Evidence) -> bool:
     return e.scheduler is not None and e.queue is None and bool(asked)
 
 
-def _was_ended(e: Evidence, states: AbstractSet[str]) -> bool:
+def _is_ended_by_scheduler(e: Evidence, states: AbstractSet[str]) -> bool:
     # If the results are already in place, a later failure of the job does not matter.
     return not _has_succeeded(e) and any(
         job.queued in states and job.exit_code != 0 for job in e.jobs
@@ -333,14 +335,14 @@ def _is_collected_unmarked(e: Evidence) -> bool:
         return False
     if not _outputs_are_there(e) or not (e.outputs or _all_recorded_success(e)):
         return False
-    if _all_recorded_success(e) and _was_refused(e) and e.outputs:
+    if _all_recorded_success(e) and _has_monitor_failed(e) and e.outputs:
         # A monitor was killed while it cleaned up. The messages of the monitors after it do not
         # matter, because the results are complete.
         return True
     return not e.copies and (_exit_code(e) is None or _all_recorded_success(e))
 
 
-def _is_for_a_person(e: Evidence) -> bool:
+def _should_person_judge(e: Evidence) -> bool:
     """Return whether a person must decide if the existing outputs are complete.
 
     This is the case if the end of a command was not recorded and no check verifies the outputs.
@@ -354,7 +356,7 @@ def is_uncollected(e: Evidence) -> bool:
     return _all_finished(e) and bool(e.copies)
 
 
-def _may_live_unseen(e: Evidence) -> bool:
+def _can_job_run_unseen(e: Evidence) -> bool:
     """Return whether a started job may still run although no source shows it.
 
     The scheduler no longer lists the job, and no lock shows whether it has ended.
@@ -363,12 +365,12 @@ def _may_live_unseen(e: Evidence) -> bool:
     return e.scheduler is not None and any(job.started and job.lock_held is None for job in jobs)
 
 
-def is_purged(e: Evidence) -> bool:
+def is_remote_folder_missing(e: Evidence) -> bool:
     """Return whether the remote machine answered that the attempt's folder does not exist."""
     return e.far is not None and e.far.error is None and not e.far.has_folder
 
 
-def _never_ran(e: Evidence) -> bool:
+def _has_only_unstarted_jobs(e: Evidence) -> bool:
     """Return whether all missing jobs were still waiting when they were last seen.
 
     They waited in the queue, and no scheduler has reported how they ended.
@@ -380,17 +382,17 @@ def _never_ran(e: Evidence) -> bool:
 #: Rows of the table for an attempt that wfctl launched.
 OWN_ROWS: Rows[Evidence] = (
     (
-        (2, Name.ELSEWHERE, Action.UNKNOWN),
+        (2, Situation.ELSEWHERE, Action.UNKNOWN),
         _is_elsewhere,
         "the attempt was launched in another root folder or on another host",
     ),
     (
-        (0, Name.ORPHAN_DIR_DELETED, Action.LOST),
-        lambda e: bool(_deleted(e)) and _may_compute(e),
+        (0, Situation.ORPHAN_DIR_DELETED, Action.LOST),
+        lambda e: bool(_find_processes_without_folder(e)) and _is_possibly_unfinished(e),
         "the folder of the attempt was deleted while the attempt was running",
     ),
     (
-        (1, Name.MONITOR_STOPPED, Action.WAIT),
+        (1, Situation.MONITOR_STOPPED, Action.WAIT),
         lambda e: e.monitor_stopped and _is_monitored(e),
         (
             "the monitor of the attempt is paused (SIGSTOP) and collects no results. "
@@ -398,68 +400,68 @@ OWN_ROWS: Rows[Evidence] = (
             "monitor is killed, wfctl starts a new one"
         ),
     ),
-    ((1, Name.MONITORED, Action.WAIT), _is_monitored, "a monitor watches the attempt"),
+    ((1, Situation.MONITORED, Action.WAIT), _is_monitored, "a monitor watches the attempt"),
     (
-        (2, Name.MACHINE_REFUSED, Action.UNKNOWN),
+        (2, Situation.MACHINE_REFUSED, Action.UNKNOWN),
         lambda e: e.far is not None and e.far.error is not None and e.refusal is not None,
         "the machine of its jobs refuses the connection",
     ),
     (
-        (2, Name.UNKNOWN, Action.UNKNOWN),
+        (2, Situation.UNKNOWN, Action.UNKNOWN),
         _lacks_an_answer,
         "the locks or processes of the attempt could not be checked",
     ),
     (
-        (3, Name.RUNS_ON_AFTER_MOVE, Action.WAIT),
-        lambda e: e.moved and computes(e),
+        (3, Situation.RUNS_ON_AFTER_MOVE, Action.WAIT),
+        lambda e: e.moved and has_running_or_queued_job(e),
         ("the job has been running since before the root was moved, so no monitor can be attached"),
     ),
     (
-        (3, Name.RUNS_UNWATCHED, Action.WAIT),
-        lambda e: e.in_vain and _was_refused(e) and computes(e),
+        (3, Situation.RUNS_UNWATCHED, Action.WAIT),
+        lambda e: e.in_vain and _has_monitor_failed(e) and has_running_or_queued_job(e),
         (
             "the job is running; its monitors exit immediately, so wfctl checks for its end "
             "without a monitor"
         ),
     ),
     (
-        (3, Name.ORPHAN_RUNNING, Action.ATTACH),
-        lambda e: computes(e) and e.recovery_file,
+        (3, Situation.ORPHAN_RUNNING, Action.ATTACH),
+        lambda e: has_running_or_queued_job(e) and e.recovery_file,
         "the job is running without a monitor",
     ),
     (
-        (4, Name.ORPHAN_RUNNING_UNRECORDED, Action.ATTACH),
-        computes,
+        (4, Situation.ORPHAN_RUNNING_UNRECORDED, Action.ATTACH),
+        has_running_or_queued_job,
         "the job is running, but DPDispatcher does not know it",
     ),
     (
-        (3, Name.ASKED_THROUGH_DPDISPATCHER, Action.ATTACH),
-        _must_be_asked_through,
+        (3, Situation.ASKED_THROUGH_DPDISPATCHER, Action.ATTACH),
+        _needs_dpdispatcher_query,
         "only DPDispatcher can query the scheduler of the job",
     ),
     (
-        (9, Name.JOB_TAKEN, Action.LOST),
-        lambda e: _was_ended(e, TAKEN),
+        (9, Situation.JOB_TAKEN, Action.LOST),
+        lambda e: _is_ended_by_scheduler(e, TAKEN),
         "the scheduler ended the job for a reason outside the job",
     ),
     (
-        (8, Name.LIMIT_EXCEEDED, Action.FAILED),
-        lambda e: _was_ended(e, EXCEEDED),
+        (8, Situation.LIMIT_EXCEEDED, Action.FAILED),
+        lambda e: _is_ended_by_scheduler(e, EXCEEDED),
         "the job used more time or memory than requested",
     ),
     (
-        (8, Name.TASK_FAILED, Action.FAILED),
+        (8, Situation.TASK_FAILED, Action.FAILED),
         lambda e: any(job.is_over and job.exit_code != 0 for job in e.jobs),
         "a job recorded that its task failed",
     ),
     (
-        (9, Name.JOB_KILLED, Action.LOST),
+        (9, Situation.JOB_KILLED, Action.LOST),
         lambda e: any(job.exit_code == KILLED and not job.is_untold for job in e.jobs),
         "a signal from outside (SIGKILL) ended the command",
     ),
     (
-        (7, Name.UNTOLD, Action.UNKNOWN),
-        _is_for_a_person,
+        (7, Situation.UNTOLD, Action.UNKNOWN),
+        _should_person_judge,
         (
             "the shells of the job were killed, but its command continued: the outputs "
             "exist, and nothing shows whether the command succeeded. Check the outputs. If "
@@ -468,37 +470,37 @@ OWN_ROWS: Rows[Evidence] = (
         ),
     ),
     (
-        (7, Name.SUCCEEDED, Action.SUCCEEDED),
+        (7, Situation.SUCCEEDED, Action.SUCCEEDED),
         _has_succeeded,
         "the results are collected, the exit code is 0, and all outputs exist",
     ),
     (
-        (6, Name.OUTPUT_MISSING, Action.FAILED),
+        (6, Situation.OUTPUT_MISSING, Action.FAILED),
         lambda e: _exit_code(e) == 0,
         "the job ended with exit code 0, but an output is missing",
     ),
     (
-        (10, Name.COLLECTED_UNMARKED, Action.SUCCEEDED),
+        (10, Situation.COLLECTED_UNMARKED, Action.SUCCEEDED),
         _is_collected_unmarked,
         "the results are collected, but the monitor died before recording the end",
     ),
     (
-        (6, Name.OUTPUT_MISSING, Action.FAILED),
-        lambda e: is_uncollected(e) and _was_refused(e) and bool(e.backward_missing),
+        (6, Situation.OUTPUT_MISSING, Action.FAILED),
+        lambda e: is_uncollected(e) and _has_monitor_failed(e) and bool(e.backward_missing),
         "the job did not write a file that wfctl should download",
     ),
     (
-        (5, Name.FINISHED_NOT_COLLECTED, Action.ATTACH),
+        (5, Situation.FINISHED_NOT_COLLECTED, Action.ATTACH),
         is_uncollected,
         "the job has ended, and its results are not collected yet",
     ),
     (
-        (9, Name.RESULTS_LOST, Action.LOST),
+        (9, Situation.RESULTS_LOST, Action.LOST),
         lambda e: _all_finished(e) and not e.copies,
         "the job succeeded, but its folder and outputs no longer exist",
     ),
     (
-        (8, Name.TASK_FAILED, Action.FAILED),
+        (8, Situation.TASK_FAILED, Action.FAILED),
         lambda e: any(
             job.failed_flag and not (e.scheduler is not None and (job.exit_code or 0) > SIGNALLED)
             for job in e.open_jobs
@@ -506,7 +508,7 @@ OWN_ROWS: Rows[Evidence] = (
         "DPDispatcher recorded that a task failed",
     ),
     (
-        (9, Name.VANISHED, Action.UNKNOWN),
+        (9, Situation.VANISHED, Action.UNKNOWN),
         lambda e: (e.scheduler or e.far) is not None and not e.looked_twice and bool(e.open_jobs),
         (
             "the scheduler no longer lists the job, and the job recorded no end; wfctl checks "
@@ -514,33 +516,33 @@ OWN_ROWS: Rows[Evidence] = (
         ),
     ),
     (
-        (9, Name.PURGED, Action.LOST),
-        lambda e: bool(e.jobs) and is_purged(e),
+        (9, Situation.PURGED, Action.LOST),
+        lambda e: bool(e.jobs) and is_remote_folder_missing(e),
         (
             "the folder of the attempt was removed from the machine where its jobs run, and "
             "none of its processes or jobs is running"
         ),
     ),
     (
-        (9, Name.UNSEEN, Action.UNKNOWN),
-        _may_live_unseen,
+        (9, Situation.UNSEEN, Action.UNKNOWN),
+        _can_job_run_unseen,
         (
             "the scheduler no longer lists the job, and no lock shows whether the job is still "
             "running"
         ),
     ),
     (
-        (9, Name.FORGOTTEN, Action.UNKNOWN),
-        lambda e: _never_ran(e) and e.last_chance,
+        (9, Situation.FORGOTTEN, Action.UNKNOWN),
+        lambda e: _has_only_unstarted_jobs(e) and e.last_chance,
         "the job was queued and is no longer listed, like the job of the attempt before it",
     ),
     (
-        (9, Name.NEVER_RAN, Action.LOST),
-        _never_ran,
+        (9, Situation.NEVER_RAN, Action.LOST),
+        _has_only_unstarted_jobs,
         "the job was queued, and the scheduler no longer lists it",
     ),
     (
-        (9, Name.JOB_LOST, Action.LOST),
+        (9, Situation.JOB_LOST, Action.LOST),
         lambda e: any(job.is_untold for job in e.open_jobs),
         (
             "the shells of the job were killed; its command continued, but ended before it "
@@ -548,47 +550,47 @@ OWN_ROWS: Rows[Evidence] = (
         ),
     ),
     (
-        (9, Name.JOB_LOST, Action.LOST),
+        (9, Situation.JOB_LOST, Action.LOST),
         lambda e: bool(e.open_jobs),
         "the job ended without recording an exit code",
     ),
     (
-        (9, Name.LEFT_BEHIND, Action.LOST),
-        lambda e: e.moved and not e.jobs and not _was_refused(e),
+        (9, Situation.LEFT_BEHIND, Action.LOST),
+        lambda e: e.moved and not e.jobs and not _has_monitor_failed(e),
         "nothing was started, and the files of the attempt name a former root or remote_root",
     ),
     (
-        (2, Name.MACHINE_REFUSED, Action.UNKNOWN),
+        (2, Situation.MACHINE_REFUSED, Action.UNKNOWN),
         lambda e: not e.jobs and e.refusal is not None,
         _NO_FOLDER,
     ),
     (
-        (14, Name.LAUNCHED_IN_VAIN, Action.FAILED),
+        (14, Situation.LAUNCHED_IN_VAIN, Action.FAILED),
         lambda e: not e.jobs and e.in_vain and _exit_code(e) == ScriptEnd.BROKEN,
         "the monitors of the attempt failed repeatedly before a job was submitted",
     ),
     (
-        (12, Name.NEVER_SUBMITTED, Action.LAUNCH),
+        (12, Situation.NEVER_SUBMITTED, Action.LAUNCH),
         lambda e: not e.jobs and _exit_code(e) == ScriptEnd.BROKEN,
         "the monitor of the attempt failed before a job was submitted",
     ),
     (
-        (12, Name.NEVER_SUBMITTED, Action.LAUNCH),
-        lambda e: not e.jobs and lacked_room(e),
+        (12, Situation.NEVER_SUBMITTED, Action.LAUNCH),
+        lambda e: not e.jobs and is_ended_by_full_disk(e),
         "no room was left for the files of the attempt before a job was submitted",
     ),
     (
-        (14, Name.REJECTED, Action.FAILED),
-        lambda e: not e.jobs and _was_refused(e),
+        (14, Situation.REJECTED, Action.FAILED),
+        lambda e: not e.jobs and _has_monitor_failed(e),
         "DPDispatcher refused the submission",
     ),
     (
-        (13, Name.MONITOR_KILLED_EARLY, Action.LAUNCH),
+        (13, Situation.MONITOR_KILLED_EARLY, Action.LAUNCH),
         lambda e: not e.jobs and not e.copies and (_exit_code(e) or 0) > SIGNALLED,
         "the monitor was killed before it submitted a job",
     ),
     (
-        (12, Name.NEVER_SUBMITTED, Action.LAUNCH),
+        (12, Situation.NEVER_SUBMITTED, Action.LAUNCH),
         lambda e: not e.jobs and bool(e.copies) and _exit_code(e) == ScriptEnd.SILENT,
         (
             "the connection to the machine was closed, or the machine did not answer, before a "
@@ -596,21 +598,21 @@ OWN_ROWS: Rows[Evidence] = (
         ),
     ),
     (
-        (12, Name.NEVER_SUBMITTED, Action.LAUNCH),
+        (12, Situation.NEVER_SUBMITTED, Action.LAUNCH),
         lambda e: not e.jobs and bool(e.copies),
         "a folder was created, but no job was submitted",
     ),
     (
-        (11, Name.NEVER_STARTED, Action.LAUNCH),
+        (11, Situation.NEVER_STARTED, Action.LAUNCH),
         lambda e: not e.jobs and not e.copies,
         "nothing was started",
     ),
-    ((2, Name.UNDECIDED, Action.UNKNOWN), lambda _: True, "no rule matches the evidence"),
+    ((2, Situation.UNDECIDED, Action.UNKNOWN), lambda _: True, "no rule matches the evidence"),
 )
 
 
 def _has_both_markers(e: Evidence) -> bool:
-    return e.done_marker.seen is SeenMarker.OWN and _exit_code(e) is not None
+    return e.done_marker.seen is MarkerState.OWN and _exit_code(e) is not None
 
 
 def _missing_outputs(e: Evidence) -> list[str]:
@@ -639,50 +641,50 @@ def _values_for_reason(e: Evidence) -> dict[str, Any]:
 #: Rows of the table for an attempt that a person launched or that was imported.
 FOREIGN_ROWS: Rows[Evidence] = (
     (
-        (20, Name.ELSEWHERE, Action.UNKNOWN),
+        (20, Situation.ELSEWHERE, Action.UNKNOWN),
         lambda e: e.root_recorded != e.root_now,
         "the attempt runs in the folder from which the workflow was imported",
     ),
     (
-        (21, Name.SESSION_ALIVE, Action.WAIT),
+        (21, Situation.SESSION_ALIVE, Action.WAIT),
         lambda e: bool(e.session),
         "the tmux session of the attempt is running",
     ),
     (
-        (21, Name.MONITORED, Action.WAIT),
+        (21, Situation.MONITORED, Action.WAIT),
         lambda e: bool(e.monitor_alive),
         "DPDispatcher watches the attempt outside of its tmux session",
     ),
     (
-        (26, Name.ORPHAN_RUNNING, Action.ATTACH),
-        lambda e: computes(e) and _can_be_watched(e),
+        (26, Situation.ORPHAN_RUNNING, Action.ATTACH),
+        lambda e: has_running_or_queued_job(e) and _can_be_watched(e),
         "the tmux session has ended, and the job is running without a monitor",
     ),
     (
-        (26, Name.RUNS_UNWATCHED, Action.WAIT),
-        computes,
+        (26, Situation.RUNS_UNWATCHED, Action.WAIT),
+        has_running_or_queued_job,
         (
             "the tmux session has ended, and the job is running; no monitor is attached, because "
             "DPDispatcher would submit the job again"
         ),
     ),
     (
-        (23, Name.OUTPUT_MISSING, Action.FAILED),
+        (23, Situation.OUTPUT_MISSING, Action.FAILED),
         lambda e: _has_both_markers(e) and _exit_code(e) == 0 and bool(_missing_outputs(e)),
         "exit code 0, but {missing} is missing",
     ),
     (
-        (22, Name.SUCCEEDED, Action.SUCCEEDED),
+        (22, Situation.SUCCEEDED, Action.SUCCEEDED),
         lambda e: _has_both_markers(e) and _exit_code(e) == 0,
         "the exit code is 0, and all outputs exist",
     ),
     (
-        (25, Name.UNKNOWN, Action.UNKNOWN),
+        (25, Situation.UNKNOWN, Action.UNKNOWN),
         lambda e: e.silence is not None and bool(e.copies),
         "the scheduler gave no answer",
     ),
     (
-        (27, Name.FINISHED_NOT_COLLECTED, Action.UNKNOWN),
+        (27, Situation.FINISHED_NOT_COLLECTED, Action.UNKNOWN),
         lambda e: _can_be_collected(e) and e.in_vain,
         (
             "the jobs succeeded, but the monitors exit without collecting the results. Run "
@@ -690,37 +692,37 @@ FOREIGN_ROWS: Rows[Evidence] = (
         ),
     ),
     (
-        (27, Name.FINISHED_NOT_COLLECTED, Action.ATTACH),
+        (27, Situation.FINISHED_NOT_COLLECTED, Action.ATTACH),
         lambda e: _can_be_collected(e) and e.session is not None,
         "the jobs succeeded, and their results are still in DPDispatcher's folder",
     ),
     (
-        (23, Name.TASK_FAILED, Action.FAILED),
+        (23, Situation.TASK_FAILED, Action.FAILED),
         lambda e: _has_both_markers(e) and _exit_code(e) != 0,
         "the wrapper script ended with exit code {code}",
     ),
     (
-        (28, Name.TASK_FAILED, Action.FAILED),
+        (28, Situation.TASK_FAILED, Action.FAILED),
         lambda e: any(job.failed_flag for job in e.open_jobs),
         "DPDispatcher's folder records that a task failed",
     ),
     (
-        (9, Name.VANISHED, Action.UNKNOWN),
+        (9, Situation.VANISHED, Action.UNKNOWN),
         lambda e: e.scheduler is not None and bool(e.open_jobs) and not e.looked_twice,
         "the scheduler does not list the job; wfctl checks its records once more",
     ),
     (
-        (28, Name.JOB_LOST, Action.FAILED),
+        (28, Situation.JOB_LOST, Action.FAILED),
         lambda e: bool(e.open_jobs),
         "the tmux session has ended, and the job ended without recording a result",
     ),
     (
-        (25, Name.UNKNOWN, Action.UNKNOWN),
+        (25, Situation.UNKNOWN, Action.UNKNOWN),
         lambda e: e.session is None,
         "tmux is not installed here, so wfctl cannot check for the session",
     ),
     (
-        (25, Name.UNKNOWN, Action.UNKNOWN),
+        (25, Situation.UNKNOWN, Action.UNKNOWN),
         lambda e: (
             e.foreign_launch is not None
             and (e.foreign_launch.on_a_cluster or e.foreign_launch.why_unknown is not None)
@@ -732,7 +734,7 @@ FOREIGN_ROWS: Rows[Evidence] = (
         ),
     ),
     (
-        (24, Name.STALE, Action.FAILED),
+        (24, Situation.STALE, Action.FAILED),
         lambda _: True,
         (
             "the attempt is older than the import: its tmux session has ended without a "
@@ -758,8 +760,8 @@ TABLE: Rows[Evidence] = (
 
 #: Verdicts that are certain even if the root or the host of the attempt has changed.
 _DECIDED = (
-    *(Name.MONITORED, Name.MONITOR_STOPPED, Name.SUCCEEDED),
-    *(Name.COLLECTED_UNMARKED, Name.TASK_FAILED),
+    *(Situation.MONITORED, Situation.MONITOR_STOPPED, Situation.SUCCEEDED),
+    *(Situation.COLLECTED_UNMARKED, Situation.TASK_FAILED),
 )
 
 
@@ -769,45 +771,45 @@ def verdict_after_move(evidence: Evidence) -> tuple[Evidence, Verdict]:
     If the evidence in this root and on this host is sufficient, the returned evidence names this
     root and this host. Otherwise the verdict states that the attempt belongs elsewhere.
     """
-    seen, here = _shows_running_jobs(evidence), _as_of_this_place(evidence)
+    seen, here = _can_see_running_jobs(evidence), _relocate_evidence_here(evidence)
     found = derive_verdict(here)
     if found.is_uncollected:
         # The own records of the jobs show their end, so the result is certain after a move too.
         return replace(here, moved=True), found
     # These verdicts are final only if running jobs would be visible from here. A vanished job is
     # checked a second time.
-    known = found.name in (Name.LIMIT_EXCEEDED, Name.VANISHED)
+    known = found.name in (Situation.LIMIT_EXCEEDED, Situation.VANISHED)
     to_be_done = known or found.action in (Action.WAIT, Action.LOST)
     if found.name in _DECIDED or (seen and to_be_done):
         return here, found
     return evidence, derive_verdict(evidence)
 
 
-def verdict_on_stranger(evidence: Evidence) -> tuple[Evidence, Verdict]:
+def verdict_on_unlogged_attempt(evidence: Evidence) -> tuple[Evidence, Verdict]:
     """Return evidence and verdict on an attempt that is not in the log.
 
     The log cannot show when such an attempt wrote its outputs. Its end is therefore accepted even
     if the files of a copied root are too new to prove it.
     """
     found = verdict_after_move(evidence)
-    here = _as_of_this_place(evidence)
-    if found[1].is_elsewhere and _shows_running_jobs(evidence) and derive_verdict(here).is_over:
+    here = _relocate_evidence_here(evidence)
+    if found[1].is_elsewhere and _can_see_running_jobs(evidence) and derive_verdict(here).is_over:
         return here, derive_verdict(here)
     return found
 
 
-def _as_of_this_place(evidence: Evidence) -> Evidence:
+def _relocate_evidence_here(evidence: Evidence) -> Evidence:
     """Return the evidence as if the attempt had been started in this root on this host."""
     return replace(
         evidence,
         root_recorded=evidence.root_now,
         host_recorded=evidence.host_now,
-        moved=_shows_running_jobs(evidence),
+        moved=_can_see_running_jobs(evidence),
         foreign_launch=None,
     )
 
 
-def _shows_running_jobs(evidence: Evidence) -> bool:
+def _can_see_running_jobs(evidence: Evidence) -> bool:
     """Return whether this host would see a job of the attempt that is still running."""
     if evidence.far is not None:
         return evidence.far.error is None
@@ -838,27 +840,27 @@ class TaskCounts:
 #: Rows of the table for an ended attempt of a sweep, decided by its tasks.
 TASK_ROWS: Rows[TaskCounts] = (
     (
-        (9, Name.TASKS_REMAIN, Action.LOST),
+        (9, Situation.TASKS_REMAIN, Action.LOST),
         lambda tasks: tasks.left > 0,
         "{done:,} of {total:,} tasks are done, {left:,} are to be computed: {jobs}",
     ),
     (
-        (7, Name.UNTOLD, Action.UNKNOWN),
+        (7, Situation.UNTOLD, Action.UNKNOWN),
         lambda tasks: tasks.untold > 0,
         "{done:,} of {total:,} tasks are done; {why_untold}",
     ),
     (
-        (7, Name.TASKS_DONE, Action.SUCCEEDED),
+        (7, Situation.TASKS_DONE, Action.SUCCEEDED),
         lambda tasks: tasks.failed == 0,
         "{done:,} of {total:,} tasks are done",
     ),
     (
-        (7, Name.TASKS_DONE, Action.SUCCEEDED),
+        (7, Situation.TASKS_DONE, Action.SUCCEEDED),
         lambda tasks: tasks.failed <= tasks.tolerated,
         "{done:,} of {total:,} tasks are done, {failed:,} failed, which the plan tolerates",
     ),
     (
-        (8, Name.TASKS_FAILED, Action.FAILED),
+        (8, Situation.TASKS_FAILED, Action.FAILED),
         lambda _: True,
         "{why_failed}; {failed:,} of {total:,} tasks failed",
     ),
@@ -870,6 +872,6 @@ def verdict_of_tasks(of_jobs: Verdict, tasks: TaskCounts) -> Verdict:
 
     ``of_jobs`` is the verdict on its jobs, from which the other fields are taken.
     """
-    found = first(TASK_ROWS, tasks)
+    found = find_first_matching_row(TASK_ROWS, tasks)
     reason = found.reason.format(**asdict(tasks), jobs=of_jobs.reason)
     return replace(of_jobs, row=found.row, name=found.name, action=found.action, reason=reason)

@@ -14,25 +14,25 @@ def why_waiting(e: Evidence) -> str | None:
 
     The same cause always gives the same text, so that it is recorded only once.
     """
-    found = _silent(e) or _stopped(e) or _pending(e)
+    found = _describe_silent_source(e) or _describe_paused_processes(e) or _describe_pending_jobs(e)
     return found[:_WIDTH] if found else None
 
 
-def _silent(e: Evidence) -> str | None:
+def _describe_silent_source(e: Evidence) -> str | None:
     if e.silence is None:
         return None
     far = e.far is not None and e.far.error is not None
     return f"{'the machine of its jobs' if far else 'the scheduler'} does not answer: {e.silence}"
 
 
-def _stopped(e: Evidence) -> str | None:
+def _describe_paused_processes(e: Evidence) -> str | None:
     if not e.stopped:
         return None
     pids = " ".join(map(str, e.stopped))
     return f"processes of the jobs are paused (SIGSTOP); continue them with `kill -CONT {pids}`"
 
 
-def _pending(e: Evidence) -> str | None:
+def _describe_pending_jobs(e: Evidence) -> str | None:
     listed = [one for one in (e.queue.listed if e.queue else None) or () if one.is_alive]
     pending = [one for one in listed if one.state == "PENDING" and one.reason]
     if len(pending) < len(listed) or not pending:

@@ -8,7 +8,7 @@ from pathlib import Path
 from lifecycle.payload import models as p
 from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.words.metrics import Metric, file_of, resolve_result
-from reconciler.records.numbers import measured
+from reconciler.records.numbers import read_metric
 from service.root.folder_entries import exists
 
 
@@ -26,7 +26,7 @@ def measure_numbers(
         path = file_of(stage.id, stage.outputs, metric)
         about = f"metrics.{name}"
         try:
-            value, error = measured(root / path, metric)
+            value, error = read_metric(root / path, metric)
         except ValueError as problem:
             said = str(problem).removeprefix("metrics: ")
             checks.append(p.Check(name=about, passed=False, detail=said))

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from lifecycle.payload import models as p
-from reconciler.attempt.file_digests import check_inputs
+from reconciler.attempt.file_digests import digest_stage_inputs
 from reconciler.errors import EmptyInput, MissingInput
 from reconciler.verification.file_types import FileReading, read_output
 from service.root.folder_entries import (
@@ -43,7 +43,7 @@ def check_output(root: Path, path: str, launched_at: int | None, *, new: bool = 
     if (unreadable := describe_unreadable_entries(place)) is not None:
         return [*checks, _build_check(path, "can be read", unreadable)], None
     try:
-        (found,) = check_inputs(root, [path])
+        (found,) = digest_stage_inputs(root, [path])
     except EmptyInput:
         return [*checks, _build_check(path, "is not empty", "it is empty")], None
     except MissingInput:

@@ -19,16 +19,16 @@ from lifecycle.payload import models as p
 from lifecycle.state.basis import is_judged_alone, reusable
 from lifecycle.state.conditions import has_results_kept, needed_by
 from lifecycle.state.workflow import Attempt, Stage, Workflow
-from reconciler.attempt.file_digests import digests, is_as
-from reconciler.attempt.markers import clear_stale
-from reconciler.attempt.paths import ATTEMPTS, KEPT, forwarded
-from reconciler.context import Jobs
+from reconciler.attempt.file_digests import digests, has_recorded_content
+from reconciler.attempt.markers import move_stale_files_aside
+from reconciler.attempt.paths import ATTEMPTS, KEPT, iterate_forwarded_paths
+from reconciler.context import JobContext
 from reconciler.control.dispatch import move_old_outputs_aside
-from reconciler.control.judge_attempts import check_strangers
+from reconciler.control.judge_attempts import check_unlogged_attempts
 from reconciler.control.stop_jobs import stop_marked_attempts
 from reconciler.errors import MissingInput
-from reconciler.files.described_submission import submission_of
-from reconciler.files.freshness import check_results
+from reconciler.files.described_submission import get_stage_submission
+from reconciler.files.freshness import check_upstream_results
 from reconciler.verification.verify import build_completion, verify_stage
 from service.root.atomic_files import sync_folder
 from service.root.folder_entries import is_folder
@@ -72,7 +72,7 @@ class KeptOutputs:
 
 
 def find_kept_outputs(
-    jobs: Jobs, state: Workflow, stage: Stage, named: str | None = None
+    jobs: JobContext, state: Workflow, stage: Stage, named: str | None = None
 ) -> KeptOutputs | NothingToReuse:
     """Return the kept outputs of an earlier attempt that the stage can reuse.
 
@@ -95,12 +95,14 @@ def find_kept_outputs(
     return NothingToReuse(stage.id, why)
 
 
-def _find_changed_inputs(jobs: Jobs, state: Workflow, stage: Stage, one: Attempt) -> list[str]:
+def _find_changed_inputs(
+    jobs: JobContext, state: Workflow, stage: Stage, one: Attempt
+) -> list[str]:
     """Return the input files that differ between the attempt and a new computation."""
-    given = submission_of(jobs.root, state, stage, anew=True)
+    given = get_stage_submission(jobs.root, state, stage, anew=True)
     given = {**given, "machine": {"local_root": str(jobs.root)}}
     try:
-        sent = [os.path.relpath(path, jobs.root) for path in forwarded(given)]
+        sent = [os.path.relpath(path, jobs.root) for path in iterate_forwarded_paths(given)]
         now = digests(jobs.root, list(dict.fromkeys([*needed_by(state, stage), *sent])))
     except MissingInput as error:
         return [str(error.data.get("path", "an input that is missing"))]
@@ -121,12 +123,12 @@ def _find_kept_places(root: Path, stage: Stage, one: Attempt) -> Iterator[tuple[
             for later in stage.attempts
         ]
         for place in (*(moved if path.startswith(f"{stage.id}/") else [path]), *aside):
-            if is_as(root / place, file):
+            if has_recorded_content(root / place, file):
                 yield path, place
                 break
 
 
-def reuse_outputs(jobs: Jobs, id_: str, named: str | None, options: WriteOptions) -> Outcome:
+def reuse_outputs(jobs: JobContext, id_: str, named: str | None, options: WriteOptions) -> Outcome:
     """Copy the kept outputs of an earlier attempt into the stage's folder, and record the reuse.
 
     ``named`` is the id of the earlier attempt, or None for the newest one. The stage must be ready,
@@ -151,16 +153,16 @@ def reuse_outputs(jobs: Jobs, id_: str, named: str | None, options: WriteOptions
         return jobs.service.handle(kept.command(id_), options=options)
 
 
-def _put_in_place(jobs: Jobs, state: Workflow, stage: Stage, kept: KeptOutputs) -> None:
+def _put_in_place(jobs: JobContext, state: Workflow, stage: Stage, kept: KeptOutputs) -> None:
     """Copy kept outputs to the places where the stage writes them.
 
     Files that are already there are moved aside first.
     """
-    check_results(jobs.root, state, stage)
-    check_strangers(jobs, state, stage)
+    check_upstream_results(jobs.root, state, stage)
+    check_unlogged_attempts(jobs, state, stage)
     previous = stage.attempt.name if stage.attempt else None
     move_old_outputs_aside(jobs, state, stage)
-    clear_stale(jobs.root, stage.id, [*stage.outputs, *kept.places], previous)
+    move_stale_files_aside(jobs.root, stage.id, [*stage.outputs, *kept.places], previous)
     # The files may just have been moved aside, so their locations are determined again.
     places = dict(_find_kept_places(jobs.root, stage, kept.attempt))
     for file in kept.attempt.results:
@@ -176,12 +178,12 @@ def _put_in_place(jobs: Jobs, state: Workflow, stage: Stage, kept: KeptOutputs) 
             with target.open("rb") as copied:
                 os.fsync(copied.fileno())
         sync_folder(target.parent)
-        if not is_as(target, file):
+        if not has_recorded_content(target, file):
             raise NothingToReuse(stage.id, f"that {path} changed while it was copied")
 
 
 def reuse_if_configured(
-    jobs: Jobs, id_: str, *, sync: bool = False, options: WriteOptions | None = None
+    jobs: JobContext, id_: str, *, sync: bool = False, options: WriteOptions | None = None
 ) -> Outcome | None:
     """Reuse kept outputs for a ready stage, or return None if it must be computed.
 
@@ -214,7 +216,7 @@ def reuse_if_configured(
 
 
 def _reuse_if_valid(
-    jobs: Jobs, state: Workflow, stage: Stage, kept: KeptOutputs, options: WriteOptions
+    jobs: JobContext, state: Workflow, stage: Stage, kept: KeptOutputs, options: WriteOptions
 ) -> Outcome | None:
     with jobs.sole(stage.id):
         jobs.service.rehearse(kept.command(stage.id))

@@ -17,18 +17,27 @@ from lifecycle.state.workflow import Stage, Workflow
 from lifecycle.sweeps.variables import command_variables, verify_variables
 from projections.words.account import find_stale_stages
 from reconciler.attempt import execution_host
-from reconciler.attempt.paths import ERROR_LOG, OUTPUT_LOG, RUN, AttemptPaths, of_recorded
-from reconciler.context import Jobs
-from reconciler.control.claims import Claims
+from reconciler.attempt.paths import (
+    ERROR_LOG,
+    OUTPUT_LOG,
+    RUN,
+    AttemptPaths,
+    recorded_attempt_paths,
+)
+from reconciler.context import JobContext
+from reconciler.control.claims import ClaimChecker
 from reconciler.control.stop_jobs import require_version
 from reconciler.files.compiled_modules import hide_compiled_modules
-from reconciler.files.described_submission import check_launched
+from reconciler.files.described_submission import check_foreign_job_definition
 from reconciler.files.freshness import find_deviations
-from reconciler.files.script_consent import check_agreed, check_verdict
+from reconciler.files.script_consent import (
+    check_plan_and_scripts_approved,
+    check_verify_scripts_unchanged,
+)
 from reconciler.host.processes import find_processes_with
 from reconciler.records import traces
-from reconciler.submission.fields import build_place_variables
-from reconciler.verdict.diagnosis import in_words, of_checks
+from reconciler.submission.fields import build_path_variables
+from reconciler.verdict.diagnosis import classify_failed_checks, format_failed_check
 from reconciler.verification.numbers import measure_numbers
 from reconciler.verification.output_checks import check_output
 from reconciler.verification.scan_log import scan_log
@@ -70,7 +79,7 @@ class Verification:
     @property
     def problems(self) -> str:
         """The messages of all failed checks, or an empty string if every check passed."""
-        return "; ".join(in_words(check) for check in self.checks if not check.passed)
+        return "; ".join(format_failed_check(check) for check in self.checks if not check.passed)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the verification as plain JSON values."""
@@ -83,7 +92,7 @@ class Verification:
         }
 
 
-def verify_stage(jobs: Jobs, stage: Stage) -> Verification:
+def verify_stage(jobs: JobContext, stage: Stage) -> Verification:
     """Check the outputs of a stage, scan its logs, and run its verify command.
 
     The command ``parameters.verify`` runs in the root, and only if all other checks passed. Errors
@@ -92,10 +101,10 @@ def verify_stage(jobs: Jobs, stage: Stage) -> Verification:
     attempt = _find_launched_attempt(jobs, stage)
     # The launch time comes from the clock of the file system, which may differ from the clock of
     # this machine.
-    since = None if attempt is None else traces.known_launch(attempt)
+    since = None if attempt is None else traces.read_valid_launch_time(attempt)
     found = []
     for path in stage.outputs:
-        new = attempt is not None and bool(traces.is_new(attempt, path))
+        new = attempt is not None and bool(traces.is_output_new(attempt, path))
         found.append(check_output(jobs.root, path, since, new=new))
     numbered, numbers = measure_numbers(jobs.root, jobs.service.state(), stage)
     checks = [
@@ -104,9 +113,9 @@ def verify_stage(jobs: Jobs, stage: Stage) -> Verification:
         *_scan_logs(jobs, stage),
     ]
     command = stage.parameters.get("verify")
-    check_verdict(jobs, jobs.service.state(), stage)
+    check_verify_scripts_unchanged(jobs, jobs.service.state(), stage)
     if command:
-        check_agreed(jobs, jobs.service.state(), stage.id)
+        check_plan_and_scripts_approved(jobs, jobs.service.state(), stage.id)
     changed = dict[str, str]()
     if command and all(check.passed for check in checks):
         changed = _find_changed_check_files(jobs, stage)
@@ -115,7 +124,7 @@ def verify_stage(jobs: Jobs, stage: Stage) -> Verification:
     return Verification(tuple(checks), digests, bool(command), tuple(numbers), changed)
 
 
-def _find_changed_check_files(jobs: Jobs, stage: Stage) -> dict[str, str]:
+def _find_changed_check_files(jobs: JobContext, stage: Stage) -> dict[str, str]:
     """Return the files of the verify command that have changed since the attempt started."""
     source = stage.source
     if source is None or source.beside is None:
@@ -124,7 +133,7 @@ def _find_changed_check_files(jobs: Jobs, stage: Stage) -> dict[str, str]:
     return find_changed_check_files(jobs.root, jobs.service.state(), stage, recorded)
 
 
-def verify_again(jobs: Jobs, state: Workflow, stage: Stage) -> Verification:
+def verify_again(jobs: JobContext, state: Workflow, stage: Stage) -> Verification:
     """Verify a stage again, and return the results without recording them.
 
     For a completed stage, its results and inputs are also compared with the log.
@@ -153,14 +162,14 @@ def verify_again(jobs: Jobs, state: Workflow, stage: Stage) -> Verification:
     return replace(found, checks=(*found.checks, *compared))
 
 
-def _find_launched_attempt(jobs: Jobs, stage: Stage) -> AttemptPaths | None:
+def _find_launched_attempt(jobs: JobContext, stage: Stage) -> AttemptPaths | None:
     newest = stage.attempt
     if newest is None or stage.reused is not None:
         return None  # reused outputs are older than any launch
-    return of_recorded(jobs.root, "", stage.id, newest)
+    return recorded_attempt_paths(jobs.root, "", stage.id, newest)
 
 
-def _scan_logs(jobs: Jobs, stage: Stage) -> list[p.Check]:
+def _scan_logs(jobs: JobContext, stage: Stage) -> list[p.Check]:
     """Return a check for each log of the stage's job and for each output that is a log.
 
     These checks never fail.
@@ -174,7 +183,7 @@ def _scan_logs(jobs: Jobs, stage: Stage) -> list[p.Check]:
     ]
 
 
-def _run_command(jobs: Jobs, stage: Stage, command: str) -> p.Check:
+def _run_command(jobs: JobContext, stage: Stage, command: str) -> p.Check:
     """Run a verify command, and return a check of its exit code.
 
     Waits until the shell of the command exits. The check names processes that are still running.
@@ -188,10 +197,12 @@ def _run_command(jobs: Jobs, stage: Stage, command: str) -> p.Check:
             ["bash", "-c", command],
             cwd=jobs.root,
             env={
-                **execution_host.environment_of(_find_launched_attempt(jobs, stage), os.environ),
+                **execution_host.build_job_environment(
+                    _find_launched_attempt(jobs, stage), os.environ
+                ),
                 **command_variables(stage.work),
                 **verify_variables(stage.work),
-                **build_place_variables(jobs.root, stage.inputs),
+                **build_path_variables(jobs.root, stage.inputs),
                 **variables,
                 "WFCTL_STAGE": stage.id,
                 RUN: run,
@@ -210,11 +221,11 @@ def _run_command(jobs: Jobs, stage: Stage, command: str) -> p.Check:
 
 
 def complete_stage(
-    jobs: Jobs,
+    jobs: JobContext,
     id_: str,
     evidence: str | None,
     options: WriteOptions,
-    claims: Claims | None = None,
+    claims: ClaimChecker | None = None,
     *,
     or_fail: bool = False,
 ) -> Outcome:
@@ -232,7 +243,7 @@ def complete_stage(
         # A stage in another status has nothing to verify. The rules refuse the command and report
         # the reason.
         return jobs.service.handle(p.StageCompleted(stage=id_), options=options)
-    upheld = (claims or Claims(jobs)).over(id_)
+    upheld = (claims or ClaimChecker(jobs)).over(id_)
     found = verify_stage(jobs, stage)
     _check_is_decidable(stage, found, evidence)
     failed = or_fail and bool(found.problems)
@@ -244,7 +255,7 @@ def complete_stage(
     return jobs.service.handle(upheld[0], ended, options=require_version(options, upheld[1]))
 
 
-def describe_completion(outcome: Outcome, id_: str) -> dict[str, str]:
+def describe_success_criteria(outcome: Outcome, id_: str) -> dict[str, str]:
     """Return the success criteria of a just completed stage, and the check of them.
 
     The dict states which check covered the criteria, or that none did. It is empty if the stage has
@@ -266,7 +277,7 @@ def describe_completion(outcome: Outcome, id_: str) -> dict[str, str]:
     return {"criteria": criteria, "checked": word + (files if checks else "")}
 
 
-def settle_stage(jobs: Jobs, stage: Stage) -> None:
+def verify_and_record_stage(jobs: JobContext, stage: Stage) -> None:
     """Verify a stage in post-processing, and record its completion or failure."""
     found = verify_stage(jobs, stage)
     jobs.record(
@@ -274,7 +285,7 @@ def settle_stage(jobs: Jobs, stage: Stage) -> None:
     )
 
 
-def build_completion(jobs: Jobs, stage: Stage, found: Verification) -> p.StageCompleted:
+def build_completion(jobs: JobContext, stage: Stage, found: Verification) -> p.StageCompleted:
     """Build the command that records the completion of a stage whose checks passed.
 
     Raises `NeedsConsent` if a person or an agent must decide whether the stage is done.
@@ -293,7 +304,7 @@ def build_completion(jobs: Jobs, stage: Stage, found: Verification) -> p.StageCo
 
 def _build_failure(stage: Stage, found: Verification) -> p.StageFailed:
     checks = list(found.checks)
-    kind = of_checks(checks)
+    kind = classify_failed_checks(checks)
     told = "\n".join(check.detail for check in checks if not check.passed)
     whole = list(found.outputs) if len(found.outputs) == len(stage.outputs) else []
     return p.StageFailed(
@@ -310,7 +321,7 @@ def _build_failure(stage: Stage, found: Verification) -> p.StageFailed:
 
 
 def _build_completed(
-    jobs: Jobs, stage: Stage, found: Verification, evidence: str | None
+    jobs: JobContext, stage: Stage, found: Verification, evidence: str | None
 ) -> p.StageCompleted:
     attempt, actor = stage.source, jobs.service.actor
     said = found.checks[-1].detail.removeprefix("exit 0").removeprefix(": ") if found.judged else ""
@@ -327,7 +338,7 @@ def _build_completed(
         check_files=dict(found.check_files),
     )
     try:
-        check_launched(jobs.root, jobs.service.state(), stage)
+        check_foreign_job_definition(jobs.root, jobs.service.state(), stage)
     except NeedsConsent as refusal:
         jobs.service.writer.record_refusal([ended], refusal)
         raise

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from reconciler.host import processes
-from reconciler.host.program import is_held
+from reconciler.host.program import is_lock_held
 from tests.amendments.support import Place, make
 
 pytestmark = pytest.mark.slow
@@ -41,8 +41,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
 
 def at_work(place: Place) -> bool:
     """Return whether a process runs below the root, or a monitor holds its lock."""
-    inside = processes.find_tenants_below(processes.list_tenants(), place.path)
-    return bool(inside) or bool(is_held(place.path / "stage-1/.monitor.lock"))
+    inside = processes.find_processes_below(processes.list_user_processes(), place.path)
+    return bool(inside) or bool(is_lock_held(place.path / "stage-1/.monitor.lock"))
 
 
 def started(place: Place) -> None:

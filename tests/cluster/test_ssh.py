@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.control.stop_jobs import stop_below
+from reconciler.control.stop_jobs import kill_processes_in_folder
 from tests.cluster.support import (
     PROMPT,
     Slurm,
@@ -132,7 +132,7 @@ def test_killed_remote_job_gets_a_new_attempt(
     init(workflow, path, traced(workflow, waiting(workflow)))
     with ending(workflow.start("run", **PROMPT)) as run:
         until(lambda: watched(workflow))
-        assert stop_below(tmp_path / "far").left == ()
+        assert kill_processes_in_folder(tmp_path / "far").left == ()
         until(lambda: workflow.trace() == TWICE)
         let_go(workflow)
         assert run.wait(PATIENCE) == 0, workflow.said()
@@ -150,7 +150,7 @@ def test_removed_remote_folder_runs_nothing_twice(
     until(lambda: workflow.trace() == ONCE and watched(workflow))
     strike(workflow, Victim.SESSION)
     if moment != "computing":
-        assert stop_below(tmp_path / "far").left == ()
+        assert kill_processes_in_folder(tmp_path / "far").left == ()
     if moment == "unlogged":
         [log] = workflow.root.glob("stage-1/.attempts/att-0001-*/dpdisp.log")
         log.unlink()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from reconciler.host.program import is_held
+from reconciler.host.program import is_lock_held
 from tests.cluster.support import Slurm, Sshd
 from tests.crash.cells import Backend, Cell, Target, When
 from tests.crash.outcome import version
@@ -129,7 +129,7 @@ class Held:
 
     def until_nobody_watches(self) -> None:
         """Wait until no monitor of the stage is alive."""
-        until(lambda: not is_held(self.workflow.root / "stage-1/.monitor.lock"))
+        until(lambda: not is_lock_held(self.workflow.root / "stage-1/.monitor.lock"))
 
     def _plan(self, command: str) -> dict[str, Any]:
         parameters = {"command": command, "resource_overrides": self._resources()}

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from reconciler.verdict.table import FOREIGN_ROWS, OWN_ROWS, Name
+from reconciler.verdict.table import FOREIGN_ROWS, OWN_ROWS, Situation
 from tests.cli.support import HERE
 from tests.crash import table
 from tests.crash.cells import EVERY, FEW, POSSIBLE, Backend, Cell, Target, When
@@ -64,7 +64,7 @@ def test_every_verdict_is_explained() -> None:
     explained = PAGE.partition("## What each verdict means")[2].partition("## Damaged")[0]
     lines = [line for line in explained.splitlines() if line.startswith("| `")]
     told = {name for line in lines for name in re.findall(r"`([A-Z_]+)`", line)}
-    assert told == set(Name) - {Name.SESSION_ALIVE, Name.STALE}
+    assert told == set(Situation) - {Situation.SESSION_ALIVE, Situation.STALE}
     assert {name for (_, name, _), _, _ in OWN_ROWS} <= told
 
 

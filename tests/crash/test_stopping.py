@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from reconciler.host import processes
-from reconciler.host.program import is_held
+from reconciler.host.program import is_lock_held
 from tests.crash.aftermath import check_log
 from tests.crash.support import Workflow, ending, stage, until
 from tests.crash.victims import Victim, strike
@@ -34,8 +34,10 @@ def at_work(workflow: Workflow) -> bool:
     """Return whether a process runs below the stage folder or holds a lock of the attempt."""
     folder = workflow.attempts("stage-1")[0]
     locks = [workflow.root / "stage-1/.monitor.lock", *folder.glob("job-*.lock")]
-    below = processes.find_tenants_below(processes.list_tenants(), workflow.root / "stage-1")
-    return bool(below) or any(is_held(lock) for lock in locks)
+    below = processes.find_processes_below(
+        processes.list_user_processes(), workflow.root / "stage-1"
+    )
+    return bool(below) or any(is_lock_held(lock) for lock in locks)
 
 
 def test_fail_with_stop_ends_every_process_of_the_attempt(running: Workflow) -> None:
@@ -92,7 +94,9 @@ def test_retry_ends_the_unfinished_previous_attempt(running: Workflow) -> None:
     running.succeed("stage", "retry", "stage-1", "--fix", "another look")
     running.succeed("dispatch", "stage-1")
     until(lambda: len(running.trace()) == 2)
-    inside = processes.find_tenants_below(processes.list_tenants(), running.attempts("stage-1")[0])
+    inside = processes.find_processes_below(
+        processes.list_user_processes(), running.attempts("stage-1")[0]
+    )
     assert inside == ()
     running.succeed("stage", "cancel", "stage-1")
 

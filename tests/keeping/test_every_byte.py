@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.attempt.file_digests import digest_of
+from reconciler.attempt.file_digests import compute_file_sha256
 from tests.cli.support import Place
 from tests.keeping.support import made
 from tests.keeping.writers import job_of, lying, written
@@ -52,7 +52,9 @@ def lies_at(path: str, digest: str) -> bool:
     place = Path(path)
     if not place.is_absolute() or not os.path.lexists(place):
         return False
-    return digest == (f"-> {place.readlink()}" if place.is_symlink() else digest_of(place))
+    return digest == (
+        f"-> {place.readlink()}" if place.is_symlink() else compute_file_sha256(place)
+    )
 
 
 def check(place: Place, seed: int) -> None:

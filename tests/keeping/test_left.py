@@ -188,7 +188,7 @@ def test_leftover_files_are_recorded_after_the_root_moved(tmp_path: Path) -> Non
     """The job was killed before the move, and its files moved with the root."""
     place = _at_work(tmp_path)
     # A shell may start its next program between the listing and the kill.
-    while found := processes.find_tenants_below(processes.list_tenants(), place.path):
+    while found := processes.find_processes_below(processes.list_user_processes(), place.path):
         for process in found:
             with suppress(ProcessLookupError):
                 os.kill(process.pid, signal.SIGKILL)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from reconciler.attempt.markers import Marker, SeenMarker
+from reconciler.attempt.markers import Marker, MarkerState
 from reconciler.attempt.observations import ObservedJob
 from reconciler.attempt.paths import AttemptPaths
 from reconciler.context import Mode
@@ -33,7 +33,7 @@ WRITE = "echo hi > out.txt"
 SHORT = f"sleep 2; {WRITE}"
 LONG = f"while [ ! -e ../../../go ]; do sleep 0.05; done; {WRITE}"
 
-NO_MARKER = Marker(SeenMarker.NONE)
+NO_MARKER = Marker(MarkerState.NONE)
 IN_PLACE = OutputEvidence(OUTPUT, Presence.PRESENT, True, 3, 2_000)
 ABSENT = OutputEvidence(OUTPUT, Presence.MISSING)
 JOB = ObservedJob("a" * 40, "4711", started=True, failed_flag=False, state=2)
@@ -64,7 +64,7 @@ NOTHING = Evidence(
 
 def own(code: int) -> Marker:
     """Return an exit marker of the attempt under test."""
-    return Marker(SeenMarker.OWN, code, TAG, 3_000)
+    return Marker(MarkerState.OWN, code, TAG, 3_000)
 
 
 def seen(**changes: Any) -> Evidence:

@@ -14,7 +14,7 @@ from reconciler.attempt.observations import ObservedAttempt
 from reconciler.attempt.paths import AttemptPaths
 from reconciler.far import query_machine
 from reconciler.far.query_machine import parse_probe_output
-from reconciler.host.program import Listed, is_held
+from reconciler.host.program import ListedJob, is_lock_held
 from reconciler.records import backward_files
 
 PROBE = [Path(query_machine.__file__).with_name(name) for name in ("tags.sh", "probe.sh")]
@@ -170,7 +170,7 @@ def test_job_is_found_by_its_folder(place: Path) -> None:
     """A job whose id was lost is listed by the scheduler below the folder of the attempt."""
     answer, _ = probed(place, queue=listing(f"99|PENDING|{place}/{HASH}", "7|RUNNING|/else"))
     assert answer.queue is not None
-    assert answer.queue.listed == (Listed("99", "PENDING", f"{place}/{HASH}"),)
+    assert answer.queue.listed == (ListedJob("99", "PENDING", f"{place}/{HASH}"),)
 
 
 def test_known_id_in_another_folder_is_ignored(place: Path) -> None:
@@ -207,7 +207,7 @@ def test_folder_or_pipe_in_place_of_a_file_does_not_block_the_probe(
     kind(there)
     found, _ = probed(place, queue=f"#!/bin/sh\necho '12|RUNNING|{place}/{HASH}'\n")
     (job,) = found.jobs
-    assert job.lock_held is is_held(place / f"job-{JOB}.lock")
+    assert job.lock_held is is_lock_held(place / f"job-{JOB}.lock")
     assert job.lock_held is False
 
 
@@ -227,7 +227,7 @@ def test_wildcards_match_the_same_files_on_both_machines(
     (copy / "stage-1/results").symlink_to("nowhere")
     (copy / "stage-1/2.txt").touch()
     (copy / "stage-1/[ab].txt").touch()
-    assert bool(backward_files.backward_missing(attempt, [copy])) is missing
-    assert backward_files.is_complete(attempt, [copy], JOB) is complete
+    assert bool(backward_files.find_unmatched_backward_patterns(attempt, [copy])) is missing
+    assert backward_files.has_complete_results(attempt, [copy], JOB) is complete
     if pattern != "[ab].txt":
         assert bool(probed(place, f"stage-1/{pattern}")[0].backward_missing) is missing

@@ -17,8 +17,8 @@ from cli.terminal.briefing import format_briefing
 from cli.terminal.output import Output
 from lifecycle.state.status import Status
 from lifecycle.state.workflow import Amendment, Attempt, Drift, Stage, Workflow
-from reconciler.attempt.markers import Marker, SeenMarker
-from reconciler.briefing.briefing import Briefing, count_tokens, fit_briefing, shorten_names
+from reconciler.attempt.markers import Marker, MarkerState
+from reconciler.briefing.briefing import Briefing, count_tokens, fit_briefing, join_names_as_ranges
 from reconciler.briefing.rehydrate import briefing_of
 from reconciler.control.judge_attempts import AttemptFinding
 from reconciler.evidence.evidence import Evidence
@@ -33,7 +33,7 @@ ENOUGH = 4_000
 EVIDENCE: tuple[Evidence, ...] = (
     seen(monitor_locked=True),
     seen(root_recorded="/elsewhere"),
-    seen(exit_marker=Marker(SeenMarker.OTHER, 0, "wf/stage-1/att-0000", 1)),
+    seen(exit_marker=Marker(MarkerState.OTHER, 0, "wf/stage-1/att-0000", 1)),
     seen(exit_marker=own(0), done_marker=own(0), outputs=(IN_PLACE,)),
     seen(exit_marker=own(0)),
     submitted(replace(JOB, lock_held=True)),
@@ -44,7 +44,7 @@ IN_FLIGHT = (Status.PREPARING, Status.RUNNING)
 
 
 def spelled_out(text: str) -> list[str]:
-    """Return the full names that `shorten_names` shortened."""
+    """Return the full names that `join_names_as_ranges` shortened."""
     return [name for word in text.split() for name in _names(word)]
 
 
@@ -144,10 +144,10 @@ def test_short_text_names_everything_in_its_data(briefing: Briefing, budget: int
     short = fit_briefing(briefing, lambda form: count_tokens(render_text(form)) <= budget)
     lines = [line.strip() for line in render_text(short).splitlines()]
     for found in short.found:
-        start = f"{shorten_names(found.stages)} {found.attempt} {found.verdict}"
+        start = f"{join_names_as_ranges(found.stages)} {found.attempt} {found.verdict}"
         assert any(line.startswith(start) for line in lines), start
-    named_so = [f"{w.kind} {shorten_names(w.subjects)}" for w in short.waiting]
-    named_so += [f"{c.kind} {shorten_names(c.subjects)}" for c in short.contradictions]
+    named_so = [f"{w.kind} {join_names_as_ranges(w.subjects)}" for w in short.waiting]
+    named_so += [f"{c.kind} {join_names_as_ranges(c.subjects)}" for c in short.contradictions]
     for start in named_so:
         assert any(line.startswith(start) for line in lines), start
 
@@ -201,7 +201,7 @@ def test_short_briefing_lists_what_was_left_out() -> None:
 )
 def test_shortened_names_can_be_expanded(names: list[str]) -> None:
     """Ranges neither lose nor add a name."""
-    assert sorted(spelled_out(shorten_names(names))) == sorted(names)
+    assert sorted(spelled_out(join_names_as_ranges(names))) == sorted(names)
 
 
 @pytest.mark.parametrize(
@@ -215,4 +215,4 @@ def test_shortened_names_can_be_expanded(names: list[str]) -> None:
 )
 def test_consecutive_names_become_a_range(names: list[str], short: str) -> None:
     """Names without a number are not changed."""
-    assert shorten_names(names) == short
+    assert join_names_as_ranges(names) == short

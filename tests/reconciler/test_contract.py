@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.attempt import paths
-from reconciler.attempt.paths import AttemptPaths, OfJob, ScriptEnd
+from reconciler.attempt.paths import AttemptPaths, JobRecordSuffix, ScriptEnd
 
 RECONCILER = Path(paths.__file__).parents[1]
 SCRIPTS = [
@@ -37,13 +37,13 @@ def told(text: str) -> set[str]:
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
 def test_scripts_use_only_known_job_records(script: Path) -> None:
     """A record under an unknown name would never be read."""
-    assert told(script.read_text("utf-8")) <= {one.value for one in OfJob}
+    assert told(script.read_text("utf-8")) <= {one.value for one in JobRecordSuffix}
 
 
 def test_scripts_use_the_job_records() -> None:
     """This test ensures that the search pattern of the previous test finds records."""
     found = set().union(*(told(script.read_text("utf-8")) for script in SCRIPTS))
-    assert len(found) >= len(OfJob) - 1
+    assert len(found) >= len(JobRecordSuffix) - 1
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.attempt.markers import clear_stale
+from reconciler.attempt.markers import move_stale_files_aside
 from reconciler.context import Mode
 from reconciler.dpdispatcher.runner import DPDispatcherRunner
 from reconciler.errors import (
@@ -89,7 +89,7 @@ def test_second_attempt_runs_again(stage: Stage) -> None:
     """The same command in a new attempt is a new submission with another hash."""
     first = stage.prepare(WRITE)
     stage.run(first)
-    clear_stale(stage.root, "stage-1", [OUTPUT], first.id)
+    move_stale_files_aside(stage.root, "stage-1", [OUTPUT], first.id)
     second = stage.prepare(WRITE, "att-0002")
     stage.run(second)
     assert (stage.runs(first), stage.runs(second)) == (1, 1)

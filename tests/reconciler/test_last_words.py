@@ -32,28 +32,30 @@ def said(**words: str | None) -> list[ObservedJob]:
 
 def recalled(attempt: AttemptPaths, *names: str) -> list[str | None]:
     """Return the kept states of jobs that the scheduler no longer lists."""
-    return [job.queued for job in traces.recall(attempt, said(**dict.fromkeys(names)))]
+    return [job.queued for job in traces.add_recorded_ends(attempt, said(**dict.fromkeys(names)))]
 
 
 def test_final_state_is_known_after_the_scheduler_forgets_the_job(attempt: AttemptPaths) -> None:
     """Two jobs that end and disappear at different times are both remembered."""
-    traces.keep(attempt, said(job1="TIMEOUT", job2="RUNNING"))
-    traces.keep(attempt, said(job1=None, job2="NODE_FAIL"))
+    traces.record_scheduler_ends(attempt, said(job1="TIMEOUT", job2="RUNNING"))
+    traces.record_scheduler_ends(attempt, said(job1=None, job2="NODE_FAIL"))
     assert recalled(attempt, "job1", "job2", "job3") == ["TIMEOUT", "NODE_FAIL", None]
 
 
 def test_current_state_replaces_the_kept_state(attempt: AttemptPaths) -> None:
     """If a preempted job is waiting again, its old final state is deleted."""
-    traces.keep(attempt, said(job1="PREEMPTED"))
-    [job] = traces.recall(attempt, said(job1="PENDING"))
+    traces.record_scheduler_ends(attempt, said(job1="PREEMPTED"))
+    [job] = traces.add_recorded_ends(attempt, said(job1="PENDING"))
     assert job.queued == "PENDING"
-    traces.keep(attempt, [job])
+    traces.record_scheduler_ends(attempt, [job])
     assert recalled(attempt, "job1") == [None]
 
 
 def test_only_final_states_without_a_job_record_are_kept(attempt: AttemptPaths) -> None:
     """Running jobs and jobs that record their own end need no file."""
-    traces.keep(attempt, said(job1="RUNNING", job2="COMPLETED", job3="FAILED", job4=None))
+    traces.record_scheduler_ends(
+        attempt, said(job1="RUNNING", job2="COMPLETED", job3="FAILED", job4=None)
+    )
     assert not attempt.last_words.exists()
 
 
@@ -64,8 +66,8 @@ def test_result_of_the_job_replaces_the_kept_state(
     attempt: AttemptPaths, own: dict[str, Any]
 ) -> None:
     """If a cancelled job recorded its end, only this record counts."""
-    traces.keep(attempt, said(job1="CANCELLED"))
-    [job] = traces.recall(attempt, [ObservedJob("c", id="1", **own)])
+    traces.record_scheduler_ends(attempt, said(job1="CANCELLED"))
+    [job] = traces.add_recorded_ends(attempt, [ObservedJob("c", id="1", **own)])
     assert job.queued is None
 
 
@@ -74,7 +76,7 @@ def test_unwritable_disk_does_not_stop_the_monitor(
 ) -> None:
     """The problem is printed, and no exception is raised."""
     attempt.last_words.mkdir()
-    watch._keep_ends(attempt, replace(seen(), jobs=tuple(said(job1="TIMEOUT"))))
+    watch._record_scheduler_ends(attempt, replace(seen(), jobs=tuple(said(job1="TIMEOUT"))))
     assert "last-words.json" in capsys.readouterr().out
 
 

@@ -15,7 +15,7 @@ import pytest
 from benchmarks.running_stages import finish, jobs_of, make, monitored
 from lifecycle.payload import models as p
 from lifecycle.state.status import Status
-from reconciler.context import Jobs
+from reconciler.context import JobContext
 from reconciler.control.reconcile import reconcile_stages
 from service.root.atomic_files import system_clock
 from service.writing.workflow_service import Service
@@ -24,7 +24,7 @@ FEW = 12
 
 
 @pytest.fixture
-def few(tmp_path: Path) -> Iterator[Jobs]:
+def few(tmp_path: Path) -> Iterator[JobContext]:
     """Create a root with 12 stages whose jobs have all succeeded."""
     make(tmp_path / "root", FEW)
     finish(tmp_path / "root", FEW)
@@ -32,13 +32,13 @@ def few(tmp_path: Path) -> Iterator[Jobs]:
         yield jobs
 
 
-def appends(jobs: Jobs, type_: str) -> int:
+def appends(jobs: JobContext, type_: str) -> int:
     """Return the number of appends that recorded events of a type."""
     log = jobs.service.log
     return len({e.correlation_id for e in log.store.read(log.stream) if e.type == type_})
 
 
-def statuses(jobs: Jobs) -> set[Status]:
+def statuses(jobs: JobContext) -> set[Status]:
     """Return the set of all statuses of stages."""
     return {stage.status for stage in jobs.service.state().stages.values()}
 
@@ -57,14 +57,14 @@ def test_thousand_running_stages_are_reconciled_in_time(tmp_path: Path) -> None:
         assert appends(jobs, "attempt.observed") <= 10
 
 
-def test_ended_stages_are_recorded_together(few: Jobs) -> None:
+def test_ended_stages_are_recorded_together(few: JobContext) -> None:
     """One append has the verdicts and results of all stages."""
     assert len(reconcile_stages(few)) == FEW
     assert statuses(few) == {Status.POST_PROCESSING}
     assert appends(few, "stage.computed") == 1
 
 
-def test_each_job_has_its_own_end_time(few: Jobs) -> None:
+def test_each_job_has_its_own_end_time(few: JobContext) -> None:
     """The time of an event is the time in the job's record, although all share one append."""
     reconcile_stages(few)
     log = few.service.log
@@ -74,7 +74,7 @@ def test_each_job_has_its_own_end_time(few: Jobs) -> None:
     assert all(end.occurred_at < end.recorded_at for end in ends)
 
 
-def test_stage_locked_by_another_process_is_recorded_separately(few: Jobs) -> None:
+def test_stage_locked_by_another_process_is_recorded_separately(few: JobContext) -> None:
     """The reconciler waits for the stage and does not delay the other stages."""
     with ExitStack() as held, jobs_of(few.root) as other:
         held.enter_context(few.sole("stage-1", timeout=0))
@@ -83,7 +83,7 @@ def test_stage_locked_by_another_process_is_recorded_separately(few: Jobs) -> No
     assert appends(few, "stage.computed") == 2
 
 
-def test_stage_changed_by_another_process_does_not_block_the_others(few: Jobs) -> None:
+def test_stage_changed_by_another_process_does_not_block_the_others(few: JobContext) -> None:
     """The common append is refused, so each stage is recorded separately."""
     looks = count(1)
 

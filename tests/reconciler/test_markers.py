@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.attempt import file_digests, markers
-from reconciler.attempt.markers import SeenMarker
+from reconciler.attempt.markers import MarkerState
 from reconciler.errors import EmptyInput, MissingInput
 
 TAG = "wf/stage-1/att-0002"
@@ -17,35 +17,35 @@ TAG = "wf/stage-1/att-0002"
 @pytest.mark.parametrize(
     ("text", "seen", "code"),
     [
-        (f"0\n{TAG} 2026-05-04T12:00:00.000000Z\n", SeenMarker.OWN, 0),
-        (f"137\n{TAG} 2026-05-04T12:00:00.000000Z\n", SeenMarker.OWN, 137),
-        ("0\nwf/stage-1/att-0001 2026-05-04T12:00:00.000000Z\n", SeenMarker.OTHER, 0),
-        ("0\nother/stage-1/att-0002 2026-05-04T12:00:00.000000Z\n", SeenMarker.OTHER, 0),
-        ("", SeenMarker.UNREADABLE, None),
-        ("0\n", SeenMarker.UNREADABLE, 0),
-        (f"0\n{TAG} 2026-05", SeenMarker.UNREADABLE, 0),
-        (f"x\n{TAG} now\n", SeenMarker.UNREADABLE, None),
+        (f"0\n{TAG} 2026-05-04T12:00:00.000000Z\n", MarkerState.OWN, 0),
+        (f"137\n{TAG} 2026-05-04T12:00:00.000000Z\n", MarkerState.OWN, 137),
+        ("0\nwf/stage-1/att-0001 2026-05-04T12:00:00.000000Z\n", MarkerState.OTHER, 0),
+        ("0\nother/stage-1/att-0002 2026-05-04T12:00:00.000000Z\n", MarkerState.OTHER, 0),
+        ("", MarkerState.UNREADABLE, None),
+        ("0\n", MarkerState.UNREADABLE, 0),
+        (f"0\n{TAG} 2026-05", MarkerState.UNREADABLE, 0),
+        (f"x\n{TAG} now\n", MarkerState.UNREADABLE, None),
     ],
 )
 def test_marker_names_its_attempt(
-    tmp_path: Path, text: str, seen: SeenMarker, code: int | None
+    tmp_path: Path, text: str, seen: MarkerState, code: int | None
 ) -> None:
     """Own, foreign and unreadable markers are distinguished."""
     path = tmp_path / "DPDISP_EXIT_CODE"
     path.write_text(text)
-    found = markers.read(path, TAG)
+    found = markers.read_marker(path, TAG)
     assert (found.seen, found.code) == (seen, code)
 
 
 def test_missing_marker_is_not_unreadable(tmp_path: Path) -> None:
     """A missing file is reported as NONE."""
-    assert markers.read(tmp_path / "DPDISP_DONE", TAG).seen is SeenMarker.NONE
+    assert markers.read_marker(tmp_path / "DPDISP_DONE", TAG).seen is MarkerState.NONE
 
 
 def test_inputs_are_recorded_with_digest_and_size(tmp_path: Path) -> None:
     """Each input has the SHA-256 digest and the size of its content."""
     (tmp_path / "x.json").write_bytes(b"{}")
-    [found] = file_digests.check_inputs(tmp_path, ["x.json"])
+    [found] = file_digests.digest_stage_inputs(tmp_path, ["x.json"])
     assert (found.sha256, found.size) == (hashlib.sha256(b"{}").hexdigest(), 2)
 
 
@@ -53,9 +53,9 @@ def test_digest_of_a_folder_depends_on_names_and_contents(tmp_path: Path) -> Non
     """Renaming a file inside an input folder changes the digest."""
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a").write_bytes(b"1")
-    [before] = file_digests.check_inputs(tmp_path, ["in"])
+    [before] = file_digests.digest_stage_inputs(tmp_path, ["in"])
     (tmp_path / "in" / "a").rename(tmp_path / "in" / "b")
-    [after] = file_digests.check_inputs(tmp_path, ["in"])
+    [after] = file_digests.digest_stage_inputs(tmp_path, ["in"])
     assert before.size == after.size == 1
     assert before.sha256 != after.sha256
 
@@ -63,7 +63,7 @@ def test_digest_of_a_folder_depends_on_names_and_contents(tmp_path: Path) -> Non
 def test_missing_input_is_named_in_the_error(tmp_path: Path) -> None:
     """The error has the path of the input."""
     with pytest.raises(MissingInput, match=r"stage-1/x\.json"):
-        file_digests.check_inputs(tmp_path, ["stage-1/x.json"])
+        file_digests.digest_stage_inputs(tmp_path, ["stage-1/x.json"])
 
 
 @pytest.mark.parametrize("folder", [True, False])
@@ -71,7 +71,7 @@ def test_empty_input_is_refused(tmp_path: Path, folder: bool) -> None:
     """An empty file and an empty folder are both refused."""
     (tmp_path / "in").mkdir() if folder else (tmp_path / "in").touch()
     with pytest.raises(EmptyInput):
-        file_digests.check_inputs(tmp_path, ["in"])
+        file_digests.digest_stage_inputs(tmp_path, ["in"])
 
 
 def test_old_outputs_and_markers_move_to_their_attempt(tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ def test_old_outputs_and_markers_move_to_their_attempt(tmp_path: Path) -> None:
     (tmp_path / "stage-1").mkdir()
     for name in ("out.txt", "DPDISP_EXIT_CODE", "DPDISP_DONE", "log"):
         (tmp_path / "stage-1" / name).write_text(name)
-    moved = markers.clear_stale(tmp_path, "stage-1", ["stage-1/out.txt"], "att-0001")
+    moved = markers.move_stale_files_aside(tmp_path, "stage-1", ["stage-1/out.txt"], "att-0001")
     kept = tmp_path / "stage-1/.attempts/att-0001/kept/stage-1"
     assert sorted(moved) == sorted(f"stage-1/{path.name}" for path in kept.iterdir())
     assert (kept / "out.txt").read_text() == "out.txt"
@@ -91,12 +91,14 @@ def test_kept_files_are_never_overwritten(tmp_path: Path) -> None:
     for text in ("first", "second", "third"):
         (tmp_path / "stage-1").mkdir(exist_ok=True)
         (tmp_path / "stage-1/out.txt").write_text(text)
-        markers.clear_stale(tmp_path, "stage-1", ["stage-1/out.txt"], None)
+        markers.move_stale_files_aside(tmp_path, "stage-1", ["stage-1/out.txt"], None)
     kept = tmp_path / "stage-1/.attempts/none/kept/stage-1"
     assert {path.read_text() for path in kept.iterdir()} == {"first", "second", "third"}
 
 
 def test_stage_without_old_files_needs_no_cleanup(tmp_path: Path) -> None:
     """No file is moved, and no folder is created."""
-    assert markers.clear_stale(tmp_path, "stage-1", ["stage-1/out.txt"], "att-0001") == ()
+    assert (
+        markers.move_stale_files_aside(tmp_path, "stage-1", ["stage-1/out.txt"], "att-0001") == ()
+    )
     assert list(tmp_path.iterdir()) == []

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.host import processes, tmux_sessions
-from reconciler.host.program import is_held
+from reconciler.host.program import is_lock_held
 from tests.reconciler.support import Stage, until
 
 SLEEP = [sys.executable, "-c", "import time; time.sleep(600)"]
@@ -53,23 +53,23 @@ def test_process_group_is_identified_by_its_environment() -> None:
     """The variable must match exactly, and a process of the group must live."""
     environ = {**os.environ, "OURS": "one"}
     with subprocess.Popen(SLEEP, env=environ, start_new_session=True) as process:
-        assert processes.group_began_with(process.pid, "OURS=one")
-        assert not processes.group_began_with(process.pid, "OURS=on")
-        assert not processes.group_began_with(os.getpgrp(), "OURS=one")
+        assert processes.has_group_variable(process.pid, "OURS=one")
+        assert not processes.has_group_variable(process.pid, "OURS=on")
+        assert not processes.has_group_variable(os.getpgrp(), "OURS=one")
         process.kill()
-        until(lambda: not processes.group_began_with(process.pid, "OURS=one"))
+        until(lambda: not processes.has_group_variable(process.pid, "OURS=one"))
 
 
 def test_processes_are_found_below_a_folder(
     sleeper: subprocess.Popen[bytes], tmp_path: Path
 ) -> None:
     """A folder whose name only starts with the same letters does not count."""
-    everyone = processes.list_tenants()
-    assert [one.pid for one in processes.find_tenants_below(everyone, tmp_path / "work")] == [
+    everyone = processes.list_user_processes()
+    assert [one.pid for one in processes.find_processes_below(everyone, tmp_path / "work")] == [
         sleeper.pid
     ]
-    assert [one.pid for one in processes.find_tenants_below(everyone, tmp_path)] == [sleeper.pid]
-    assert processes.find_tenants_below(everyone, tmp_path / "wor") == ()
+    assert [one.pid for one in processes.find_processes_below(everyone, tmp_path)] == [sleeper.pid]
+    assert processes.find_processes_below(everyone, tmp_path / "wor") == ()
 
 
 @given(
@@ -80,9 +80,11 @@ def test_search_in_the_sorted_list_finds_all_processes_below_a_folder(
     folders: list[str], folder: Path
 ) -> None:
     """This holds for names with any characters around the slash."""
-    everyone = sorted((processes.Tenant(1, 1, f, False) for f in folders), key=lambda t: t.folder)
+    everyone = sorted(
+        (processes.FolderProcess(1, 1, f, False) for f in folders), key=lambda t: t.folder
+    )
     inside = [one for one in everyone if f"{one.folder}/".startswith(f"{folder}/")]
-    assert sorted(map(str, processes.find_tenants_below(everyone, folder))) == sorted(
+    assert sorted(map(str, processes.find_processes_below(everyone, folder))) == sorted(
         map(str, inside)
     )
 
@@ -92,27 +94,27 @@ def test_process_in_a_deleted_folder_is_flagged(
 ) -> None:
     """The process is still found by the old path of its folder."""
     (tmp_path / "work").rmdir()
-    [found] = processes.find_tenants_below(processes.list_tenants(), tmp_path / "work")
+    [found] = processes.find_processes_below(processes.list_user_processes(), tmp_path / "work")
     assert (found.pid, found.deleted) == (sleeper.pid, True)
 
 
 def test_checking_a_lock_does_not_take_it(tmp_path: Path) -> None:
     """The check only reports whether another process holds the lock."""
     path = tmp_path / "lock"
-    assert is_held(path) is False
+    assert is_lock_held(path) is False
     with path.open("w") as stream:
-        assert is_held(path) is False
+        assert is_lock_held(path) is False
         fcntl.flock(stream, fcntl.LOCK_EX)
-        assert is_held(path) is True
+        assert is_lock_held(path) is True
         fcntl.flock(stream, fcntl.LOCK_UN)
-        assert is_held(path) is False
+        assert is_lock_held(path) is False
 
 
 def test_unreadable_lock_is_unknown(tmp_path: Path) -> None:
     """An error does not mean that the lock is free."""
     path = tmp_path / "lock"
     path.symlink_to(path)
-    assert is_held(path) is None
+    assert is_lock_held(path) is None
 
 
 def test_tmux_session_is_matched_by_its_whole_name(stage: Stage) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.attempt.markers import SeenMarker
+from reconciler.attempt.markers import MarkerState
 from reconciler.context import Mode
 from reconciler.errors import (
     AlreadyMonitored,
@@ -253,7 +253,7 @@ def test_markers_of_an_earlier_attempt_are_moved_aside(stage: Stage) -> None:
     first = stage.prepare(WRITE)
     stage.run(first)
     second = stage.prepare(WRITE, "att-0002")
-    assert collect_evidence(second, NOW).exit_marker.seen is SeenMarker.OTHER
+    assert collect_evidence(second, NOW).exit_marker.seen is MarkerState.OTHER
     stage.run(second)
     assert (second.folder / "stale/DPDISP_EXIT_CODE").read_text() == "0\n"
     assert attempt_of(second.folder / "stale/DPDISP_DONE") == first.tag

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from reconciler.control.stop_jobs import stop_below
+from reconciler.control.stop_jobs import kill_processes_in_folder
 from reconciler.host.processes import start_ticks
 
 
@@ -16,7 +16,7 @@ def test_processes_below_the_folder_are_ended(tmp_path: Path) -> None:
         folder.mkdir(parents=True)
     started = [subprocess.Popen(["sleep", "60"], cwd=f) for f in (inside, below, beside)]
     try:
-        assert stop_below(inside).left == ()
+        assert kill_processes_in_folder(inside).left == ()
         assert [start_ticks(process.pid) is None for process in started] == [True, True, False]
     finally:
         for process in started:
@@ -28,7 +28,7 @@ def test_process_that_starts_children_is_ended(tmp_path: Path) -> None:
     """No process is left of a shell that starts children all the time."""
     process = subprocess.Popen(["bash", "-c", "while :; do sleep 0.01; done"], cwd=tmp_path)
     try:
-        assert stop_below(tmp_path).left == ()
+        assert kill_processes_in_folder(tmp_path).left == ()
         assert start_ticks(process.pid) is None
     finally:
         process.kill()

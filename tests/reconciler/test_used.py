@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from projections.words.text import compute_seconds, told_bytes, told_used
-from reconciler.records.resource_use import together, used_in
+from reconciler.records.resource_use import combine_resource_use, parse_resource_use
 from reconciler.submission.job_guard import USED
 from tests.cli.support import Place, write_plan
 
@@ -78,13 +78,13 @@ def test_attempts_and_tasks_report_their_resources(
 )
 def test_resource_line_is_parsed(line: str, found: dict[str, float]) -> None:
     """Lines of Python and of bash in any locale are understood, and invalid numbers are ignored."""
-    assert used_in(line) == found
+    assert parse_resource_use(line) == found
 
 
 def test_resources_of_several_jobs_are_combined() -> None:
     """CPU times are added, and the memory is the maximum."""
     every = [{"cpu_seconds": 1.5, "peak_memory_bytes": 10.0}, {"cpu_seconds": 2.0}]
-    assert together(every) == {"cpu_seconds": 3.5, "peak_memory_bytes": 10.0}
+    assert combine_resource_use(every) == {"cpu_seconds": 3.5, "peak_memory_bytes": 10.0}
     assert told_used({"cpu_seconds": 8000, "peak_memory_bytes": 3 << 30}) == (
         "2.2 h of processors, at most 3 GB of memory"
     )
@@ -107,7 +107,7 @@ def test_shell_keeps_the_exit_code_of_its_command(tmp_path: Path, has_python: bo
         [str(shutil.which("bash")), "-c", line], env={"PATH": str(tools)}, check=False
     )
     assert done.returncode == 7
-    assert len(used_in((tmp_path / "used").read_text())) == (3 if has_python else 1)
+    assert len(parse_resource_use((tmp_path / "used").read_text())) == (3 if has_python else 1)
 
 
 @pytest.mark.parametrize(

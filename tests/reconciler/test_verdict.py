@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from reconciler.attempt.markers import Marker, SeenMarker
-from reconciler.attempt.observations import Far, ObservedJob
+from reconciler.attempt.markers import Marker, MarkerState
+from reconciler.attempt.observations import ObservedJob, RemoteAnswer
 from reconciler.evidence.evidence import Evidence
-from reconciler.host.processes import Tenant
-from reconciler.host.program import Listed, Queue
+from reconciler.host.processes import FolderProcess
+from reconciler.host.program import ListedJob, Queue
 from reconciler.verdict.table import OWN_ROWS, Action, derive_verdict, verdict_after_move
 from tests.reconciler.support import (
     ABSENT,
@@ -24,26 +24,26 @@ from tests.reconciler.support import (
     submitted,
 )
 
-WORKER = Tenant(77, 5, "/w/stage-1/.attempts/att-0001/work/c/stage-1", deleted=False)
+WORKER = FolderProcess(77, 5, "/w/stage-1/.attempts/att-0001/work/c/stage-1", deleted=False)
 ORPHAN = replace(WORKER, deleted=True)
 HELD = replace(JOB, lock_held=True, id_alive=True)
 GOOD = replace(JOB, exit_code=0, ended_at=1_777_000_000_123_456_789, tag=True)
 BAD = replace(JOB, exit_code=1, ended_at=2_000, failed_flag=True)
 TAGGED = replace(JOB, tag=True)
-OTHER = Marker(SeenMarker.OTHER, 0, "wf/stage-1/att-0000", 9_000)
-EMPTY = Marker(SeenMarker.UNREADABLE, None, None, 9_000)
+OTHER = Marker(MarkerState.OTHER, 0, "wf/stage-1/att-0000", 9_000)
+EMPTY = Marker(MarkerState.UNREADABLE, None, None, 9_000)
 
 NONE = Queue(1, ())
 SILENCE = Queue(1, None, "socket timed out")
-REFUSAL = Far(0, "the machine refuses", refusal="the key file /k does not exist")
-UNMAKABLE = Far(1, has_folder=False, refusal="remote_root /r/far cannot be made")
+REFUSAL = RemoteAnswer(0, "the machine refuses", refusal="the key file /k does not exist")
+UNMAKABLE = RemoteAnswer(1, has_folder=False, refusal="remote_root /r/far cannot be made")
 GONE = replace(JOB, state=4)
 WAITED = replace(JOB, started=False, failed_flag=None)
 
 
 def alive(state: str) -> ObservedJob:
     """Return a job that the scheduler lists in this state and that has not started yet."""
-    return replace(JOB, started=False, id_alive=Listed("12", state, "/w").is_alive, queued=state)
+    return replace(JOB, started=False, id_alive=ListedJob("12", state, "/w").is_alive, queued=state)
 
 
 def queued(job: ObservedJob, queue: Queue = NONE, **changes: Any) -> Evidence:
@@ -53,7 +53,7 @@ def queued(job: ObservedJob, queue: Queue = NONE, **changes: Any) -> Evidence:
 
 def strays() -> Evidence:
     """Return the evidence of a job whose id was never recorded."""
-    listed = (Listed("12", "PENDING", "/w/stage-1/.attempts/att-0001/work/c"),)
+    listed = (ListedJob("12", "PENDING", "/w/stage-1/.attempts/att-0001/work/c"),)
     return seen(copies=("c" * 40,), scheduler="Slurm", queue=Queue(1, listed))
 
 
@@ -73,7 +73,7 @@ ROWS: list[tuple[str, Evidence, Action]] = [
     ("MONITORED", seen(monitor_locked=None, monitor_alive=True), Action.WAIT),
     ("MONITOR_STOPPED", seen(monitor_locked=True, monitor_stopped=True), Action.WAIT),
     ("RUNS_UNWATCHED", submitted(HELD, in_vain=True, exit_marker=own(1)), Action.WAIT),
-    ("FINISHED_NOT_COLLECTED", submitted(GOOD, in_vain=True, far=Far(1)), Action.ATTACH),
+    ("FINISHED_NOT_COLLECTED", submitted(GOOD, in_vain=True, far=RemoteAnswer(1)), Action.ATTACH),
     ("UNKNOWN", seen(monitor_locked=None), Action.UNKNOWN),
     ("UNKNOWN", seen(tenants=None), Action.UNKNOWN),
     ("UNKNOWN", submitted(replace(JOB, lock_held=None)), Action.UNKNOWN),
@@ -102,7 +102,7 @@ ROWS: list[tuple[str, Evidence, Action]] = [
     ("JOB_LOST", submitted(exit_marker=own(1)), Action.LOST),
     ("JOB_LOST", submitted(replace(JOB, alone=True)), Action.LOST),
     ("UNTOLD", untold(), Action.UNKNOWN),
-    ("UNTOLD", untold(exit_marker=Marker(SeenMarker.NONE)), Action.UNKNOWN),
+    ("UNTOLD", untold(exit_marker=Marker(MarkerState.NONE)), Action.UNKNOWN),
     ("SUCCEEDED", untold(verifiable=True), Action.SUCCEEDED),
     ("JOB_LOST", submitted(replace(JOB, exit_code=143)), Action.LOST),
     ("JOB_LOST", submitted(replace(JOB, started=False, failed_flag=None)), Action.LOST),
@@ -119,15 +119,15 @@ ROWS: list[tuple[str, Evidence, Action]] = [
     ("ORPHAN_RUNNING_UNRECORDED", strays(), Action.ATTACH),
     ("UNKNOWN", queued(JOB, queue=SILENCE), Action.UNKNOWN),
     ("UNKNOWN", seen(scheduler="Slurm", queue=SILENCE), Action.UNKNOWN),
-    ("UNKNOWN", seen(far=Far(0, "refused"), tenants=None), Action.UNKNOWN),
+    ("UNKNOWN", seen(far=RemoteAnswer(0, "refused"), tenants=None), Action.UNKNOWN),
     ("MACHINE_REFUSED", seen(far=REFUSAL, tenants=None), Action.UNKNOWN),
     ("MACHINE_REFUSED", seen(far=UNMAKABLE, exit_marker=own(69)), Action.UNKNOWN),
     ("MONITORED", seen(far=REFUSAL, monitor_locked=True), Action.WAIT),
     ("VANISHED", submitted(far=UNMAKABLE), Action.UNKNOWN),
     ("FINISHED_NOT_COLLECTED", queued(GOOD, queue=SILENCE), Action.ATTACH),
     ("VANISHED", queued(JOB), Action.UNKNOWN),
-    ("VANISHED", submitted(far=Far(1, host="far")), Action.UNKNOWN),
-    ("PURGED", submitted(far=Far(1, has_folder=False), looked_twice=True), Action.LOST),
+    ("VANISHED", submitted(far=RemoteAnswer(1, host="far")), Action.UNKNOWN),
+    ("PURGED", submitted(far=RemoteAnswer(1, has_folder=False), looked_twice=True), Action.LOST),
     ("JOB_LOST", queued(JOB, looked_twice=True), Action.LOST),
     ("JOB_TAKEN", queued(replace(JOB, queued="CANCELLED")), Action.LOST),
     ("JOB_TAKEN", queued(replace(BAD, queued="NODE_FAIL")), Action.LOST),
@@ -300,7 +300,7 @@ def test_missing_output_of_an_unstarted_attempt_is_no_failure() -> None:
 def test_exceeded_limit_is_known_after_a_move() -> None:
     """For a root that was moved, the verdict after the move is LIMIT_EXCEEDED."""
     job = replace(JOB, queued="TIMEOUT", exit_code=143)
-    before = queued(job, far=Far(1, host="far"), root_recorded="/before")
+    before = queued(job, far=RemoteAnswer(1, host="far"), root_recorded="/before")
     assert derive_verdict(before).name == "ELSEWHERE"
     assert verdict_after_move(before)[1].name == "LIMIT_EXCEEDED"
 

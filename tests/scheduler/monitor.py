@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from reconciler.attempt.paths import AttemptPaths, Watched
+from reconciler.attempt.paths import AttemptPaths, WatchResult
 from reconciler.context import LaunchResult, Mode
 from reconciler.dpdispatcher import watch
 from reconciler.dpdispatcher.runner import DPDispatcherRunner
@@ -86,21 +86,21 @@ class Monitor(DPDispatcherRunner):
             evidence, found = watch.confirm_with_second_check(
                 partial(watch._inspect_attempt, attempt)
             )
-            watch._keep_ends(attempt, evidence)
+            watch._record_scheduler_ends(attempt, evidence)
             match watch._find_result(found):
-                case Watched.OVER:
-                    query_machine.tag_jobs(attempt)
+                case WatchResult.OVER:
+                    query_machine.tag_finished_jobs(attempt)
                     code, printed = self._submit(attempt)
                     # If the job still runs, a real monitor would continue to poll; this one exits.
                     return None if "submission succeeded: " in printed else _finish(attempt, code)
-                case Watched.COLLECTED:
+                case WatchResult.COLLECTED:
                     return _finish(attempt, 0)
-                case Watched.NOTHING if submitted is not None:
+                case WatchResult.NOTHING if submitted is not None:
                     return _finish(attempt, submitted)
-                case Watched.NOTHING:
+                case WatchResult.NOTHING:
                     submitted, printed = self._submit(attempt)
                     if any(words in printed for words in ("submission succeeded: ", *UNHEARD)):
-                        submitted = int(Watched.SILENT)
+                        submitted = int(WatchResult.SILENT)
                     elif submitted == 0:
                         return _finish(attempt, 0)
                 case _:

@@ -13,7 +13,7 @@ from cli.frame.workspace import create_log
 from eventstore.event import Actor
 from lifecycle.plan.document import build_creation_payload as command_of
 from lifecycle.state.status import Status
-from reconciler.context import Jobs
+from reconciler.context import JobContext
 from reconciler.control import judge_attempts
 from reconciler.control.dispatch import dispatch_stage
 from reconciler.control.reconcile import reconcile_stages
@@ -99,12 +99,12 @@ class World:
         )
         agree(self.root)
 
-    def _open_jobs(self) -> Jobs:
+    def _open_jobs(self) -> JobContext:
         root = root_at(self.root)
         store = create_log(root)
         self._open.callback(store.close)
         service = Service(root, WorkflowLog(store, "workflow-w-lies"), _ACTOR)
-        return Jobs(service, Monitor(self._program(), self._submitter), _mute, _mute)
+        return JobContext(service, Monitor(self._program(), self._submitter), _mute, _mute)
 
     def _program(self) -> Path:
         """Return a fake `dpdisp` next to a check that always passes."""

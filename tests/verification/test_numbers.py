@@ -10,7 +10,7 @@ import pytest
 
 from lifecycle.words.metrics import Metric, metrics_of
 from projections.words.format_results import describe_number, measure_difference, with_error
-from reconciler.records.numbers import measured
+from reconciler.records.numbers import read_metric
 from tests.cli.support import Place, call, write_plan
 from tests.pages.support import served
 from tests.sweeps.support import sweep
@@ -151,7 +151,7 @@ def test_ambiguous_table_cell_raises_an_error(
     """A truncated row or a duplicate column does not yield the value of another cell."""
     (tmp_path / "t.csv").write_text(content)
     with pytest.raises(ValueError, match=said):
-        measured(tmp_path / "t.csv", Metric("T", "t.csv", pointer))
+        read_metric(tmp_path / "t.csv", Metric("T", "t.csv", pointer))
 
 
 def test_unreadable_metric_file_is_not_called_empty(tmp_path: Path) -> None:
@@ -161,7 +161,7 @@ def test_unreadable_metric_file_is_not_called_empty(tmp_path: Path) -> None:
     (tmp_path / "d.json").mkdir()
     for name, said in (("t.json", "cannot be read: expected at most"), ("d.json", "cannot be")):
         with pytest.raises(ValueError, match=said):
-            measured(tmp_path / name, Metric("T", name, "/T"))
+            read_metric(tmp_path / name, Metric("T", name, "/T"))
 
 
 def test_unreadable_table_fails_the_stage(tmp_path: Path) -> None:
